@@ -1,4 +1,4 @@
-"""What the scripts of this folder need: their arguments, the machine's names, where records go."""
+"""Shared by the scripts of this folder: command line, description of the machine, records, resumable work."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TWENTY = (
 
 
 def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Namespace:
-    """The command line; all scripts know all of it."""
+    """Parses the command line, which is the same for all scripts."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="some games and short runs")
-    parser.add_argument("--games", nargs="*", help="ids; all that have ROMs unless named")
-    parser.add_argument("--part", default="1/1", help="2/4: the second of four parts of the games")
+    parser.add_argument("--quick", action="store_true", help="fewer games and short runs")
+    parser.add_argument("--games", nargs="*", help="ids of games; by default all that have ROMs")
+    parser.add_argument("--part", default="1/1", help="part of the games; 2/4 is the second of four parts")
     parser.add_argument("--envs", type=int, default=defaults.get("envs", 256))
     parser.add_argument("--sizes", type=int, nargs="*", default=[256, 1024, 4096, 32_768])
     parser.add_argument("--steps", type=int, default=defaults.get("steps", 2000))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=540, help="begins nothing after so long")
+    parser.add_argument("--seconds", type=float, default=540, help="time limit for starting further work")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "records")
     found = parser.parse_args(given)
     number, count = map(int, found.part.split("/"))
@@ -41,7 +41,7 @@ def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Names
 
 
 def chosen(given: argparse.Namespace, folder: Path) -> list[str]:
-    """Ids of the games of this run: those named, or those whose ROMs lie in a folder; every n-th of them."""
+    """Ids of the games of this run: those named, or those with a ROM in a folder; of these the given part."""
     ids = given.games or [game.id for game in parl.atari.games() if any(folder.glob(f"{game.id}.*"))]
     number, count = map(int, given.part.split("/"))
     ids = ids[number - 1 :: count]
@@ -56,7 +56,7 @@ def _said(*command: str) -> str:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Device, driver, versions and commit; `PARL_COMMIT` names it where there is no repository."""
+    """Device, driver, versions and commit. `PARL_COMMIT` sets the commit outside of a repository."""
     import torch
 
     from parl import _native
@@ -81,14 +81,14 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def place(device: str) -> Any:
-    """Where torch's tensors of a device lie."""
+    """torch's device for a CUDA device."""
     from parl.cuda import ordinal, torch_device
 
     return torch_device(ordinal(device))
 
 
 class Record:
-    """A file of one line of JSON per finding, written as they come; never over another run's."""
+    """A file with one line of JSON per finding, appended at once. Each run has a new file."""
 
     def __init__(self, given: argparse.Namespace, name: str, facts: dict[str, Any]) -> None:
         given.out.mkdir(parents=True, exist_ok=True)
@@ -109,21 +109,21 @@ class Record:
             file.write(line + "\n")
 
 
-# Exit status of a script whose time was over before its work was.
+# Exit status of a script that reached its time limit with work left.
 UNFINISHED = 3
-# Arguments that do not change what is found.
+# Arguments that do not change the findings.
 _FREE = ("out", "seconds", "part", "games")
 
 
 class Session:
-    """A script's work in pieces, in as many calls as it takes: what ``--out`` has is not done again.
+    """Runs the work of a script in pieces, over several calls. Pieces recorded in ``--out`` do not run again.
 
-    Records count that are of the same commit, device, driver and arguments.
+    Only records with the same commit, device, driver and arguments count.
 
     Args:
-        given: of :func:`arguments`.
-        name: of the script.
-        facts: of :func:`machine`.
+        given: the result of :func:`arguments`.
+        name: name of the script.
+        facts: the result of :func:`machine`.
     """
 
     def __init__(self, given: argparse.Namespace, name: str, facts: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Session:
         self.failed = 0
 
     def before(self, what: str, **values: Any) -> dict[str, Any] | None:
-        """An earlier finding with these values."""
+        """An earlier finding with these values, or None."""
         wanted = {"what": what, **values}
         for line in self.earlier:
             if all(key in line and line[key] == value for key, value in wanted.items()):
@@ -151,14 +151,17 @@ class Session:
         return None
 
     def piece(self, name: str, work: Callable[[], Any]) -> Any:
-        """What a piece of work gives; None where it is left for want of time, or dies of an error."""
+        """Runs a piece of work. Returns its result, or None if there is no time for it or it fails.
+
+        A failure is recorded. A piece does not start if the longest one so far would exceed ``--seconds``.
+        """
         start = time.monotonic()
         if start + self._longest > self._end:
             self.left.append(name)
             return None
         try:
             found = work()
-        except Exception as error:  # What one piece dies of the others may survive.
+        except Exception as error:  # Other pieces may still succeed.
             self.failed += 1
             self.record.add("failed", piece=name, error=f"{type(error).__name__}: {error}"[:2000])
             return None
@@ -166,11 +169,11 @@ class Session:
         return found
 
     def bars(self, bars: dict[str, tuple[float | None, float, float]]) -> None:
-        """Records and prints what was promised beside what was found, None for what was not measured.
+        """Records and prints each promised figure with the measured one.
 
         Args:
-            bars: of each promise what was found, the first bar, and the goal; less is better where the
-                promise says "at most".
+            bars: for each promise the measured value (None if not measured), the first bar, and the goal.
+                Lower values are better if the promise contains "at most".
         """
         for what, (found, first, goal) in bars.items():
             less = "at most" in what
@@ -180,9 +183,9 @@ class Session:
             self.record.add("bar", promise=what, found=found, first_bar=first, goal=goal, meets=says)
 
     def status(self, failed: int) -> int:
-        """Exit status of the script, and what is left."""
+        """Prints the number of pieces left, and returns the exit status of the script."""
         if self.left:
             print(
-                f"{len(self.left)} pieces are left, {self.left[0]} the first: call again with the same --out"
+                f"{len(self.left)} pieces of work left (next: {self.left[0]}): run again with the same --out"
             )
         return 1 if failed or self.failed else UNFINISHED if self.left else 0

@@ -1,8 +1,8 @@
-"""Seconds that NVRTC takes for the kernels of environments and consoles; needs no device.
+"""Measures the time that NVRTC needs to compile the kernels of environments and consoles; needs no device.
 
 python benches/gpu/compile.py [--architecture 90]
 
-Prints wall and processor seconds and bytes of machine code, of each file by itself and then of all at once.
+Prints wall-clock and CPU seconds and bytes of machine code, for each file alone and then for all together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES = ("step.cu", "reset.cu", "states.cu", "console.cu")
 
 
 def compiled(architecture: int, files: list[str]) -> tuple[float, float, int]:
-    """Wall seconds, processor seconds of all threads, and bytes; nothing comes from the disk."""
+    """Wall-clock seconds, CPU seconds of all threads, and bytes; the cache is empty."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["PARL_CACHE_DIR"] = cache
         wall, processor = time.perf_counter(), time.process_time()
@@ -40,7 +40,7 @@ def main() -> int:
     for files in [*([name] for name in FILES), []]:
         wall, processor, size = compiled(architecture, files)
         name = files[0] if files else "all at once"
-        print(f"{name:12} sm_{architecture} {wall:6.1f} s {processor:6.1f} s of processors {size:9,} bytes")
+        print(f"{name:12} sm_{architecture} {wall:6.1f} s {processor:6.1f} s of CPU time {size:9,} bytes")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A device for kernels of these scripts: compiled by NVRTC, launched by the driver, on torch's memory."""
+"""Runs kernels of these scripts: compiles with NVRTC, launches with the CUDA driver, on torch's memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def check(status: int, what: str) -> None:
 
 
 def _nvrtc() -> ctypes.CDLL:
-    """The compiler that parl found, by the report's own words."""
+    """Loads the NVRTC that parl found, from the path in its report."""
     finding = dict(_native.cuda_report(cuda.nvrtc_folders()))["NVRTC"]
     return ctypes.CDLL(finding.split(" in ", 1)[1].split(", for ", 1)[0])
 
 
 def compiled(source: Path, folders: list[Path], architecture: int) -> bytes:
-    """Machine code of a file; what it includes is taken from the folders."""
+    """Compiles a file to machine code, with headers from `folders`."""
     nvrtc = _nvrtc()
     headers = {path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.cu*"))}
     names = (ctypes.c_char_p * len(headers))(*(name.encode() for name in headers))
@@ -52,11 +52,11 @@ def compiled(source: Path, folders: list[Path], architecture: int) -> bytes:
 
 
 class Kernels:
-    """Loaded machine code, whose kernels run on torch's current stream.
+    """Loaded machine code. Its kernels run on torch's current stream.
 
     Args:
         image: machine code.
-        device: torch's device, which torch has used already: its context is the current one.
+        device: torch's device. torch must have used it before, so that its context is the current one.
     """
 
     def __init__(self, image: bytes, device: Any) -> None:
@@ -66,7 +66,7 @@ class Kernels:
         check(self.driver.cuModuleLoadData(ctypes.byref(self.module), self.image), "cuModuleLoadData")
 
     def launch(self, name: str, blocks: int, threads: int, *values: Any) -> None:
-        """Arguments are tensors (their addresses) and whole numbers of 32 bits."""
+        """Launches a kernel. Arguments are tensors (passed as addresses) and 32-bit integers."""
         function = ctypes.c_void_p()
         found = self.driver.cuModuleGetFunction(ctypes.byref(function), self.module, name.encode())
         check(found, f"cuModuleGetFunction({name})")
@@ -80,7 +80,7 @@ class Kernels:
         check(self.driver.cuLaunchKernel(function, *grid, 0, stream, places, None), f"launching {name}")
 
     def milliseconds(self, name: str, blocks: int, threads: int, *values: Any) -> float:
-        """The second of two launches, by the device's own clock."""
+        """Time of the second of two launches in milliseconds, by CUDA events."""
         self.launch(name, blocks, threads, *values)
         before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         before.record()

@@ -1,4 +1,4 @@
-"""All games on the device beside the CPU: observation, reward, flags, figures and states, byte for byte."""
+"""Compares all games on the device with the CPU: observations, rewards, flags, figures, states; all bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES_EVERY = 500
 
 
 def unlike(name: str, expected: Any, found: Any) -> str | None:
-    """Where two results differ, mappings within them too: the CPU's, then the device's."""
+    """Describes the first difference of two results, ``expected`` (CPU) and ``found`` (device); or None."""
     if isinstance(expected, dict):
         parts = (unlike(f"{name}[{key!r}]", expected[key], found[key]) for key in expected)
         return next((part for part in parts if part is not None), None)
@@ -33,14 +33,14 @@ def unlike(name: str, expected: Any, found: Any) -> str | None:
 
 
 def difference(left: tuple[Any, ...], right: tuple[Any, ...]) -> str | None:
-    """Where the results of a call differ."""
+    """Describes the first difference of the results of a call, or None."""
     names = ("observation", "reward", "terminated", "truncated") if len(left) == 5 else ("observation",)
     parts = (unlike(name, a, b) for name, a, b in zip((*names, "info"), left, right, strict=True))
     return next((part for part in parts if part is not None), None)
 
 
 def exchange(cpu: Any, gpu: Any) -> str | None:
-    """Compares states, and lets each go on from the other's."""
+    """Compares states, and loads each side with the states of the other."""
     here, there = cpu.get_state(), gpu.get_state()
     if not np.array_equal(here, there):
         envs = np.nonzero((here != there).any(1))[0][:8].tolist()
@@ -51,7 +51,7 @@ def exchange(cpu: Any, gpu: Any) -> str | None:
 
 
 def compare(games: list[str], envs: int, steps: int, device: str, **options: Any) -> tuple[str | None, int]:
-    """Runs both; the first difference, or None, and how many episodes ended."""
+    """Runs both. Returns the first difference, or None, and the number of episodes that ended."""
     given: dict[str, Any] = {"boot": "snapshot", "repeat_action_probability": 0.25, **options}
     cpu = parl.AtariVectorEnv(games, envs, **given)
     gpu = parl.AtariVectorEnv(games, envs, device=device, **given)
@@ -64,7 +64,7 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
                 return f"before step {step}: {found}", ended
             actions = draws.integers(0, cpu.single_action_space.n, envs)
             there = torch.as_tensor(actions, device=gpu.device)
-            # The device works while the processor does.
+            # Steps on the device and on the CPU at the same time.
             right = gpu.step(there)
             left = cpu.step(actions)
             found = difference(left, right)
@@ -79,7 +79,7 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
 
 
 def seeded(game: str, device: str, copies: int) -> str | None:
-    """One state of the CPU in many consoles of the device, which then go on as it does."""
+    """Loads one state of the CPU into many consoles of the device, and compares the steps that follow."""
     cpu = parl.AtariVectorEnv(game, 1, boot="snapshot")
     gpu = parl.AtariVectorEnv(game, copies, device=device)
     try:
@@ -112,7 +112,7 @@ def main(command: list[str] | None = None) -> int:
         given.steps = min(given.steps, 100)
     session = Session(given, "exactness", machine(given.device))
     record = session.record
-    # Prefetched while the first games are loaded.
+    # Compiles the kernels while the first games are loaded.
     cuda.prefetch(given.device)
     runs: list[tuple[str, list[str], dict[str, Any]]] = [(game, [game], {}) for game in ids]
     runs += [(f"{game}, SameStep", [game], {"autoreset_mode": "SameStep"}) for game in ids[::5]]

@@ -1,8 +1,8 @@
-// What the plan of the GPU kernels rests on, measured alone: the cost of choosing a leader, of a jump through a table, of
-// code that does not fit the instruction cache, and of frames by the interpreter with the jump table.
+// Kernels for `micro.py`, which measures separately: a minimum over a warp, a jump through a table, code that
+// does not fit the instruction cache, and frames with the jump-table interpreter.
 #include "brx.cu"
 
-// Cycles of `rounds` dependent minima over a warp, and of as many that do not depend on each other.
+// Measures the cycles of `rounds` dependent minima over a warp, and of as many independent ones.
 extern "C" __global__ void redux(uint64_t* cycles, uint32_t* sink, uint32_t rounds) {
     uint32_t value = threadIdx.x + sink[threadIdx.x];
     const uint64_t start = clock64();
@@ -29,9 +29,10 @@ extern "C" __global__ void redux(uint64_t* cycles, uint32_t* sink, uint32_t roun
 #define OPS_512(i) \
     OPS_64(i) OPS_64(i + 64) OPS_64(i + 128) OPS_64(i + 192) OPS_64(i + 256) OPS_64(i + 320) OPS_64(i + 384) OPS_64(i + 448)
 
-// Straight code of about 2 instructions and 32 bytes per operation, over and over: CODE is 64 operations times a power of 8.
+// A loop over straight-line code, with about 2 instructions and 32 bytes per operation. SIZE selects 64, 576,
+// 2,624 or 5,696 operations.
 template <int SIZE> static __device__ uint32_t straight(uint32_t value, uint32_t rounds) {
-    // The size is what is measured: no copies of the body.
+    // The size of the code is measured, so the loop must not be unrolled.
 #pragma unroll 1
     for (uint32_t i = 0; i < rounds; ++i) {
         OPS_64(0)
@@ -52,7 +53,8 @@ extern "C" __global__ void straight_1(uint64_t* cycles, uint32_t* sink, uint32_t
 extern "C" __global__ void straight_2(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<2>(cycles, sink, rounds); }
 extern "C" __global__ void straight_3(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<3>(cycles, sink, rounds); }
 
-// What the host must know: sizes of machine and board, where the machine is in a state, and the end of plain ROM in it.
+// Sizes of machine and board, and offsets of the machine in a state and of `plain_high` in the machine, for
+// the host.
 extern "C" __global__ void sizes(uint32_t* out) {
     out[0] = sizeof(Machine);
     out[1] = sizeof(Board);

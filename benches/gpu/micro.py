@@ -1,10 +1,10 @@
-"""The figures on which the choice of kernels rests, in the order in which they decide something.
+"""Measures the figures on which the design of the kernels rests.
 
-1. Frames of a lone warp by the interpreter with the jump table, lanes grouped, then with 1 to 32 warps on
-   each multiprocessor: what a jump costs, and how much of the device is used. The plain form beside it.
-2. The minimum over a warp: latency, and throughput.
-3. Code of 2 to 200 KB, over and over: what the instruction cache costs.
-4. Observations alone: steps of one frame with pictures beside steps of one frame with RAM.
+1. Frames in several forms, with one warp on the device, then with 1 to 32 warps on each multiprocessor: the
+   cost of a jump, and the utilization of the device.
+2. The minimum over a warp: latency and throughput.
+3. Loops over 2 to 200 KB of code: the cost of instruction cache misses.
+4. Observations: steps of one frame with pictures, compared with steps of one frame with RAM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import parl
 from parl.atari import Console
 
 GAMES = ("pong", "ms_pacman", "solaris")
-# Forms by their numbers in crates/cule/src/env/warp_schedule.rs, and windows of the key as powers of two.
+# Forms, with their numbers in crates/cule/src/env/warp_schedule.rs, and windows of the key as powers of two.
 FORMS = {
     "plain": (0, 0),
     "grouped, rows": (1, 0),
@@ -34,12 +34,12 @@ FORMS = {
     "grouped, picture": (1, 9),
     "predicated": (2, 0),
 }
-# What a saved state begins with, before the machine's own bytes (crates/cule/src/console/states.rs).
+# Length of the header of a saved state (crates/cule/src/console/states.rs).
 HEADER_BYTES = 24
 WARP = 32
 # Warps on each multiprocessor; 0: one on the whole device.
 WARPS = (0, 1, 2, 4, 8, 16, 20, 32)
-# Rounds of minima over a warp, and operations of straight code that a measurement runs at least.
+# Rounds of minima over a warp, and minimum number of operations of straight-line code, per measurement.
 MINIMA = 4096
 OPERATIONS = 200_000
 
@@ -60,7 +60,7 @@ def machines(game: str, count: int, offset: int, size: int) -> np.ndarray[Any, A
 
 
 def frames(kernels: Kernels, record: Record, game: str, sizes: list[int], counts: tuple[int, ...]) -> None:
-    """Frames by the interpreter with the jump table: a lone warp, then more on every multiprocessor."""
+    """Frames in every form: one warp on the device, then more on every multiprocessor."""
     machine_bytes, board_bytes, offset, plain_high_at = sizes
     device = kernels.device
     properties = torch.cuda.get_device_properties(device)
@@ -136,7 +136,7 @@ def main(command: list[str] | None = None) -> int:
     given = arguments(command, envs=32_768)
     session = Session(given, "micro", machine(given.device))
     record = session.record
-    # The forms are measured here one by one.
+    # No calibration: the forms are measured here one by one.
     os.environ["PARL_CUDA_CALIBRATE"] = "0"
     device = parl.cuda.torch_device(parl.cuda.ordinal(given.device))
     torch.zeros(1, device=device)

@@ -1,4 +1,4 @@
-"""The sum tree and the replay of a device beside the CPU's: sums, draws, batches, CUDA graphs."""
+"""Compares sum tree and replay on a device with those of the CPU: sums, draws, batches, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODES = ("stratified", "independent", "systematic", "split")
 
 
 def trees(capacity: int, device: str) -> None:
-    """Sums and draws after random updates, with many items to a leaf."""
+    """Sums and draws after random updates, many of them to the same leaf."""
     cpu = parl.SumTree(capacity, fan_out=32, seed=5)
     tree = parl.SumTree(capacity, device=device, seed=5)
     rng = np.random.default_rng(capacity)
@@ -70,7 +70,7 @@ def powers(device: str) -> None:
     mine.add(**rows)
     totals = (cpu.total_priority, mine.total_priority)
     assert abs(totals[0] - totals[1]) <= 2**-23 * totals[0], totals
-    # All rows once, with weights: a systematic batch of the whole mass would draw some twice.
+    # Only the first mode: a systematic batch of the whole mass would draw some rows twice.
     for mode in MODES[:1]:
         batch = mine.sample(4096, mode=mode, beta=1.0)
         at = host(batch.x)
@@ -79,7 +79,7 @@ def powers(device: str) -> None:
 
 
 def choices(device: str, rows: int = 5000) -> None:
-    """Rows chosen otherwise than by weight: the largest as on the CPU, others distinct or weighed rightly."""
+    """Other modes of sampling: "largest" equals the CPU; others draw distinct rows or give right weights."""
     priorities = np.random.default_rng(2).integers(1, 50, rows).astype(np.float64)
     options: dict[str, Any] = {"alpha": 1.0, "epsilon": 0.0}
     cpu = parl.PrioritizedReplay(rows, {"x": ((), "int64")}, fan_out=32, **options)
@@ -95,7 +95,7 @@ def choices(device: str, rows: int = 5000) -> None:
     counts = np.zeros(rows)
     for _ in range(40):
         counts += np.bincount(host(mine.sample(rows, mode="uniform").x), minlength=rows)
-    # The variance of a Poisson number is its mean.
+    # The variance of a Poisson distribution equals its mean.
     assert 0.8 < counts.var() / counts.mean() < 1.2, counts.var() / counts.mean()
     batch = mine.sample(rows, uniform=0.3, newest=0.2, newest_rows=rows // 5, beta=1.0)
     x = host(batch.x)
@@ -108,7 +108,7 @@ def choices(device: str, rows: int = 5000) -> None:
 
 
 def saved(device: str) -> None:
-    """Files both ways, and the same draws after them."""
+    """Files of each side load on the other, and the following draws are equal."""
     case = CASES[4]
     cpu, mine = case.pair(3, device)
     compare(cpu, mine, case, 3, calls=40, exact=False)
@@ -124,7 +124,7 @@ def saved(device: str) -> None:
 
 
 def graphs(device: str, rounds: int = 300) -> None:
-    """A captured step (add, sample, update), replayed, beside the same calls one by one."""
+    """A captured and replayed step (add, sample, update) equals the same calls one by one."""
     envs, batch = 64, 256
     there = place(device)
 
@@ -151,7 +151,7 @@ def graphs(device: str, rounds: int = 300) -> None:
         replay.update_priorities(found.tickets, priorities)
         return found
 
-    # What a captured step reads is written before each replay.
+    # The captured step reads these tensors; they are written before each replay.
     rows, beta = row(0), torch.tensor(0.5, dtype=torch.float64, device=there)
     priorities = torch.ones(batch, device=there)
 

@@ -1,8 +1,8 @@
-"""Microseconds of the tree and the replay on a device, as calls and CUDA graphs, beside TorchRL's buffer.
+"""Microseconds of sum tree and replay on a device, as calls and CUDA graphs, compared with TorchRL's buffer.
 
-Bars on an H200 at 2^20 leaves: a batch of 4,096 rows of 64 bytes drawn, weighed and gathered, and an update
-of 4,096, each in at most 20 microseconds; frame stacks gathered at 60 % of the memory's bandwidth; ten times
-TorchRL's rate.
+Bars on an H200 with 2^20 leaves: at most 20 microseconds to draw, weigh and gather a batch of 4,096 rows of
+64 bytes, and for an update of 4,096 priorities; frame stacks gathered at 60 % of the memory bandwidth; ten
+times TorchRL's rate.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from common import Record, Session, arguments, machine, place
 import parl
 
 BATCH, REPEATS = 4096, 5
-# With the two chunks that a ring has beyond its capacity these are 2^20 leaves.
+# A ring has two chunks more than its capacity: 2^20 leaves in all.
 ROWS = 2**20 - 2048
 LEAVES, PIECE, COPIED_BYTES = 2**20, 2**17, 2**32
 BAR_US, BAR_SHARE, BAR_TIMES = 20.0, 0.6, 10.0
 
 
 def micros(call: Callable[[], Any], device: str, calls: int) -> dict[str, float]:
-    """Median, least and most of some repeats, in microseconds a call."""
+    """Median, minimum and maximum over the repeats, in microseconds per call."""
     found = []
     for _ in range(3):
         call()
@@ -43,7 +43,7 @@ def micros(call: Callable[[], Any], device: str, calls: int) -> dict[str, float]
 
 
 def captured(call: Callable[[], Any], device: str) -> Callable[[], None]:
-    """The call as a graph."""
+    """Captures the call as a CUDA graph. Returns a function that replays it."""
     for _ in range(3):
         call()
     torch.cuda.synchronize(device)
@@ -54,7 +54,7 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], None]:
 
 
 def both(record: Record, what: str, call: Callable[[], Any], device: str, calls: int, **facts: Any) -> float:
-    """Records a call one by one and as a graph; the graph's median."""
+    """Records the times of a call, by itself and as a graph. Returns the graph's median in microseconds."""
     record.add(what, how="calls", **facts, **micros(call, device, calls))
     as_graph = micros(captured(call, device), device, calls)
     record.add(what, how="graph", **facts, **as_graph)
@@ -98,7 +98,7 @@ def small_rows(record: Record, device: str, calls: int) -> dict[str, float]:
 
 
 def bandwidth(device: str) -> dict[str, float]:
-    """Bytes a second: what the device's clock and bus allow, and what a copy of 4 GiB reads and writes."""
+    """Bytes per second: nominal (memory clock and bus width), and read and written by a copy of 4 GiB."""
     found = torch.cuda.get_device_properties(device)
     bus, clock = getattr(found, "memory_bus_width", 0), getattr(found, "memory_clock_rate", 0)
     size = COPIED_BYTES
@@ -108,7 +108,7 @@ def bandwidth(device: str) -> dict[str, float]:
 
 
 def stacks(record: Record, device: str, calls: int, rows: int) -> dict[str, float]:
-    """Stacks of four 84 x 84 frames and their next ones; the share of the memory's bandwidth."""
+    """Gathers stacks of four 84 x 84 frames and their next stacks. Returns the share of memory bandwidth."""
     fields = {"obs": ((84, 84), "uint8"), "action": ((), "int64"), "reward": ((), "float32")}
     fields |= {"terminated": ((), "bool"), "truncated": ((), "bool")}
     replay = parl.PrioritizedReplay(rows, fields, n_step=1, frame_stack=4, num_envs=256, device=device)
@@ -138,7 +138,7 @@ def stacks(record: Record, device: str, calls: int, rows: int) -> dict[str, floa
         out = replay.empty_batch(batch)
         facts = {"leaves": leaves, "batch": batch}
         took = both(record, "stacks", partial(replay.sample, batch, out=out), device, calls, **facts)
-        # Written: two stacks. Read: five frames, because three of the eight are in both.
+        # Two stacks are written and five frames are read: three frames are in both stacks.
         moved = batch * (8 + 5) * 84 * 84
         reached = moved / took * 1e6
         share = reached / (speeds["nominal"] or speeds["copy"])
@@ -147,9 +147,9 @@ def stacks(record: Record, device: str, calls: int, rows: int) -> dict[str, floa
 
 
 def episodes(record: Record, device: str, calls: int) -> dict[str, float]:
-    """Sequences of R2D2's length, and rows with goals: microseconds of a batch."""
+    """Sequences of R2D2's length, and rows with hindsight goals: microseconds per batch."""
     flags = {"reward": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
-    # So many steps of each environment that several sequences of it are there.
+    # Each environment has enough steps for several sequences.
     rows = max(ROWS // 16, 512)
     envs = min(256, rows // 250)
     runs = parl.SequenceReplay(
@@ -176,7 +176,7 @@ def episodes(record: Record, device: str, calls: int) -> dict[str, float]:
         name: torch.rand((envs, *shape), device=place(device)) for name, (shape, _) in fields["obs"].items()
     }
     for step in range(rows // envs):
-        # Episodes of 50 steps, which begin apart.
+        # Episodes of 50 steps, which end at different steps.
         ends = (torch.arange(envs, device=place(device)) + step) % 50 == 0
         runs.add(obs=frame, state=state, truncated=off, **zero)
         goals.add(obs=obs, truncated=ends, **zero)
@@ -195,7 +195,7 @@ def episodes(record: Record, device: str, calls: int) -> dict[str, float]:
 
 
 def torchrl(record: Record, device: str, calls: int) -> dict[str, float]:
-    """TorchRL's prioritized buffer with its storage on the device; nothing without TorchRL."""
+    """Measures TorchRL's prioritized buffer with its storage on the device; empty without TorchRL."""
     try:
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
@@ -227,7 +227,7 @@ def main(command: list[str] | None = None) -> int:
     session = Session(given, "replay-speed", machine(given.device))
     record, device = session.record, given.device
     calls = 100 if given.quick else 1000
-    # A chunk more of the leaves has the frames before the oldest row.
+    # One chunk of the leaves less, for the frames before the oldest row.
     rows = min(2**16, ROWS) if given.quick else ROWS - 1024
     pieces: list[tuple[str, Callable[[], dict[str, float]]]] = [
         ("rows of 64 bytes", lambda: small_rows(record, device, calls)),

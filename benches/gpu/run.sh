@@ -1,22 +1,22 @@
 #!/bin/sh
-# Everything that needs a CUDA device: first whether its numbers are those of the CPU, then how fast it is.
+# All tests and measurements on a CUDA device: first that its results equal those of the CPU, then its speed.
 #
 #   ALE_ROMS_DIR=<folder> benches/gpu/run.sh [tests|exactness|replay|micro|speed|all] [--quick] [--out DIR] [--part 1/4]
 #
-# Needs the installed wheel, torch with CUDA, NVRTC (pip install nvidia-cuda-nvrtc) and the folder of ROMs. Builds nothing.
-# PARL_WHEELS=<folder> installs parl's wheel (and what it needs that the machine lacks) from that folder into an
-# environment of its own first, which sees the machine's torch.
+# Needs the installed wheel, torch with CUDA, NVRTC (pip install nvidia-cuda-nvrtc) and the folder of ROMs.
+# Builds nothing. PARL_WHEELS=<folder> first installs parl's wheel and missing dependencies from that folder
+# into a separate environment, which includes the machine's torch.
 #
-#   tests      the tests that run with a stand-in elsewhere; compute-sanitizer, where it is
-#   exactness  all games on the device beside the CPU, mixed batches, both autoreset modes, states moved
-#   replay     sum tree and replay beside the CPU's, then their speed, beside TorchRL's where it is
-#   micro      what the kernels rest on: cycles, instruction cache, the observations' share
+#   tests      the tests that otherwise run on the fake driver; compute-sanitizer, if it is installed
+#   exactness  compares all games with the CPU: mixed batches, both autoreset modes, states moved between both
+#   replay     compares sum tree and replay with those of the CPU; then their speed, and TorchRL's if it is installed
+#   micro      figures on which the design of the kernels rests: cycles, instruction cache, share of observations
 #   speed      frames per second, start-up, compile time, memory
 #
-# Machines are lent for minutes: each part ends within LIMIT_S seconds (540) and is called again with the same --out until
-# it exits with 0. Findings are written as they are made; what records there have of the same commit, device and settings
-# is not done again. Exit status 3: there is more to do; 1: something failed, which the records name. --quick takes some
-# games and short runs. PARL_COMMIT names the commit where there is no repository.
+# For machines that are available for minutes only: each call ends within LIMIT_S seconds (540). Call it again
+# with the same --out until it exits with 0. Findings are recorded at once; work with a record of the same
+# commit, device and settings is not repeated. Exit status 3: work is left; 1: something failed, see the
+# records. --quick uses fewer games and short runs. PARL_COMMIT sets the commit outside of a repository.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH= cd -- "$here/../.." && pwd)
@@ -30,7 +30,7 @@ tests | exactness | replay | micro | speed | all)
     ;;
 -* | "") ;;
 *)
-    echo "$1 is none of tests, exactness, replay, micro, speed, all" >&2
+    echo "unknown part $1, expected tests, exactness, replay, micro, speed or all" >&2
     exit 2
     ;;
 esac
@@ -42,7 +42,8 @@ if [ -n "${PARL_WHEELS:-}" ]; then
         if "$python" -m venv --system-site-packages "$place" >/dev/null 2>&1; then
             "$place/bin/python" -m pip install -q --no-index --find-links "$PARL_WHEELS" parl-rl
         else
-            # A Python without ensurepip makes no environments: all wheels of the folder, without looking for others.
+            # Without ensurepip Python cannot make environments: installs all wheels of the folder, without
+            # dependencies.
             rm -rf "$place"
             "$python" -m pip install -q --no-index --no-deps --target "$place" "$PARL_WHEELS"/*.whl
         fi
@@ -56,7 +57,7 @@ if [ -n "${PARL_WHEELS:-}" ]; then
     fi
 fi
 
-# One script within what is left of the limit; those that know --seconds stop by themselves before it.
+# Runs a script within the rest of the time limit. Scripts with --seconds stop by themselves before it.
 begun=$(date +%s)
 run() {
     left=$((limit - $(date +%s) + begun))
@@ -78,8 +79,8 @@ run() {
 }
 remaining() { echo $((limit - $(date +%s) + begun - 20)); }
 
-# What knows nothing of --out, as `run`: a file there says that it passed with this commit, device and driver, and it is
-# not done again.
+# As `run`, for commands without records: once a command has passed, a file in --out with the commit, device
+# and driver prevents that it runs again.
 out=$root/benches/records
 word=
 for next in "$@"; do
@@ -104,15 +105,15 @@ once() {
 
 tests() {
     if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda/device" ]; then
-        # One file at a time, and none of the repository's settings, which want plugins. The rehearsal of these scripts
-        # is left out: here they are run.
+        # One file at a time, without the repository's pytest settings, which need plugins. test_benches is
+        # left out: it only tests the scripts that run here.
         for file in "$root"/tests/cuda/device/test_*.py; do
             name=$(basename "$file" .py)
             [ "$name" != test_benches ] || continue
             once "$name" "$python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir "$root" "$file"
         done
     else
-        echo "pytest or the repository's tests are not on this machine: left out"
+        echo "skipped the tests: pytest or the repository's tests are not on this machine"
     fi
     if command -v compute-sanitizer >/dev/null 2>&1; then
         for tool in memcheck initcheck synccheck; do
@@ -122,7 +123,7 @@ tests() {
         once sanitizer-replay compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
             --out "${TMPDIR:-/tmp}/parl-sanitizer-replay"
     else
-        echo "compute-sanitizer is not on this machine: left out"
+        echo "skipped: compute-sanitizer is not on this machine"
     fi
 }
 exactness() { run "$python" "$here/exactness.py" --seconds "$(remaining)" "$@"; }
@@ -135,13 +136,13 @@ micro() {
     if [ -d "$root/crates/cule/kernels" ]; then
         run "$python" "$here/micro.py" --seconds "$(remaining)" "$@"
     else
-        echo "the repository's kernels are not on this machine: micro is left out"
+        echo "skipped micro: the repository's kernels are not on this machine"
     fi
 }
 speed() { run "$python" "$here/speed.py" --seconds "$(remaining)" "$@"; }
 
 status=0
-"$python" -m parl doctor || echo "what parl doctor misses, the parts say again"
+"$python" -m parl doctor || echo "parl doctor reports problems; affected parts report them again"
 case $part in
 tests) tests ;;
 all)
@@ -153,5 +154,5 @@ all)
     ;;
 *) "$part" "$@" ;;
 esac
-[ "$status" != 3 ] || echo "not finished: call again with the same --out"
+[ "$status" != 3 ] || echo "not finished: run again with the same --out"
 exit "$status"

@@ -1,6 +1,7 @@
-"""Emulated frames per second on the device, plain and as a graph; start-up, compile time, memory, states.
+"""Emulated frames per second on the device, as calls and as a graph; start-up, compile time, memory, states.
 
-Skip 4, pooled 84 x 84 gray stacks of 4, random actions, decorrelated starts, autoreset on.
+Frame skip 4, stacks of four 84 x 84 gray observations with the maximum of two frames, random actions,
+environments at different points of their episodes, autoreset on.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from parl.atari.roms import rom_folder
 
 REPEATS = 5
 SKIP = 4
-# Steps after which episodes have come apart.
+# Steps before a measurement, after which environments are at different points of their episodes.
 APART = 100
-# The generator of sticky actions: 624 words and its position, and the seed's word.
+# The generator of sticky actions: 624 words, its position and its seed.
 GENERATOR_BYTES = 2500
 
 
@@ -36,7 +37,7 @@ def wait(device: str) -> None:
 
 
 def started(games: Any, envs: int, device: str, **options: Any) -> Any:
-    """Environments whose episodes have come apart."""
+    """Environments that are at different points of their episodes."""
     env = parl.AtariVectorEnv(games, envs, device=device, **options)
     env.reset(seed=0)
     for _ in range(APART):
@@ -46,7 +47,7 @@ def started(games: Any, envs: int, device: str, **options: Any) -> Any:
 
 
 def room(env: Any) -> torch.Tensor | None:
-    """Where observations go again and again; None where they slide over a buffer of their own."""
+    """A buffer for observations, reused in every step; None if they slide over the environments' buffer."""
     if env._sliding:
         return None
     return torch.empty(
@@ -55,7 +56,7 @@ def room(env: Any) -> torch.Tensor | None:
 
 
 def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
-    """Of `REPEATS` runs, each over random actions that lie there already."""
+    """Frames per second of each of `REPEATS` runs, over random actions that were drawn before."""
     envs = env.num_envs
     actions = torch.randint(env.single_action_space.n, (steps, envs), device=env.device)
     out, rates = room(env), []
@@ -71,13 +72,13 @@ def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
 
 
 def graph_rate(env: Any, device: str, steps: int) -> list[float]:
-    """Frames per second of replays of one captured step, whose actions are drawn within the graph."""
+    """Frames per second of a captured step that is replayed. Its actions are drawn within the graph."""
     actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
     out, rates = room(env), []
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         actions.random_(0, int(env.single_action_space.n))
-        # Its tensors are written by every replay.
+        # Every replay writes to these tensors, so they must stay alive.
         kept = env.step(actions, out=out)
     for _ in range(REPEATS):
         wait(device)
@@ -108,7 +109,7 @@ def seconds(work: Callable[[], Any], device: str) -> float:
 
 
 def compile_times(record: Record, device: str) -> None:
-    """First use and from the disk, each in a process's own words: the same files that environments take."""
+    """Measures compiling the kernels of environments at first use, and loading them from the cache."""
     with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {"PARL_CACHE_DIR": cache}):
         for when in ("first use", "from the cache"):
             target, took, files = cuda.prepare(device)
@@ -116,7 +117,7 @@ def compile_times(record: Record, device: str) -> None:
 
 
 def forms(record: Record, games: list[str], envs: int, device: str) -> None:
-    """Steps of every form and window: what the choice per game rests on, kept on the disk from now on."""
+    """Measures the steps of each game in every form and window. The fastest is saved on disk."""
     for game in games:
         env = started(game, envs, device)
         found = env.calibrate()
@@ -148,7 +149,7 @@ def start_up(record: Record, sizes: list[int], device: str) -> None:
 
 
 def state_bytes(record: Record, device: str) -> None:
-    """What one more environment takes, where lanes and rooms are all there already."""
+    """Measures the bytes of one more environment, once all lanes and places for saved pictures exist."""
     lanes = 256 * torch.cuda.get_device_properties(device).multi_processor_count
     least, more = max(lanes, 1024) + 96, 256
     held: list[int] = []
@@ -162,7 +163,7 @@ def state_bytes(record: Record, device: str) -> None:
 
 
 def moves(record: Record, envs: int, device: str) -> None:
-    """States from and to the host, and one into all."""
+    """Measures saving and loading states, loading one state into all environments, and a reset of half."""
     env = started("breakout", envs, device)
     rows: list[Any] = []
     figures = {"get_state": seconds(lambda: rows.append(env.get_state()), device)}
@@ -189,17 +190,17 @@ def main(command: list[str] | None = None) -> int:
     steps = min(given.steps, 5) if given.quick else given.steps
     if session.before("compile", when="from the cache") is None:
         session.piece("compile times", lambda: compile_times(record, device))
-    # What follows finds the kernels on the disk, and torch at work.
+    # Afterwards the kernels are in the cache and torch is initialized.
     cuda.prepare(device)
     started("breakout", 32, device).close()
-    # Before anything else is measured: environments of these games are played in their quickest form then.
+    # Forms are measured first, so that the environments of these games use their fastest form afterwards.
     os.environ["PARL_CUDA_CALIBRATE"] = "0"
     for game in games:
         if session.before("forms", game=game) is None:
             session.piece(f"forms of {game}", partial(forms, record, [game], given.envs, device))
 
     def rates(what: str, games: Any, envs: int, facts: dict[str, Any], **options: Any) -> float:
-        """Frames per second, recorded unless an earlier call has; 0 where there was no time for it."""
+        """Measures and records frames per second unless an earlier call has; 0 if there was no time."""
         earlier = session.before(what, envs=envs, **facts)
         if earlier is not None:
             return earlier["frames_per_second"]
@@ -235,7 +236,7 @@ def main(command: list[str] | None = None) -> int:
         session.piece("state", lambda: state_bytes(record, device))
     if session.before("states") is None:
         session.piece("states", lambda: moves(record, given.envs, device))
-    # The twenty first: their median is the bar.
+    # The twenty games of the bar come first.
     medians = {
         game: rates("frames", game, given.envs, {"game": game})
         for game in sorted(games, key=lambda game: game not in TWENTY)
@@ -257,7 +258,7 @@ def main(command: list[str] | None = None) -> int:
 def bars(
     session: Session, medians: dict[str, float], envs: int
 ) -> dict[str, tuple[float | None, float, float]]:
-    """What was promised for an H200 beside what this call and earlier ones found."""
+    """The figures promised for an H200, with the values that this call and earlier ones measured."""
     lines = session.earlier + session.record.lines
 
     def best(what: str, figure: str, **values: Any) -> float | None:

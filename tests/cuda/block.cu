@@ -1,4 +1,4 @@
-// The interpreter with the jump table alone: small enough to be made into machine code for every family.
+// Only the jump-table interpreter: small enough to compile to machine code for every family of GPUs.
 #include "cpu_brx.cuh"
 
 extern "C" __global__ void block(cule::brx::Registers* all, const uint8_t* rom, const uint64_t* records, uint64_t low,

@@ -1,5 +1,5 @@
-// A frame by the interpreter with the jump table, lanes grouped as a step groups them. One environment per thread, a block
-// of one warp, records and ROM in global memory, machines in rows of shared memory.
+// Runs a frame in the form of the argument, as the step kernel does. One environment per thread, one warp per
+// block, records and ROM in global memory, machines in rows of shared memory.
 #include "forms.cuh"
 
 using cule::machine::Board;

@@ -1,5 +1,5 @@
-// The whole console and the arithmetic of observations as a plain kernel, one environment per thread: what NVRTC must
-// take, not what is fast.
+// The whole console and the arithmetic of observations as plain kernels, one environment per thread. They
+// test that NVRTC compiles all of it; they are not optimized.
 #include "runner.cuh"
 
 using cule::env::Action;

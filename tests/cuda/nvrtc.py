@@ -1,4 +1,4 @@
-"""NVRTC through ctypes: what is needed to compile a kernel on a machine without a GPU."""
+"""NVRTC through ctypes: compiles kernels on a machine without a GPU."""
 
 import ctypes
 import functools
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 KERNELS = Path(__file__).parents[2] / "crates" / "cule" / "kernels"
-# The whole front end, and PTX of all that it accepts.
+# Runs the whole front end and emits PTX, but does not optimize.
 UNOPTIMIZED = ["--device-debug"]
 
 
@@ -24,7 +24,7 @@ def find_library() -> Path | None:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The loaded library."""
+    """Loads NVRTC."""
     path = find_library()
     assert path is not None
     return ctypes.CDLL(str(path))
@@ -42,9 +42,9 @@ def architectures() -> list[int]:
 def families(
     architectures: Iterable[int], always: tuple[int, ...] = (0, -1), minutes: float = 1
 ) -> list[Any]:
-    """The first architecture of each family: 75, 80, 90, ... All but those at the places `always` are slow.
+    """The first architecture of each family: 75, 80, 90, ... Those not at the indices ``always`` are slow.
 
-    The kernels differ below and above 8.0 alone, so that oldest and newest take every line of them.
+    The kernels differ only below and from 8.0 on, so the oldest and the newest architecture cover every line.
     """
     first: dict[int, int] = {}
     for architecture in sorted(architectures):
@@ -57,13 +57,13 @@ def families(
 def compile_kernel(
     source: Path, options: list[str], headers: list[str], folder: Path = KERNELS
 ) -> tuple[bytes, bytes, str]:
-    """Compiles one file with headers of a folder, or of anywhere by their whole paths.
+    """Compiles one file. ``headers`` are names in ``folder``, or absolute paths.
 
     Returns:
-        PTX, machine code (empty for a virtual architecture) and what the compiler said.
+        PTX, machine code (empty for a virtual architecture) and the compiler's log.
 
     Raises:
-        AssertionError: the compiler refuses; its log is the message.
+        AssertionError: the file does not compile; the message is the compiler's log.
     """
     nvrtc = library()
     texts = [(folder / name).read_bytes() for name in headers]

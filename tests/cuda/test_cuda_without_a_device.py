@@ -1,4 +1,4 @@
-"""What can be shown of CUDA without a device: reasons, the search, the cache, and the kernels."""
+"""CUDA without a device: messages of errors, the search for NVRTC, the cache, and compiling the kernels."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from parl.errors import AtariError, CudaUnavailableError
 from parl.run import doctor
 
 FILES = {"step.cu", "reset.cu", "states.cu", "console.cu"}
-# Compiles in a second, where the others take several, and a minute for machine code.
+# Compiles in a second; the others take several seconds, and a minute to machine code.
 SMALL = "states.cu"
 has_nvrtc = nvrtc.find_library() is not None
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
@@ -44,7 +44,7 @@ def test_consoles_and_compiling_say_the_same() -> None:
     ):
         with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
             attempt()
-    # Ahead and in the background, it is left to those that need it.
+    # Compiling ahead in the background does not raise: the error is raised where the kernels are needed.
     thread = cuda.prefetch()
     thread.join(timeout=60)
     assert not thread.is_alive()
@@ -81,7 +81,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [(name, size, cached)] = files
     assert (name, cached) == (SMALL, False)
     assert _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])[2] == [(SMALL, size, True)]
-    # For another architecture it is another file; a damaged one is made anew.
+    # Another architecture has another file; a damaged file is compiled again.
     assert not _native.cuda_compile(75, nvrtc_folders(), True, [SMALL])[2][0][2]
     for kept in (tmp_path / "kernels").iterdir():
         kept.write_bytes(kept.read_bytes()[:-1])
@@ -90,7 +90,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @needs_nvrtc
 def test_processes_share_the_cache(tmp_path: Path) -> None:
-    """Two that compile at once, and a third that finds what they made."""
+    """Two processes compile at the same time; a third one finds the kernel in the cache."""
     code = (
         "from parl import _native; from parl.cuda import nvrtc_folders;"
         f"print(_native.cuda_compile(75, nvrtc_folders(), True, [{SMALL!r}]))"
@@ -122,18 +122,18 @@ def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int
     "architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else [], (-1,), minutes=4)
 )
 def test_every_family_takes_the_kernels(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they are compiled for a device. The oldest family takes minutes; what is compiled is kept."""
+    """Compiles the kernels as for a device. The oldest family takes minutes; the results are cached."""
     monkeypatch.setenv("PARL_CACHE_DIR", str(compiled.FOLDER / "kernels"))
     target, _, files = _native.cuda_compile(architecture, nvrtc_folders(), True)
     assert target == f"compute_{architecture}"
     assert {name for name, _, _ in files} == FILES
-    # What plays has the jump table and all forms in it.
+    # The kernels that run frames contain the jump table and all forms.
     assert all(size > 1_000_000 for name, size, _ in files if name != SMALL)
 
 
 @needs_nvrtc
 def test_machine_code_of_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that takes a second; machine code of all files is `-m slow`."""
+    """Only the file that compiles in a second; machine code of all files is `-m slow`."""
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
     options = ["--gpu-architecture=sm_90", "--std=c++17"]
     headers = ["prelude.cuh", "machine.cuh", "layout.cuh"]

@@ -1,6 +1,7 @@
-"""The generated header compiles with NVRTC for every family of GPUs that it knows; no GPU needed.
+"""The generated header compiles with NVRTC for every family of GPUs that NVRTC knows; no GPU needed.
 
-The quick tests take oldest and newest, and compile what is large unoptimized, in a second, not in a minute.
+The quick tests use the oldest and the newest family, and compile large files without optimization, in a
+second instead of a minute.
 """
 
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_machine_code_is_made(options: list[str]) -> None:
 
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
-    """NVRTC passes inline PTX on unread: only machine code shows that every handler is right PTX."""
+    """NVRTC does not check inline PTX: only compiling to machine code shows that every handler is valid."""
     options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17"]
     ptx, code, log = nvrtc.compile_kernel(BLOCK, options, BRX_HEADERS)
     assert log == ""
@@ -62,7 +63,7 @@ def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
 
 
 def test_a_frame_around_the_jump_table() -> None:
-    """Optimized it is a part of `micro.cu` below."""
+    """Without optimization; `micro.cu` below compiles it with optimization."""
     options = ["--gpu-architecture=compute_80", "--std=c++17", *nvrtc.UNOPTIMIZED]
     ptx, _, log = nvrtc.compile_kernel(BRX, options, BRX_HEADERS)
     assert log == ""
@@ -72,7 +73,7 @@ def test_a_frame_around_the_jump_table() -> None:
 
 @pytest.mark.slow
 def test_what_is_measured_of_the_kernels() -> None:
-    """`benches/gpu/micro.cu`: the frames of `brx.cu`, and straight code, up to 200 KB."""
+    """`benches/gpu/micro.cu`: the frames of `brx.cu`, and straight-line code of up to 200 KB."""
     options = ["--gpu-architecture=compute_80", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(MICRO, options, [*BRX_HEADERS, str(BRX)])
     assert log == ""
@@ -81,7 +82,7 @@ def test_what_is_measured_of_the_kernels() -> None:
 
 
 def test_a_wrong_layout_is_refused(tmp_path: Path) -> None:
-    """The static assertions of the header are alive under NVRTC."""
+    """NVRTC evaluates the static assertions of the header."""
     wrong = tmp_path / "wrong.cu"
     lines = [
         '#include "machine.cuh"',

@@ -76,7 +76,7 @@ def test_no_driver_is_said_and_the_process_goes_on(make, device: str) -> None:
 
 
 class Own(parl.PrioritizedReplay):
-    """A class of a user's."""
+    """A user's subclass."""
 
 
 def test_classes_of_users_are_not_on_a_device() -> None:

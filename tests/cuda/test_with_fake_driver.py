@@ -1,4 +1,4 @@
-"""`tests/cuda/device` without a CUDA device: the same tests, with a driver whose device is the processor."""
+"""Runs `tests/cuda/device` without a CUDA device, with the fake driver, whose device is the CPU."""
 
 import os
 import re
@@ -15,7 +15,7 @@ TESTS = Path(__file__).with_name("device")
     "which",
     ["not slow", pytest.param("slow", marks=[pytest.mark.slow(minutes=12), pytest.mark.timeout(3600)])],
 )
-@pytest.mark.timeout(1200)  # The kernels are compiled once, some 50 s of it.
+@pytest.mark.timeout(1200)  # Includes compiling the kernels once, about 50 s.
 def test_the_host_code_runs(which: str) -> None:
     sys.path.insert(0, str(TESTS))
     try:

@@ -1,8 +1,8 @@
-// One console, played frame by frame as `parl.atari.Console` plays it (`env::act`): one thread. The state comes from the
-// host and goes back to it.
+// Runs the frames of one `parl.atari.Console` (`env::act`) in one thread. The host uploads the state before
+// and downloads it afterwards.
 #include "runner.cuh"
 
-// Where one console lies and what it does; `src/cuda/console.rs` has the same.
+// Device addresses and actions of one console; `src/console/device.rs` has the same struct.
 struct Play {
     cule::env::State* state;
     cule::random::Random* random;

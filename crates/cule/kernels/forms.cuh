@@ -1,32 +1,33 @@
-// How the lanes of a warp play their frames. The plain form lets each run its own instructions; the grouped one lets those
-// at the same place run them together: the smallest key goes first (src/env/warp_schedule.rs); in the predicated one all lanes run
-// the same micro-steps, wherever they are (src/machine/predicated.rs). All leave the same machine.
+// Forms: how the lanes of a warp run their frames. In the plain form each lane runs its own instructions. In
+// the grouped form lanes at the same instruction run together; those with the smallest key run first
+// (src/env/warp_schedule.rs). In the predicated form all lanes run the same micro-steps, whatever their
+// instructions (src/machine/predicated.rs). All forms give the same machine.
 #pragma once
 #include "cpu_brx.cuh"
 #include "runner.cuh"
 
-// How a game is played, and what the jump table knows of its ROM: a record per byte.
+// Form and window of a game, and the records of the jump-table interpreter: one per ROM byte.
 struct WarpSchedule {
     const uint64_t* records;
     uint32_t form;    // one of FORM_
     uint32_t window;  // picture rows that are one window of the key, as a shift
 };
 
-// What the block's first warp plays: one game, so all its lanes have the same.
+// The schedule of the block's first warp. It is the same for all lanes, since a warp has one game.
 static __device__ WarpSchedule& schedule_of_block() {
     __shared__ WarpSchedule all;
     return all;
 }
 
-// The machines of the playing lanes while their frames run. A row has an odd number of words, so that a word of 32 rows
-// lies in 32 banks, as it would word by word side by side; but it stays a plain struct.
+// The machines of the lanes while their frames run: one row per lane, a plain struct. A row has an odd number
+// of words, so that the same word of 32 rows lies in 32 banks, as in a structure of arrays.
 PARL_CONST uint32_t ROW_WORDS = (sizeof(cule::machine::Machine) / 4) | 1;
 PARL_CONST uint32_t ROW_LANES = 32;
 PARL_CONST uint32_t SHARED_BYTES = ROW_LANES * ROW_WORDS * 4;
 static_assert(alignof(cule::machine::Machine) <= 4, "a row begins at any word");
 static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
 
-// Words that the threads of a block share: those rows while frames run, and what is shown after that.
+// Shared memory of a block: these rows while frames run, and the data of `show` after that.
 #define PARL_BLOCK_WORDS (ROW_LANES * ROW_WORDS)
 static __device__ uint32_t* block_words() {
     __shared__ uint32_t words[PARL_BLOCK_WORDS];
@@ -37,16 +38,16 @@ static __device__ cule::machine::Machine& row_of(uint32_t lane) {
     return *reinterpret_cast<cule::machine::Machine*>(block_words() + lane * ROW_WORDS);
 }
 
-// The word of a row behind its machine: the cycle of the lane's last store to the TIA.
+// The word after the machine in a row: the cycle of the lane's last store to the TIA.
 static_assert(ROW_WORDS * 4 > sizeof(cule::machine::Machine), "a row has a word to spare");
 static __device__ uint32_t& last_store(uint32_t lane) { return block_words()[lane * ROW_WORDS + ROW_WORDS - 1]; }
 
-// The smallest key of the lanes in `together`, all of which are here.
+// The smallest key of the lanes in `together`. All of them must call this.
 static __device__ uint32_t smallest(uint32_t together, uint32_t key) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     return __reduce_min_sync(together, key);
 #else
-    // Bit by bit from the top: those with a 1 drop out where another has a 0.
+    // Bit by bit from the top: lanes with a 1 are excluded if another lane has a 0.
     uint32_t left = together, found = 0;
     for (uint32_t bit = 32; bit-- > 0;) {
         const uint32_t zeros = __ballot_sync(together, (key >> bit & 1) == 0) & left;
@@ -91,7 +92,7 @@ static __device__ void take_registers(cule::brx::Registers& r, const cule::machi
     r.pc = c.pc;
 }
 
-// A step that has left the block, by the machine's own interpreter.
+// Runs an instruction that the PTX block has not run, with the compact interpreter.
 static __device__ __noinline__ void by_hand(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                             cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu = m.cpu;
@@ -103,7 +104,8 @@ static __device__ __noinline__ void by_hand(cule::machine::Machine& m, cule::mac
     take_registers(r, cpu);
 }
 
-// The store that the block has left open. All that it asks of the processor, and changes in it, is the time.
+// Runs the store to the TIA at which the PTX block has stopped. It reads and changes only the time of the
+// processor.
 static __device__ __noinline__ void store_by_hand(cule::machine::Machine& m, cule::machine::Board& board,
                                                   cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu{};
@@ -114,8 +116,8 @@ static __device__ __noinline__ void store_by_hand(cule::machine::Machine& m, cul
     r.left = cpu.left;
 }
 
-// A frame of the lanes that are here together. Those that are not play theirs apart: what a lane computes does not depend
-// on whom it meets.
+// Runs a frame of the active lanes together. Other lanes of the warp run theirs separately: the result of a
+// lane does not depend on which lanes run with it.
 static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, cule::machine::Board& board,
                                                 Slice<const uint8_t> rom, uint32_t budget) {
     const uint32_t together = __activemask();
@@ -137,7 +139,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         const uint32_t first = smallest(together, key);
         if (first >= next) {
             if (first == 0xFFFFFFFFu) break;
-            // All lanes have left a stretch of rows: what is complete of them is drawn by all who are here, together.
+            // All lanes have left a stretch of rows: all active lanes draw their completed rows together.
             if (r.left != 0 && m.draw != 0 && m.eager == 0 && m.cart.claims == 0) {
                 cule::machine::tia::beam::catch_up(m, board, cule::env::warp_schedule::finished(m.tia, first, schedule.window, stored));
             }
@@ -156,7 +158,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     rs::put(given, m);
 }
 
-// A frame of the lanes that are here together, an instruction of each at a time.
+// Runs a frame of the active lanes, one instruction of each lane at a time.
 static __device__ __noinline__ void run_predicated(cule::machine::Machine& given, cule::machine::Board& board,
                                                    Slice<const uint8_t> rom, uint32_t budget) {
     const uint32_t together = __activemask();
@@ -170,7 +172,7 @@ static __device__ __noinline__ void run_predicated(cule::machine::Machine& given
     rs::put(given, m);
 }
 
-// As the form of the block's game says.
+// Runs a frame in the form of the block's game.
 static __device__ __noinline__ void run_form(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                              uint32_t budget) {
     const uint32_t form = schedule_of_block().form;

@@ -1,6 +1,6 @@
-// The kernels as host C++, for machines without a GPU; `tests/gpu.rs` loads it. The blocks of a launch run one after the
-// other. The threads of a block are coroutines that switch where a thread waits for others: at `__syncthreads`, and in
-// operations of a whole warp.
+// The kernels as host C++, for machines without a GPU; `tests/gpu.rs` loads it. The blocks of a launch run
+// one after the other. The threads of a block are coroutines that switch where a thread waits for others: at
+// `__syncthreads`, and in operations of a whole warp.
 #undef _FORTIFY_SOURCE  // It reports a jump to another stack as an error.
 #include <setjmp.h>
 #include <ucontext.h>
@@ -42,8 +42,8 @@ static inline uint32_t atomicAnd(uint32_t* place, uint32_t value) {
     return before;
 }
 
-// State of a thread: it runs, waits for its block (`__syncthreads`), for any lanes of its warp (`__activemask`), for certain
-// lanes (`__reduce_min_sync`), or has ended.
+// State of a thread: it runs, waits for its block (`__syncthreads`), for any lanes of its warp
+// (`__activemask`), for certain lanes (`__reduce_min_sync`), or has ended.
 enum State { RUNS, BLOCK, ANY, MINIMUM, OVER, STATES };
 
 // One thread of a block.
@@ -70,8 +70,8 @@ static thread_local std::vector<Thread> threads;
 static thread_local std::vector<Warp> warps;
 static thread_local jmp_buf scheduler;
 static thread_local void (*body)();
-// `__activemask` of a device may return any subset of the lanes that wait there: 0 returns all, another number is the state
-// of a generator that draws the subset.
+// `__activemask` of a device may return any subset of the lanes that wait there: 0 returns all, another
+// number is the state of a generator that draws the subset.
 static thread_local uint64_t splits;
 // Number of minima over groups of lanes, and the lanes that had the minimum, summed.
 static thread_local uint64_t turns, turning;
@@ -143,7 +143,8 @@ static bool give_minima(Warp& warp, Thread* own) {
     return given;
 }
 
-// Completes `__activemask` for all lanes that wait there, or for a drawn subset. Returns true if any lane waits.
+// Completes `__activemask` for all lanes that wait there, or for a drawn subset. Returns true if any lane
+// waits.
 static bool bring_together(Warp& warp, Thread* own) {
     const uint32_t here = warp.lanes[ANY];
     if (here == 0) return false;
@@ -248,7 +249,8 @@ extern "C" void parl_lanes(uint64_t split, uint64_t* turns_and_lanes) {
     turns = turning = 0;
 }
 
-// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. `ram` is the console's RAM, in the place of shared memory.
+// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. `ram` is the console's RAM, in the place of
+// shared memory.
 extern "C" void parl_block(cule::brx::Registers* r, uint8_t* ram, const uint8_t* rom, const uint64_t* records,
                            uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
     const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(ram));

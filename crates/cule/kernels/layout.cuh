@@ -1,29 +1,34 @@
-// Where the environments of a batch lie in device memory, and what a launch is told. No fact about the console.
+// Layout of a batch in device memory, arguments of a launch, and how a block writes observations. Nothing
+// here depends on how the console works.
 //
-// The Rust side of these structs is src/batch/cuda/layout.rs; tests/gpu.rs holds their sizes against each other.
+// The Rust side of these structs is src/batch/cuda/layout.rs; tests/gpu.rs compares the sizes.
 #pragma once
 #include "machine.cuh"
 
-// No environment: threads that fill up a warp, so that a warp has one game.
+// Marks a thread without an environment. Such threads pad warps, so that each warp has one game.
 PARL_CONST uint32_t NO_ENV = 0xFFFFFFFFu;
 
-// What an environment does when its episode has ended, as `Call::mode` of `parl_step`.
+// Values of `Call::mode` for `parl_step`: the autoreset mode.
 PARL_CONST uint32_t NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2;
-// Why `parl_reset` runs, as `Call::mode`: resets that are due, those due within a step, those the caller asks for.
+// Values of `Call::mode` for `parl_reset`: queued resets in a step of their own (NEXT_STEP), queued resets
+// within a step (SAME_STEP), resets that the caller asks for.
 PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_ASKED = 2;
-// Faults: the largest environment that met one is kept, plus one.
+// Kinds of faults. For each kind `Batch::faults` holds the largest number of an environment that had it, plus
+// one; 0 if none.
 PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_SAVED_PICTURES = 4, FAULT_STICK = 5;
-// The environment keeps no pictures.
+// Marks an environment without saved pictures.
 PARL_CONST uint32_t NO_SAVED_PICTURES = 0xFFFFFFFFu;
-// Environments that a block plays at once: the lanes of its first warp. Its other warps help to show.
+// Environments that a block runs at a time: one per lane of its first warp. Its other warps help to write
+// observations.
 PARL_CONST uint32_t LANES = 32;
-// What actions are, as `Call::wide_actions`: 0 for int32 indices, these for int64 ones and for sticks, which are floats
-// to the right, up, of the trigger and of the strength.
+// Values of `Call::wide_actions`, the type of actions: 0 for int32 indices, WIDE for int64 indices, STICKS
+// for continuous actions, four floats each: x to the right, y up, trigger, strength.
 PARL_CONST uint32_t WIDE = 1, STICKS = 2;
 
-// All environments. Word w of the head of environment e is at heads[w * count + e]: lanes of a warp read neighbours.
-// Boards and pictures to work in belong to the lanes that are resident at a time, which take one environment after the
-// other; pictures that an environment keeps lie in one of a number of places for saved pictures.
+// All environments. Word w of the head of environment e is at heads[w * count + e], so that the lanes of a
+// warp read adjacent words. Boards and work pictures belong to the resident lanes, each of which runs several
+// environments one after the other. The kept pictures of an environment are in one of `saved_count` places
+// for saved pictures.
 struct Batch {
     uint32_t* heads;
     cule::random::Random* randoms;
@@ -34,7 +39,7 @@ struct Batch {
     uint8_t* kept;
     uint8_t* scratch;
     uint32_t* queue;       // environments whose reset runs in a launch of its own
-    uint32_t* queued;      // how many, and how many blocks have seen that
+    uint32_t* queued;      // the length of the queue, and the number of blocks that have finished it
     uint32_t* faults;
     const uint32_t* order;
     const uint32_t* playing;
@@ -42,8 +47,8 @@ struct Batch {
     const cule::env::state::EnvSettings* rules;
     const cule::env::state::ResetState* reset_states;
     const uint8_t* roms;
-    const uint64_t* records;   // per byte of the ROMs, what the jump table knows of it
-    const uint32_t* choices;   // per game, how it is played: form and window
+    const uint64_t* records;   // one record of the jump-table interpreter per ROM byte
+    const uint32_t* choices;   // per game: form and window
     const uint8_t* boot_pictures;
     const cule::observe::plane::Reduction* reductions;
     const cule::observe::Cell* cells;
@@ -64,11 +69,11 @@ struct Batch {
     uint32_t weight_count;
     uint32_t blend_count;
     uint32_t table_bytes;
-    uint32_t cart_ram;     // heads have the RAM of cartridges
+    uint32_t cart_ram;     // heads include cartridge RAM
     uint32_t unused;
 };
 
-// One launch. What a kernel does not need is null or 0.
+// Arguments of one launch. Fields that a kernel does not use are null or 0.
 struct Call {
     uint8_t* obs;
     uint8_t* final_obs;
@@ -80,25 +85,26 @@ struct Call {
     const uint8_t* mask;
     const uint32_t* envs;
     uint8_t* rows;
-    uint64_t obs_stride;   // bytes from one environment's observation to the next one's; 0: they lie side by side
+    uint64_t obs_stride;   // bytes from one environment's observation to the next one's; 0: contiguous
     uint32_t mode;
     uint32_t wide_actions;
     uint32_t row_count;
     uint32_t row_bytes;
     uint32_t writes;
     float threshold;
-    uint32_t slides;       // the older planes of observations lie there already: where the stack has moved on by one
+    uint32_t slides;       // the older planes are in place already, for stacks that moved on by one plane
     uint32_t unused;
 };
 
-// The words of a head that are the RAM of a cartridge, of the console and of its copy: left out where no game has any.
+// First words of the cartridge RAM in a head: that of the console, and that of its copy. Not stored if no
+// game has any.
 PARL_CONST uint32_t CART_WORDS = sizeof(cule::machine::cart::Cart::ram) / 4;
 PARL_CONST uint32_t CART_AT = PARL_OFFSET(cule::machine::Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, ram);
 PARL_CONST uint32_t FIRST_CART = (PARL_OFFSET(cule::env::state::Head, state) + PARL_OFFSET(cule::env::State, machine) + CART_AT) / 4;
 PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::env::state::Head, recent) + PARL_OFFSET(cule::env::state::Recent, from) + CART_AT) / 4;
 PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
 
-// Where word w of a head is among those that are stored; NO_ENV where it is not.
+// Position of word w of a head among the stored words; NO_ENV if it is not stored.
 [[maybe_unused]] static __device__ uint32_t stored_word(const Batch& b, uint32_t w) {
     if (b.cart_ram != 0 || w < FIRST_CART) return w;
     if (w < FIRST_CART + CART_WORDS) return NO_ENV;
@@ -106,7 +112,7 @@ PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
     return w < SECOND_CART + CART_WORDS ? NO_ENV : w - 2 * CART_WORDS;
 }
 
-// A byte of a head, null where it is not stored and so zero.
+// Pointer to a byte of a head; null if the byte is not stored, which means that it is 0.
 [[maybe_unused]] static __device__ uint8_t* head_byte(const Batch& b, uint32_t env, uint32_t byte) {
     const uint32_t word = stored_word(b, byte / 4);
     if (word == NO_ENV) return nullptr;
@@ -129,7 +135,7 @@ PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
     }
 }
 
-// What a lane works in.
+// Buffers of a lane.
 struct Workspace {
     cule::machine::Board* board;
     uint8_t* pictures;
@@ -158,19 +164,19 @@ struct Workspace {
     return b.kept + static_cast<uint64_t>(place) * saved_bytes(b);
 }
 
-// The kept pictures of an environment, none where it keeps none.
+// The kept pictures of an environment; empty if it has none.
 [[maybe_unused]] static __device__ Slice<const uint8_t> kept_of(const Batch& b, uint32_t env) {
     const uint32_t place = b.saved_pictures[env];
     if (place == NO_SAVED_PICTURES) return Slice<const uint8_t>(b.kept, 0u);
     return Slice<const uint8_t>(saved_pictures_at(b, place), saved_bytes(b));
 }
 
-// Gives the environment a place for pictures, if it has none; false where all are taken.
+// Reserves a place for saved pictures, unless the environment has one. Returns false if all places are taken.
 [[maybe_unused]] static __device__ bool reserve_saved_pictures(const Batch& b, uint32_t env) {
     if (b.saved_pictures[env] != NO_SAVED_PICTURES) return true;
     const uint32_t words = (b.saved_count + 31) / 32;
     for (uint32_t i = 0; i < words; ++i) {
-        // Each begins somewhere else.
+        // Environments start their search at different words.
         const uint32_t word = (env / 32 + i) % words;
         for (uint32_t bit = 0; bit < 32 && 32 * word + bit < b.saved_count; ++bit) {
             if ((b.taken[word] >> bit & 1) == 0 && (atomicOr(b.taken + word, 1u << bit) >> bit & 1) == 0) {
@@ -191,7 +197,8 @@ struct Workspace {
 
 [[maybe_unused]] static __device__ void fault(const Batch& b, uint32_t kind, uint32_t env) { atomicMax(b.faults + kind, env + 1); }
 
-// Keeps the pictures that a step or reset says cannot be made again, or frees their place.
+// Copies the pictures that a step or reset asks to be kept to their place, or frees the place if there are
+// none.
 [[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::env::state::Extra& extra, const Workspace& workspace) {
     if (extra.kept == 0) {
         free_saved_pictures(b, env);
@@ -217,7 +224,7 @@ struct Workspace {
     return Slice<const uint8_t>(b.roms + game.rom_at, game.rom_bytes);
 }
 
-// Figures of environment e: number k at numbers[k * count + e], flag k at flags[k * count + e].
+// Writes the figures of environment e: number k to numbers[k * count + e], flag k to flags[k * count + e].
 [[maybe_unused]] static __device__ void give_figures(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Figures& figures) {
     for (uint32_t k = 0; k < cule::env::state::NUMBERS; ++k) {
         call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
@@ -225,12 +232,12 @@ struct Workspace {
     for (uint32_t k = 0; k < cule::env::state::FLAGS; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
 }
 
-// What a lane has left for its block to show.
+// What the block has to show for one lane.
 struct Shown {
     uint32_t env;      // NO_ENV: nothing
     uint32_t newest;
-    uint32_t apart;    // goes to the last observations of episodes
-    uint32_t moved;    // one plane has come in, and the others are those before it
+    uint32_t apart;    // the observation goes to `final_obs`
+    uint32_t moved;    // the stack has moved on by one plane
     cule::env::state::Extra extra;
 };
 
@@ -238,7 +245,7 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
                              PARL_OFFSET(cule::machine::riot::Riot, ram);
 PARL_CONST uint32_t RAM_BYTES = 128;
 
-// Words that a block shares while it shows: a strip of brightness, and the table of a game behind it.
+// Shared words of a block while it shows: the brightness of a strip, then the table of a game.
 PARL_CONST uint32_t TABLE_BYTES = 256;
 PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + TABLE_BYTES / 4;
 #ifndef PARL_BLOCK_WORDS
@@ -250,15 +257,15 @@ PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + TABLE_BYTES
 static_assert(SHOW_WORDS <= PARL_BLOCK_WORDS, "what is shown fits where machines were");
 #endif
 
-// An environment whose turn it is to be shown, and where it goes.
+// The environment that is being shown, and its destination.
 struct Showing {
     const Batch& b;
     const Shown& s;
     Workspace workspace;
     uint8_t* planes;
-    uint8_t* obs;    // null: nowhere
-    uint32_t from;   // planes before that one are there already
-    bool by_words;   // all lies at multiples of four
+    uint8_t* obs;    // null: not written
+    uint32_t from;   // planes before this one are in place already
+    bool by_words;   // all addresses are multiples of four
 
     [[maybe_unused]] __device__ cule::observe::plane::Chosen chosen() const {
         return cule::observe::plane::Chosen{s.extra.picture, b.rules->picture_bytes};
@@ -269,7 +276,7 @@ struct Showing {
     [[maybe_unused]] __device__ const cule::observe::plane::Reduction& reduction() const { return b.reductions[b.playing[s.env]]; }
 };
 
-// Byte `byte` of what comes into the ring of planes.
+// Byte `byte` of the plane that is added to the ring of planes.
 [[maybe_unused]] static __device__ uint8_t new_byte(const Showing& w, uint32_t byte) {
     const Batch& b = w.b;
     const Shown& s = w.s;
@@ -284,7 +291,8 @@ struct Showing {
         Slice<const uint8_t>(b.tables, b.table_bytes), byte);
 }
 
-// Puts bytes from `at` on into the newest plane, and those of the stack out, oldest plane first.
+// Stores `value` at byte `at` of the newest plane, and writes the same bytes of all planes to the
+// observation, oldest plane first.
 template <class Unit> static __device__ void put_out(const Showing& w, uint32_t at, Unit value) {
     const Shown& s = w.s;
     const uint64_t plane_bytes = w.b.plane_bytes;
@@ -302,7 +310,7 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// As `put_out` of four bytes, wherever they go.
+// As `put_out` for four bytes at any alignment.
 [[maybe_unused]] static __device__ void put_four(const Showing& w, uint32_t at, uint32_t four) {
     if (w.by_words) {
         put_out<uint32_t>(w, at, four);
@@ -311,7 +319,8 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// A plane of 84 x 84, strip by strip: the block works out how bright the pixels of a strip are, once, then adds them up.
+// Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each pixel of a strip once,
+// then averages.
 [[maybe_unused]] static __device__ void show_84(const Showing& w) {
     namespace show = cule::observe::plane;
     const Batch& b = w.b;
@@ -348,7 +357,8 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// A plane of any other kind, or none: four bytes or one at a time. What is shown of the board becomes bytes before.
+// Shows a plane of any other kind, or no new plane: one or four bytes at a time. The shown rows of the board
+// are converted to bytes first.
 [[maybe_unused]] static __device__ void show_plane(const Showing& w) {
     const bool pushes = w.s.extra.push != cule::env::state::PUSH_NOTHING;
     if (w.s.extra.push == cule::env::state::PUSH_PICTURES) {
@@ -373,7 +383,8 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// The whole block shows what its lanes have left: the new plane goes into the ring, and the stack out, oldest plane first.
+// All threads of the block show the environments of its lanes: they add the new plane to the ring and write
+// the stack to the observation, oldest plane first.
 [[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const Shown* all) {
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -399,12 +410,12 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// Where the first pictures of a game's episodes are.
+// The last two pictures of the boot of an environment's game.
 [[maybe_unused]] static __device__ Slice<const uint8_t> boot_of(const Batch& b, uint32_t env) {
     return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.playing[env]) * b.boot_bytes, b.boot_bytes);
 }
 
-// A reset of `env::reset::quick`: a copy of a known start.
+// Resets with `env::reset::quick`: copies a reset state.
 template <class Runs>
 [[maybe_unused]] static __device__ void reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::Extra& extra,
                                                       const Workspace& workspace) {
@@ -416,7 +427,8 @@ template <class Runs>
     keep_pictures(b, env, extra, workspace);
 }
 
-// Figures after a reset: all of them, or where a step has given its own lives, frame number and episode frame number.
+// Writes the figures after a reset. `within` a step, which has written its own, only lives, frame number and
+// episode frame number are replaced.
 [[maybe_unused]] static __device__ void give_reset(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Head& head, bool within) {
     const cule::env::state::Figures figures = cule::env::state::figures(head, env);
     if (!within) {

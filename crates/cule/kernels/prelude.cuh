@@ -1,8 +1,8 @@
-// What the generated header needs from C++: types of fixed width, arrays as values, and Rust's integer operations.
-// Compiles as CUDA C++ (NVRTC, which has no headers of its own) and as host C++17.
+// Definitions that the generated header uses: integer types of fixed width, arrays as values, and Rust's
+// integer operations. Compiles as CUDA C++ (NVRTC, which has no headers of its own) and as host C++17.
 //
-// PARL_CHECKED, host only: an index outside its array ends the program with a message, as Rust would; so does a wide
-// access to bytes that do not lie at a multiple of its size.
+// PARL_CHECKED, host only: an index out of bounds ends the program with a message, as in Rust, and so does a
+// misaligned wide access.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -28,7 +28,7 @@ typedef long long int64_t;
 #define PARL_MEMBER __device__
 #define PARL_CONST [[maybe_unused]] static constexpr
 #define PARL_TABLE [[maybe_unused]] static __device__ constexpr
-// Before a loop that is long: hundreds of copies of its body would take the compiler's time and run no faster.
+// Placed before long loops: unrolling them hundreds of times would cost compile time and not run faster.
 #define PARL_ROLLED _Pragma("unroll 1")
 #else
 #define PARL_FN [[maybe_unused]] static inline
@@ -55,7 +55,7 @@ typedef long long int64_t;
 #define PARL_ALIGNED(place, bytes)
 #endif
 
-// `[T; N]`: a value, laid out as the plain array.
+// `[T; N]`: a value with the layout of a plain array.
 template <class T, uint32_t N> struct Array {
     T at[N];
     PARL_MEMBER constexpr T& operator[](uint32_t index) { return at[PARL_INDEX(index, N)]; }
@@ -97,11 +97,12 @@ template <class A, class B, class C, class D> struct Tuple4 {
     D _3;
 };
 
-// What stands beside the state (ROM, pictures, tables) comes as a reference: a kernel makes it from its pointer.
+// Data outside of the state (ROM, pictures, tables) is passed by reference; a kernel makes the reference from
+// its pointer.
 template <class T> PARL_FN T& borrow(void* pointer) { return *static_cast<T*>(pointer); }
 template <class T> PARL_FN const T& borrow(const void* pointer) { return *static_cast<const T*>(pointer); }
 
-// Rust's operations. T is always written out by the generator, so that nothing widens unseen.
+// Rust's operations. The generator always writes T explicitly, so that no operand is widened implicitly.
 namespace rs {
 
 template <class T> struct Of;  // the unsigned type of the same width, the one to compute in, bits, signedness
@@ -161,8 +162,8 @@ template <class T> PARL_FN constexpr T rotate_right(T a, uint32_t count) {
     return rotate_left<T>(a, Of<T>::bits - (count & (Of<T>::bits - 1)));
 }
 
-// The device's own instructions are not constant expressions: tables that are worked out at compile time take the
-// plain way.
+// The device's instructions are not constant expressions, so tables that are computed at compile time use the
+// loops.
 PARL_FN constexpr uint32_t ones64(uint64_t x) {
 #ifdef __CUDA_ARCH__
     if (!__builtin_is_constant_evaluated()) return __popcll(x);
@@ -267,7 +268,7 @@ template <class T> PARL_FN constexpr Array<uint8_t, sizeof(T)> to_le_bytes(T a) 
     return bytes;
 }
 
-// `to = from` of a struct.
+// `to = from` for a struct.
 typedef uint32_t __attribute__((may_alias)) Word;
 template <class T> PARL_FN void put(T& to, const T& from) {
 #ifdef __CUDACC__
@@ -282,7 +283,7 @@ template <class T> PARL_FN void put(T& to, const T& from) {
     to = from;
 }
 
-// Several bytes at once. They lie at a multiple of their number.
+// Loads and stores of several bytes, which must be aligned to their size.
 template <class T> struct Wide {
     typedef T __attribute__((may_alias)) Word;
 };
@@ -308,7 +309,7 @@ template <class T> PARL_FN constexpr void copy_from_slice(Slice<T> to, Slice<con
     for (uint32_t i = 0; i < to.length; ++i) to[i] = from[i];
 }
 
-// Floats: one rounding per operation. Host compilers need -ffp-contract=off for that.
+// Floats: one rounding per operation. Host compilers need -ffp-contract=off.
 #ifdef __CUDACC__
 PARL_FN double fadd(double a, double b) { return __dadd_rn(a, b); }
 PARL_FN double fsub(double a, double b) { return __dadd_rn(a, -b); }

@@ -1,5 +1,6 @@
-// Resets that the caller asks for; and those after an episode's end that run the whole boot or many idle frames. A step
-// puts them into a queue, from which whole warps take them, so that none holds up lanes that step.
+// Resets that the caller asks for, and resets after the end of an episode that run the whole boot or many
+// idle frames. The step kernel queues the latter; here whole warps take them from the queue, so that they do
+// not delay lanes that step.
 #include "layout.cuh"
 #include "runner.cuh"
 

@@ -1,8 +1,9 @@
-// What runs the frames of an environment on a device: `env::FrameRunner` and `machine::Processor`, on the bytes of a ROM.
+// Runs the frames of an environment on a device: the C++ side of the traits `env::FrameRunner` and
+// `machine::Processor`.
 #pragma once
 #include "machine.cuh"
 
-// By the interpreter `RUN`.
+// Runs instructions with the interpreter `RUN`.
 template <void (*RUN)(cule::machine::Machine&, cule::machine::Board&, Slice<const uint8_t>, uint32_t)> struct Runner {
     Slice<const uint8_t> rom;
 
@@ -12,7 +13,7 @@ template <void (*RUN)(cule::machine::Machine&, cule::machine::Board&, Slice<cons
     PARL_MEMBER void run_frame(cule::machine::Machine& m, cule::machine::Board& board) {
         cule::machine::step(*this, m, board);
     }
-    // A boot draws all of its frames where its pictures are wanted.
+    // A boot draws all of its frames if its pictures are wanted.
     PARL_MEMBER void begin_boot(cule::machine::Machine& m, cule::machine::Board& board, uint32_t timer_draw, bool draws) {
         cule::machine::reset(m, board, rom, timer_draw);
         m.draw = draws;

@@ -1,10 +1,11 @@
-// States as rows, one thread per byte.
+// Reads and writes states of environments as rows, one thread per byte.
 #include "layout.cuh"
 
 using cule::env::state::Extra;
 using cule::env::state::Head;
 
-// Places for the pictures that rows bring along, one thread per row: before `parl_states` writes them.
+// Reserves places for the kept pictures in rows, one thread per row. Runs before `parl_states` writes the
+// rows.
 extern "C" __global__ void parl_saved_pictures(Batch b, Call call) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= call.row_count) return;
@@ -17,8 +18,8 @@ extern "C" __global__ void parl_saved_pictures(Batch b, Call call) {
     }
 }
 
-// Row i of `rows` is environment `envs[i]`: head, generator, extra, planes, kept pictures. `writes` says that the
-// environments take the rows.
+// Row i of `rows` belongs to environment `envs[i]`: head, generator, extra, planes, kept pictures. If
+// `writes` is not 0, the rows are copied to the environments, otherwise the environments to the rows.
 extern "C" __global__ void parl_states(Batch b, Call call) {
     const uint64_t thread = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint32_t row = static_cast<uint32_t>(thread / call.row_bytes);

@@ -1,5 +1,6 @@
-// Steps: one lane of a block's first warp per environment, from its first frame to its last and through a reset that is
-// due, then all threads of the block show what the lanes have drawn. How lanes share their instructions is in forms.cuh.
+// The step kernel. Each lane of a block's first warp runs all frames of one environment's step, and a reset
+// if one is due. Then all threads of the block write the observations. How lanes share instructions is in
+// forms.cuh.
 #include "forms.cuh"
 #include "layout.cuh"
 
@@ -8,12 +9,12 @@ using cule::env::state::Head;
 using cule::env::state::EnvGame;
 using cule::env::state::EnvSettings;
 
-// The action of an environment, as `call.wide_actions` says: an index of 32 or 64 bits, or a stick as four floats. One
-// that there is not does nothing.
+// The action of an environment: an index of 32 or 64 bits, or a continuous action of four floats
+// (`call.wide_actions`). An invalid action is a fault and counts as NOOP.
 static __device__ cule::env::Action action_of(const Batch& b, const Call& call, uint32_t env, const EnvGame& game) {
     if (call.wide_actions == STICKS) {
         const float* stick = static_cast<const float*>(call.actions) + 4 * static_cast<uint64_t>(env);
-        // A difference that is not 0 is not a number.
+        // x - x is 0 unless x is infinite or NaN.
         for (uint32_t i = 0; i < 4; ++i) {
             if (stick[i] - stick[i] != 0.0f) {
                 fault(b, FAULT_STICK, env);
@@ -33,7 +34,7 @@ static __device__ cule::env::Action action_of(const Batch& b, const Call& call, 
     return cule::env::full(code);
 }
 
-// One step, or the reset after an episode's end.
+// Runs one step, or the reset after the end of an episode.
 static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
     Extra extra = b.extras[env];
     extra.push = cule::env::state::PUSH_NOTHING;
@@ -74,7 +75,7 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
     if (shows) shown = Shown{env, head.newest, extra.due, moved, extra};
 }
 
-// The reset within a step whose last observation has been shown.
+// Runs the reset within a step (SAME_STEP), after the last observation of the episode has been written.
 static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
     Extra extra = b.extras[env];
     if (extra.due == 0) return;
@@ -91,12 +92,12 @@ static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, c
     shown = Shown{env, head.newest, 0, 0, extra};
 }
 
-// A step of every environment. Blocks take one group of environments after the other.
+// Steps every environment. Each block runs several groups of environments, one after the other.
 extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) {
     __shared__ Shown shown[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
         const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NO_ENV;
-        // A group plays one game, and its first lane has an environment.
+        // All environments of a group play the same game, and the first lane always has an environment.
         if (threadIdx.x == 0) {
             const uint32_t game = b.playing[env];
             schedule_of_block() = WarpSchedule{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};

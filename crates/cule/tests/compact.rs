@@ -1,4 +1,5 @@
-//! The interpreter that GPUs run, beside the plain one: every opcode from random states, and random programs.
+//! Compares the compact interpreter, which GPUs run, with the plain one: every opcode from random states,
+//! random programs.
 
 use cule::machine::operations::Cpu;
 use cule::machine::tia::Layout;
@@ -12,7 +13,7 @@ fn byte(random: &mut Random) -> u8 {
     random::draw(random) as u8
 }
 
-/// A console with random RAM and registers, at a random place of a random program.
+/// A console with random RAM and registers, at a random address of a random program.
 fn console(random: &mut Random, board: &mut Board) -> (Machine, Vec<u8>) {
     let rom: Vec<u8> = (0..ROM_BYTES).map(|_| byte(random)).collect();
     let ram: [u8; 128] = std::array::from_fn(|_| byte(random));
@@ -27,7 +28,7 @@ fn console(random: &mut Random, board: &mut Board) -> (Machine, Vec<u8>) {
     (m, rom)
 }
 
-/// One instruction by both; false when the processor has stopped.
+/// Runs one instruction with both. Returns false if the processor has jammed or the frame has ended.
 fn step(m: &mut Machine, boards: &mut [Box<Board>; 2], rom: &[u8], what: &str) -> bool {
     let [board, other_board] = boards;
     let mut other = *m;

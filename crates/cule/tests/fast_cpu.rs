@@ -1,5 +1,6 @@
-//! The fast interpreter against the plain one: random programs and random bytes in every cartridge, with and without
-//! pairs and skipped loops; the whole state after every frame. And that its chain of calls needs no stack.
+//! Compares the fast interpreter with the plain one: random programs and random bytes in every cartridge,
+//! with and without pairs and skipped loops; the whole state after every frame. Also tests that its tail
+//! calls use no stack.
 
 use cule::fast_cpu::{self, Code, Settings};
 use cule::machine::tia::{self, Layout};
@@ -25,7 +26,7 @@ impl Random {
     }
 }
 
-/// Cartridges and the sizes of their images.
+/// Cartridges and the sizes of their ROM images.
 const CARTRIDGES: [(u8, usize); 19] = [
     (cart::KIND_2K, 2048),
     (cart::KIND_4K, 4096),
@@ -48,7 +49,8 @@ const CARTRIDGES: [(u8, usize); 19] = [
     (cart::KIND_F8_LOW, 8192),
 ];
 
-/// A program that works the TIA: stores of all kinds, loops that wait, reads of collisions, a frame now and then.
+/// A random program that uses the TIA: all kinds of stores, wait loops, reads of collisions, and an
+/// occasional frame end.
 fn program(random: &mut Random, size: usize) -> Vec<u8> {
     let mut image = vec![0xEA; size];
     for bank in image.chunks_mut(4096.min(size)) {
@@ -90,8 +92,8 @@ fn program(random: &mut Random, size: usize) -> Vec<u8> {
     image
 }
 
-/// A program that changes the looks of players, missiles and ball all the time, several at once by their delays, and
-/// seldom clears the collisions.
+/// A random program that changes the graphics of players, missiles and ball all the time, several at once
+/// through vertical delay, and rarely clears the collisions.
 fn looks(random: &mut Random) -> Vec<u8> {
     const REGISTERS: [u8; 24] = [
         0x1B, 0x1B, 0x1B, 0x1C, 0x1C, 0x1C, 0x1F, 0x1F, 0x1F, 0x1D, 0x1E, 0x25, 0x26, 0x27, 0x27, 0x10, 0x11,
@@ -121,7 +123,7 @@ fn looks(random: &mut Random) -> Vec<u8> {
     image
 }
 
-/// Any bytes at all.
+/// Random bytes.
 fn noise(random: &mut Random, size: usize) -> Vec<u8> {
     (0..size).map(|_| random.byte()).collect()
 }
@@ -148,8 +150,9 @@ impl Runner {
     }
 }
 
-/// What must be equal: what makes the future. In an open frame the beam lags by what no program can tell; where the
-/// processor stands still it may also be ahead of the present, by the delay of the last write.
+/// The part of a machine that must be equal: everything its future depends on. In an open frame the beam may
+/// lag in a way that no program can detect; if the processor has jammed, it may also be ahead by the delay of
+/// the last write.
 fn essence(m: &Machine) -> Machine {
     let mut m = *m;
     if m.unfinished != 0 {
@@ -174,7 +177,8 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
         Code::with(image, kind, Settings { pairs: false, skips: true }),
         Code::with(image, kind, Settings { pairs: true, skips: false }),
     ];
-    // The plain image of a 2 KiB cartridge is one copy; the machine reads it through its segments either way.
+    // The plain image of a 2 KiB cartridge has only one copy of the ROM; the machine reads it through its
+    // segments anyway.
     let mut reference = Runner::new(image, kind, plain.clone());
     let mut drawn = Runner::new(image, kind, plain);
     let mut others: Vec<Runner> = variants.into_iter().map(|code| Runner::new(image, kind, code)).collect();
@@ -199,7 +203,8 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
 
 #[test]
 fn random_programs_run_alike() {
-    // The last three stop for good within a frame, behind writes that the beam of an undrawn one has not followed.
+    // In the last three the processor jams within a frame, after writes that the beam of an undrawn frame has
+    // not reached.
     for seed in (1..=12).chain([15, 23, 30]) {
         for (kind, size) in CARTRIDGES {
             let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (seed << 8 | u64::from(kind)));

@@ -1,9 +1,9 @@
-//! The batch of a GPU without a GPU: its kernels as host C++ (`kernels/host.cpp`), launched by the same code that
-//! launches them on a device, beside the batch on CPU threads. Observations, figures and saved states are equal, byte
-//! for byte.
+//! Tests the GPU batch without a GPU: the host code that launches kernels on a device launches them compiled
+//! as host C++ (`kernels/host.cpp`). Observations, figures and saved states must equal those of the CPU
+//! batch, byte for byte.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where its program cannot be run")]
-#![allow(unsafe_code, reason = "functions of a library that was compiled here")]
+#![allow(clippy::unwrap_used, reason = "a test fails if its program cannot be run")]
+#![allow(unsafe_code, reason = "calls functions of a library that was compiled here")]
 
 use std::cell::{RefCell, UnsafeCell};
 use std::rc::Rc;
@@ -35,20 +35,20 @@ fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let file = compiled::kernels();
-        // SAFETY: the library was made above and runs nothing when it is loaded.
+        // SAFETY: the library was compiled above and runs no code when it is loaded.
         unsafe { Library::new(file) }.unwrap()
     })
 }
 
 type Launch = unsafe extern "C" fn(*const std::ffi::c_char, u32, u32, *const Plan, *const Call) -> i32;
 
-/// The machine itself as a device: its memory is the process's. It plays with as many warps at a time as it says.
+/// The host as a device: its memory is that of the process. `warps` is the number of resident warps.
 struct Host {
     warps: u32,
     launched: Rc<RefCell<Vec<String>>>,
 }
 
-/// Memory that kernels write to behind the back of its owner.
+/// Memory that kernels write to through its address.
 struct Bytes(UnsafeCell<Vec<u64>>, usize);
 
 impl Device for Host {
@@ -83,7 +83,8 @@ impl Device for Host {
     fn launch(&self, kernel: &str, shape: Shape, plan: &Plan, call: &Call, _: u64) -> Result<(), CuleError> {
         self.launched.borrow_mut().push(kernel.into());
         let name = std::ffi::CString::new(kernel).unwrap();
-        // SAFETY: the function has this type (`kernels/host.cpp`), and the addresses are those of living memory.
+        // SAFETY: the function has this type (`kernels/host.cpp`), and the addresses point to memory that is
+        // alive.
         let status = unsafe {
             let launch = library().get::<Launch>(b"parl_launch").unwrap();
             launch(name.as_ptr(), shape.blocks, shape.threads, plan, call)
@@ -124,7 +125,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Where one batch writes.
+/// Output buffers of one batch.
 struct Results {
     obs: Vec<u8>,
     final_obs: Vec<u8>,
@@ -141,14 +142,14 @@ impl Results {
     }
 }
 
-/// Both batches, side by side.
+/// A CPU batch and a GPU batch with the same games and settings.
 struct Pair {
     cpu: CpuBatch,
     gpu: CudaBatch<Host>,
     envs: usize,
     cpu_results: Results,
     gpu_results: Results,
-    /// Where in its results the device's observations begin.
+    /// Offset of the device's observations in its buffer.
     obs_at: usize,
     reports: Vec<Report>,
     numbers: Vec<i32>,
@@ -159,7 +160,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Environment i plays game i mod their number; `None` without ROMs.
+    /// Environment i plays game i modulo the number of games. Returns `None` if there are no ROMs.
     fn new(names: &[&str], envs: usize, settings: &Settings) -> Option<Self> {
         if !roms::are_there(&rom::folders(&[])) {
             return None;
@@ -184,7 +185,8 @@ impl Pair {
             entropy: 77,
         };
         let cpu = CpuBatch::new(&layout, settings.clone()).unwrap();
-        // Where one game plays, other warps help to show; where there are several, two warps take turns.
+        // With one game, additional warps help to write observations; with several, two warps run the groups
+        // in turn.
         let launched = Rc::new(RefCell::new(vec![]));
         let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, launched: launched.clone() };
         let gpu = CudaBatch::new(host, &layout, settings.clone()).unwrap();
@@ -319,7 +321,7 @@ impl Pair {
         let (found, found_size) = self.gpu.save(&envs, 0).unwrap();
         assert_eq!(found_size, size, "{what}: bytes of a state");
         for (env, (cpu, gpu)) in rows.chunks_exact(size).zip(found.chunks_exact(size)).enumerate() {
-            // Behind the checksum.
+            // After the header, which ends with the checksum.
             if let Some(at) = (32..size).find(|&at| cpu[at] != gpu[at]) {
                 panic!(
                     "{what}: byte {at} of the state of environment {env} is {}, expected {}",
@@ -373,8 +375,8 @@ fn a_game_with_sticky_actions() {
     assert!(pair.ended > 0, "no episode ended");
 }
 
-/// How the host brings lanes together from now on: all that have come, or some, drawn from `split`; and the turns that
-/// groups have taken since the last call, with the lanes in them.
+/// Sets which waiting lanes `__activemask` returns: all (0), or a subset drawn from the seed `split`. Returns
+/// the number of turns of groups since the last call, and the sum of the lanes in them.
 fn lanes(split: u64) -> (u64, u64) {
     let mut counts = [0u64; 2];
     // SAFETY: the function has this type (`kernels/host.cpp`) and writes two numbers.
@@ -405,7 +407,7 @@ fn every_form_gives_the_same_numbers() {
     assert!(error.to_string().contains("choices, one per game"), "{error}");
 }
 
-/// Lanes wherever they are, games of every kind of cartridge that there is.
+/// Games of every kind of cartridge in the predicated form.
 #[test]
 fn predicated_steps_of_every_kind_of_cartridge() {
     let games = [
@@ -433,7 +435,7 @@ fn predicated_steps_of_every_kind_of_cartridge() {
     pair.compare_states("after the predicated steps");
 }
 
-/// A device may bring any lanes together that have come to the same place.
+/// On a device `__activemask` may return any subset of the waiting lanes.
 #[test]
 fn it_does_not_matter_who_meets() {
     let Some(mut pair) = Pair::new(&["breakout"], 7, &settings()) else { return };
@@ -448,8 +450,8 @@ fn it_does_not_matter_who_meets() {
     pair.compare_states("after the lanes were split");
 }
 
-/// Lanes that are at the same place run together: with one key for all there would be one lane in a turn, or none that
-/// wait for each other. `PARL_GPU_STEPS` measures every window, after as many steps.
+/// Lanes at the same instruction run together, more than three per turn. `PARL_GPU_STEPS` measures every
+/// window, after that many steps.
 #[test]
 fn lanes_of_a_warp_share_their_instructions() {
     let long = steps(0) > 0;
@@ -470,7 +472,7 @@ fn lanes_of_a_warp_share_their_instructions() {
     }
 }
 
-/// The choice is measured on the device, written to the disk and found again.
+/// Measures two choices, and parses the fastest one from the text that is saved.
 #[test]
 fn a_calibration_measures_what_there_is() {
     let Some(mut pair) = Pair::new(&["pong"], 2, &settings()) else { return };
@@ -484,7 +486,7 @@ fn a_calibration_measures_what_there_is() {
     let chosen = calibrate::quickest(&found).unwrap();
     assert_eq!(calibrate::from_text(&calibrate::to_text(&found)), Some(chosen));
     assert!(pair.gpu.measure(&[], effort, 0).is_err());
-    // What has been measured can be reset and goes on as any other.
+    // After a measurement the environments can be reset and stepped as usual.
     pair.gpu.choose(&[chosen], 0).unwrap();
     pair.reset(Some(vec![5, 6]), None, "the reset after the calibration");
     pair.step("after the calibration");
@@ -498,7 +500,7 @@ fn games_mixed_within_a_batch() {
     pair.run(120, "mixed");
 }
 
-/// Steps of each of many settings: a few, or as many as `PARL_GPU_STEPS` says.
+/// Number of steps of a test: `few`, or the value of `PARL_GPU_STEPS`.
 fn steps(few: usize) -> usize {
     std::env::var("PARL_GPU_STEPS").map_or(few, |steps| steps.parse().unwrap())
 }
@@ -507,7 +509,7 @@ fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
     vary_at(0, name, games, change);
 }
 
-/// As `vary`; the device's observations begin so many bytes behind a multiple of a word.
+/// As `vary`, with the device's observations `obs_at` bytes after an aligned address.
 fn vary_at(obs_at: usize, name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
     let mut given = settings();
     change(&mut given);
@@ -515,7 +517,7 @@ fn vary_at(obs_at: usize, name: &str, games: &[&str], change: impl FnOnce(&mut S
     pair.gpu_results.obs.resize(pair.gpu_results.obs.len() + obs_at, 0);
     pair.obs_at = obs_at;
     pair.run(steps(24), name);
-    // Some reset by the caller, with and without seeds.
+    // The caller resets two of three, one with a seed and one without.
     pair.reset(Some(vec![-1, 9, -1]), Some(vec![true, true, false]), &format!("{name}, reset of two"));
     pair.step(&format!("{name}, after the reset of two"));
 }
@@ -565,7 +567,8 @@ fn boots_of_every_kind() {
     vary("exact boots", &["breakout"], |s| {
         (s.boot, s.rules.frame_limit, s.autoreset) = (Boot::Exact, 40, Autoreset::SameStep);
     });
-    // A menu with the stick, presses of random length, a wait for a picture, presses; twenty frames of play.
+    // Mode selections: a menu, presses of random length, cubes turned with the stick, presses after twenty
+    // frames.
     for (game, mode) in
         [("double_dunk", Some(2)), ("adventure", Some(1)), ("video_cube", Some(201)), ("berzerk", None)]
     {
@@ -575,10 +578,8 @@ fn boots_of_every_kind() {
     }
 }
 
-/// Every game whose ROM is there; every other one resets within the step, and all forms take turns. A few steps have
-/// short episodes. `PARL_GPU_STEPS=2000 PARL_GPU_GAMES=0/4` runs a quarter of the games for so long, in whole episodes.
-/// The console's limit of frames cuts an episode among the idle frames of its reset: what is shown is that frame, not
-/// what the board showed before.
+/// The console's frame limit ends an episode during the idle frames of its reset. The observation must show
+/// the last of these frames, not older pictures of the board.
 #[test]
 fn a_limit_within_the_idle_frames() {
     vary("a limit of 7 frames", &["breakout"], |settings| {
@@ -587,6 +588,9 @@ fn a_limit_within_the_idle_frames() {
     });
 }
 
+/// Runs every game that has a ROM. Every second game uses `Autoreset::SameStep`, and the games use all forms
+/// in turn. Short runs have short episodes. `PARL_GPU_STEPS=2000 PARL_GPU_GAMES=0/4` runs a quarter of the
+/// games for 2000 steps, in whole episodes.
 #[test]
 fn every_game() {
     let part = std::env::var("PARL_GPU_GAMES").unwrap_or("0/1".into());
@@ -613,7 +617,7 @@ fn every_game() {
     eprintln!("{found} games, {} steps each", steps(8));
 }
 
-/// Frames that do not reach the last row, or that are left open, show what is older.
+/// Games with frames that do not reach the last row, so that older pictures stay visible.
 #[test]
 fn frames_that_are_not_whole() {
     for game in ["elevator_action", "air_raid", "klax", "pitfall2"] {
@@ -621,8 +625,8 @@ fn frames_that_are_not_whole() {
     }
 }
 
-/// A program that paints lines in other colors each time, and ends the frame after some 512 times `count`
-/// instructions without a write to the picture: 25,000 of them leave a frame open.
+/// A program that draws lines in different colors in each frame, then runs about 512 * `count` instructions
+/// without writes to the TIA and ends the frame. A frame with more than 25,000 instructions is left open.
 fn painter(count: u8) -> rom::Rom {
     let mut bytes = vec![0xEA; 4096];
     let text = [
@@ -641,11 +645,11 @@ fn painter(count: u8) -> rom::Rom {
     rom::from_bytes(bytes).unwrap()
 }
 
-/// No game leaves frames open; a program may. These need no ROMs.
+/// Open frames occur in no known game, so this uses a program. It needs no ROMs.
 #[test]
 fn frames_that_are_left_open() {
     let row = UNKNOWN;
-    // Closed and short; open.
+    // 2: short frames; 60: open frames.
     for count in [2, 60] {
         for (frame_limit, show_last_frame, life_continues) in
             [(27, true, false), (27, false, true), (28, false, false), (28, false, true)]
@@ -658,8 +662,7 @@ fn frames_that_are_left_open() {
     }
 }
 
-/// A reset that begins with the boot state is part of the step that it belongs to; only whole boots have a launch of their
-/// own.
+/// A reset from the boot state runs within the step's launch; only whole boots have a separate launch.
 #[test]
 fn a_step_is_one_launch() {
     for (boot, autoreset, expected) in [
@@ -680,8 +683,8 @@ fn a_step_is_one_launch() {
     }
 }
 
-/// Beyond what it shows and the generator of sticky actions an environment has less than a kilobyte; pictures belong to
-/// the warps that play at a time.
+/// Without its observation and the generator of sticky actions, an environment takes less than a kilobyte.
+/// Pictures belong to the resident warps.
 #[test]
 fn an_environment_has_less_than_a_kilobyte() {
     let bytes = |envs: usize| {
@@ -689,13 +692,13 @@ fn an_environment_has_less_than_a_kilobyte() {
         let shown = envs * (pair.gpu.obs_bytes() + 2500);
         Some(pair.gpu.device_bytes() - shown)
     };
-    // As many places for kept pictures, and as many lanes that draw.
+    // Both batches have the same number of places for saved pictures and of lanes that draw.
     let (Some(few), Some(many)) = (bytes(1120), bytes(1376)) else { return };
-    // Head 976, what is left to show 8, place of its pictures, place in the queue, game and order 4 each.
+    // Head 976 bytes, `Extra` 8; place of its pictures, entry of the queue, game and order 4 each.
     assert_eq!(many - few, 256 * 1000);
 }
 
-/// States of environments that keep pictures find a place for them where they come to.
+/// A loaded state with kept pictures gets a place for them in its new environment.
 #[test]
 fn kept_pictures_move_with_their_states() {
     let given = Settings { noop_max: 0, ..settings() };
@@ -729,7 +732,7 @@ fn states_move_both_ways() {
     for step in 0..10 {
         pair.step(&format!("step {step} on the way"));
     }
-    // The device's states to the processor, and the processor's back to the device.
+    // From the device to the CPU, and from the CPU back to the device.
     pair.cpu.load(&envs, &rows).unwrap();
     let mut again = vec![0; rows.len()];
     pair.cpu.save(&envs, &mut again).unwrap();
@@ -738,7 +741,7 @@ fn states_move_both_ways() {
     for step in 0..10 {
         pair.step(&format!("step {step} after the states moved"));
     }
-    // One state into several environments of its game.
+    // One state for several environments of its game.
     let size = rows.len() / 4;
     let copies = [&rows[..size], &rows[..size]].concat();
     pair.gpu.load(&[0, 2], &copies, 0).unwrap();

@@ -1,4 +1,5 @@
-// The generated twin as a program: commands on standard input, states on standard output. See lockstep.rs.
+// The generated C++ as a program: reads commands from standard input, writes states to standard output. See
+// lockstep.rs.
 #include "runner.cuh"
 
 #include <cstdio>
@@ -56,7 +57,7 @@ struct Lane {
         episode = cule::env::rules::begin_episode(state);
     }
 
-    // A console with this ROM, as it is after its first reset.
+    // A console with this ROM after its first reset.
     void power_on() {
         uint32_t kind, game, seed;
         take(kind);
@@ -110,7 +111,8 @@ struct Lane {
         give(hash(*board));
     }
 
-    // The two pictures pooled, and brought to 84 x 84 without the ties; then the other arithmetic of reductions.
+    // The maximum of both pictures, resized to 84 x 84 without the ties; then the other arithmetic of
+    // observations.
     void observe() {
         uint32_t television;
         Array<float, 160> weights;

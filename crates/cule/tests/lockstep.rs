@@ -1,7 +1,8 @@
-//! The console in Rust and its generated C++ twin, frame by frame: all bytes of the state, the generator, the episode
-//! and the board must be equal. `lockstep.cpp` is the other side; it is compiled with bounds checked.
+//! Compares the console in Rust with the generated C++, frame by frame: all bytes of the state, the
+//! generator, the episode and the board must be equal. `lockstep.cpp` is the C++ side; it is compiled with
+//! bounds checks.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where its program cannot be run")]
+#![allow(clippy::unwrap_used, reason = "a test fails if its program cannot be run")]
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -31,7 +32,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// The C++ side.
+/// The running C++ program.
 struct Twin {
     child: Child,
     to: ChildStdin,
@@ -58,13 +59,13 @@ impl Twin {
 
 impl Drop for Twin {
     fn drop(&mut self) {
-        // It ends with its input; a test that failed half-way leaves it waiting.
+        // The program ends with its input, but a test that failed may leave it waiting.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The Rust side, as `lockstep.cpp` has it.
+/// The Rust side; `lockstep.cpp` has the same struct.
 struct Lane {
     rom: Vec<u8>,
     state: State,
@@ -75,7 +76,7 @@ struct Lane {
     twin: Twin,
 }
 
-/// What a frame looks like from outside.
+/// Result of a frame.
 struct Seen {
     reward: i32,
     ended: bool,
@@ -173,7 +174,7 @@ impl Lane {
         }
     }
 
-    /// The arithmetic of observations on the pictures as they are.
+    /// Compares the arithmetic of observations on the current pictures.
     fn observe(&mut self, television: usize, weights: &[f32; 160], what: &str) {
         self.twin.put(b"O");
         self.twin.put(&(television as u32).to_le_bytes());
@@ -225,7 +226,7 @@ impl Lane {
     }
 }
 
-/// Numbers for inputs and programs.
+/// Random numbers for inputs and programs.
 struct Draws(u64);
 
 impl Draws {
@@ -234,7 +235,7 @@ impl Draws {
         ((self.0 >> 33) % u64::from(below)) as u32
     }
 
-    /// Any code, legal or not, with any push of the paddle.
+    /// Any action code, legal or not, with any movement of the paddle.
     fn action(&mut self) -> Action {
         let step = self.next(2 * env::PADDLE_STEP as u32) as i32 - env::PADDLE_STEP;
         Action { code: self.next(20), step: if self.next(3) == 0 { env::PADDLE_STEP } else { step } }
@@ -251,7 +252,7 @@ impl Draws {
     }
 }
 
-/// Weights for averages: any that keep sums positive and small.
+/// Random weights for averages, which keep sums positive and small.
 fn weights(draws: &mut Draws) -> [f32; 160] {
     std::array::from_fn(|_| draws.next(1 << 20) as f32 / (1 << 22) as f32)
 }
@@ -299,7 +300,7 @@ fn games_of_every_cartridge() {
     assert!(rewards > 10, "only {rewards} frames with a reward: the games do not run");
 }
 
-/// Schemes and the sizes of their images.
+/// Schemes and the sizes of their ROM images.
 const SCHEMES: [(u8, usize); 20] = [
     (cart::KIND_2K, 4096),
     (cart::KIND_4K, 4096),
@@ -323,8 +324,8 @@ const SCHEMES: [(u8, usize); 20] = [
     (cart::KIND_F8_LOW, 8192),
 ];
 
-/// A program that goes on for ever: it writes and reads the chips at random, touches hotspots and keeps a kind of
-/// picture. Every block of 4 KiB has the same text, so that it does not matter which bank shows.
+/// A program that never ends: it reads and writes the chips at random, accesses hotspots and makes frames.
+/// Every block of 4 KiB has the same code, so that it does not matter which bank is selected.
 fn program_text(draws: &mut Draws) -> Vec<u8> {
     let mut text: Vec<u8> = vec![0xA2, 0xFF, 0x9A];
     let mut put = |bytes: &[u8]| text.extend(bytes);
@@ -332,7 +333,7 @@ fn program_text(draws: &mut Draws) -> Vec<u8> {
         let value = draws.next(256) as u8;
         let register = draws.next(0x2D) as u8;
         match draws.next(16) {
-            // LDA #, STA TIA, in half of the cases; VSYNC and WSYNC come on purpose below.
+            // LDA #, STA TIA, in half of the cases. VSYNC and WSYNC are excluded here and used below.
             0..=6 => put(&[0xA9, value, 0x85, register.max(4)]),
             7 => put(&[0xA2, value, 0x86, 0x80 | value & 0x3F, 0xB5, 0x80]),
             8 => put(&[0xA5, register & 15, 0x05, 0x30 | register & 15, 0x95, 0x90]),
@@ -346,7 +347,7 @@ fn program_text(draws: &mut Draws) -> Vec<u8> {
             _ => put(&[0x48, 0x68, 0x24, 0x80 | value, 0x49, value, 0xE6, 0xD0 | value & 15]),
         }
     }
-    // VSYNC on, three lines, off: a frame ends every other time around.
+    // VSYNC on, three lines, off: a frame ends in every second loop.
     put(&[0xA5, 0xFE, 0x49, 0x02, 0x85, 0xFE, 0x85, 0x00, 0x85, 0x02, 0x85, 0x02, 0x85, 0x02]);
     put(&[0x4C, 0x00, 0xF4]);
     text
@@ -361,7 +362,7 @@ fn synthetic(draws: &mut Draws, bytes: usize, wild: bool) -> Vec<u8> {
             block.fill(0xEA);
         }
         for block in image.chunks_exact_mut(4096) {
-            // $F400 on; the first KiB is where cartridges have their RAM.
+            // From $F400 on, because cartridges have their RAM in the first KiB.
             block[0x400..0x400 + text.len()].copy_from_slice(&text);
         }
     }
@@ -410,7 +411,7 @@ fn the_twin_notices_a_changed_byte() {
     assert!(text.contains("changed: byte"), "{text}");
 }
 
-/// A `Pod` type whose bytes are compared must have no holes; this is what bytemuck says of the four.
+/// Types whose bytes are compared must have no padding. `Pod` guarantees this for the four.
 const fn no_holes<T: Pod>() {}
 const _: () = {
     no_holes::<State>();

@@ -1,7 +1,7 @@
-//! The predicated interpreter beside the plain one: every opcode from random states, random programs of cartridges of many
-//! kinds, frames of games; all bytes of the machine.
+//! Compares the predicated interpreter with the plain one: every opcode from random states, random programs
+//! on many kinds of cartridges, frames of games; all bytes of the machine.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where its files cannot be read")]
+#![allow(clippy::unwrap_used, reason = "a test fails if its files cannot be read")]
 
 use cule::machine::operations::Cpu;
 use cule::machine::predicated::{self, Lane};
@@ -20,7 +20,7 @@ fn below(random: &mut Random, count: u32) -> u32 {
     random::draw(random) % count
 }
 
-/// A console within its first frame; nothing is drawn.
+/// A console within its first frame, which is not drawn.
 fn console(kind: u8, rom: &[u8], board: &mut Board) -> Machine {
     let mut m = machine::new(kind, rom.len() as u32, &[0; 128], env::layout(0, false));
     machine::reset(&mut m, board, rom, 0);
@@ -29,7 +29,7 @@ fn console(kind: u8, rom: &[u8], board: &mut Board) -> Machine {
     m
 }
 
-/// Registers, RAM and time of any kind; PC stays.
+/// Randomizes registers, RAM and time; the program counter stays.
 fn scramble(m: &mut Machine, random: &mut Random) {
     m.riot.ram = std::array::from_fn(|_| byte(random));
     m.bus = u32::from(byte(random));
@@ -43,7 +43,7 @@ fn scramble(m: &mut Machine, random: &mut Random) {
     c.jammed = 0;
 }
 
-/// One instruction by both; true when the steps ran it themselves.
+/// Runs one instruction with both. Returns true if the micro-steps ran it without the other interpreter.
 fn step(m: &mut Machine, boards: &mut [Box<Board>; 2], rom: &[u8], what: &str) -> bool {
     let [board, other_board] = boards;
     let mut other = *m;
@@ -63,7 +63,7 @@ fn boards() -> [Box<Board>; 2] {
     [bytemuck::zeroed_box(), bytemuck::zeroed_box()]
 }
 
-/// Opcodes that no row expresses.
+/// Returns true for opcodes that the formula does not express.
 fn is_slow(opcode: u8) -> bool {
     micro::ROWS[usize::from(opcode)][0] & datapath::SLOW != 0
 }
@@ -80,7 +80,7 @@ fn every_opcode_from_random_states() {
         for round in 0..400 {
             let mut m = start;
             scramble(&mut m, &mut random);
-            // Anywhere; at the end of a KiB; among the hotspots.
+            // Any address; the end of a KiB; the hotspots.
             let places =
                 [below(&mut random, 0x1000), 0x3FC + below(&mut random, 5), 0xFF2 + below(&mut random, 14)];
             let offset = places[if round % 4 < 2 { 0 } else { round % 4 - 1 }] as usize;
@@ -103,7 +103,8 @@ fn every_opcode_from_random_states() {
     }
 }
 
-/// What games use much is in the table: those outside change the interrupt flag, or are none of the official ones.
+/// The table contains the opcodes that games use often. The others change the interrupt flag or are not
+/// official.
 #[test]
 fn few_opcodes_are_outside_the_table() {
     let slow: Vec<u8> = (0..=255).filter(|&opcode| is_slow(opcode)).collect();
@@ -137,7 +138,7 @@ fn programs_on_cartridges_of_many_kinds() {
         (cart::KIND_MB, 65536),
         (cart::KIND_0840, 8192),
     ];
-    // Bytes of frequent instructions, and any; loops come by themselves.
+    // Opcodes of frequent instructions, mixed with random bytes.
     let common =
         [0xA9, 0x85, 0xA5, 0xD0, 0xCA, 0x65, 0x29, 0xE6, 0xB5, 0x95, 0xBD, 0xB1, 0x48, 0x68, 0x20, 0x60];
     for (kind, bytes) in kinds {
@@ -176,7 +177,7 @@ fn programs_on_cartridges_of_many_kinds() {
     }
 }
 
-/// Frames of games, with pictures, as a lane plays them. Few instructions are run by the other interpreter.
+/// Frames of games with pictures. The other interpreter may run few of the instructions.
 #[test]
 fn games() {
     if !roms::are_there(&rom::folders(&[])) {

@@ -1,8 +1,9 @@
-//! The GPU's interpreter, which is PTX, beside the Rust interpreter: every opcode, random states, random programs, games. The
-//! host build of the kernels interprets the text of the PTX (`kernels/ptx.h`), so no GPU is needed.
+//! Compares the PTX interpreter of the GPU with the Rust interpreter: every opcode, random states, random
+//! programs, games. The host build of the kernels interprets the text of the PTX (`kernels/ptx.h`), so no GPU
+//! is needed.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where its files cannot be read")]
-#![allow(unsafe_code, reason = "a function of a library that was compiled here")]
+#![allow(clippy::unwrap_used, reason = "a test fails if its files cannot be read")]
+#![allow(unsafe_code, reason = "calls a function of a library that was compiled here")]
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -16,7 +17,8 @@ mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
-/// Instructions that a test lets the block run: the block stops when fewer than 4,200 are left (`SLACK` in `xtask/src/ptx.rs`).
+/// Instruction budget of a test. The block stops when fewer than 4,200 are left (`SLACK` in
+/// `xtask/src/ptx.rs`).
 const BUDGET: u32 = 4500;
 /// Offset of the console's RAM in the memory that stands for shared memory: the size of a machine there.
 const ROW: usize = 476;
@@ -48,7 +50,7 @@ fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let file = compiled::kernels();
-        // SAFETY: the library was made above and runs nothing when it is loaded.
+        // SAFETY: the library was compiled above and runs no code when it is loaded.
         unsafe { Library::new(file) }.unwrap()
     })
 }
@@ -58,7 +60,7 @@ struct Lane {
     records: Vec<u64>,
 }
 
-/// What one entry into the block did.
+/// Result of one entry into the block.
 struct Done {
     instructions: u32,
     code: u32,
@@ -71,7 +73,7 @@ impl Lane {
         Self { rom, records }
     }
 
-    /// Runs the block as a kernel does, and finishes the store to the TIA that it ended before.
+    /// Runs the block as a kernel does. If it stops at a store to the TIA, runs the store.
     fn enter(&self, m: &mut Machine, board: &mut Board, left: u32) -> Done {
         let c = &m.cpu;
         let mut r = Registers {
@@ -91,12 +93,13 @@ impl Lane {
         let blocks =
             |from: usize| (0..4).fold(0, |all, i| all | u64::from(m.cart.segment[from + i]) << (16 * i));
         let (low, high) = (u32::from(m.cart.plain_low), u32::from(m.cart.plain_high));
-        // The neighbors' rows must stay as they are.
+        // The rows of the neighboring lanes must not change.
         let mut shared = [0xEEu8; 3 * ROW];
         shared[ROW..ROW + 128].copy_from_slice(&m.riot.ram);
         // SAFETY: the library exports the function with this type.
         let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
-        // SAFETY: the block reads `rom` and as many records, and accesses the 128 bytes of RAM; the host build checks these.
+        // SAFETY: the block reads `rom` and as many records, and accesses the 128 bytes of RAM; the host
+        // build checks these.
         unsafe {
             block(
                 &raw mut r,
@@ -148,7 +151,7 @@ fn console(kind: u8, rom: &[u8], board: &mut Board) -> Machine {
     m
 }
 
-/// Registers and RAM of any kind; PC stays.
+/// Randomizes registers and RAM; the program counter stays.
 fn scramble(m: &mut Machine, draws: &mut Draws) {
     m.riot.ram = std::array::from_fn(|_| draws.byte());
     let c = &mut m.cpu;
@@ -159,13 +162,15 @@ fn scramble(m: &mut Machine, draws: &mut Draws) {
     c.cycles = draws.next(15_000);
 }
 
-/// Both from `start`; true when the block ran at least one instruction.
+/// Runs both interpreters from `start` and compares. Returns the machine afterwards and the result of the
+/// block.
 fn compare(lane: &Lane, start: &Machine, board: &Board, what: &str) -> (Machine, Done) {
     let (mut ours, mut theirs) = (*start, *start);
     let (mut our_board, mut their_board) = (Box::new(*board), Box::new(*board));
     let done = lane.enter(&mut ours, &mut our_board, BUDGET);
     cpu::run(&mut theirs, &mut their_board, &lane.rom, done.instructions);
-    // The budget is the caller's, and the block leaves the bus to the next step, which begins by setting it.
+    // The budget belongs to the caller, and the block does not update the bus: the next instruction sets it
+    // first.
     (ours.cpu.left, ours.bus) = (theirs.cpu.left, theirs.bus);
     assert_eq!(ours, theirs, "{what}, {} instructions, code {}", done.instructions, done.code);
     (theirs, done)
@@ -177,7 +182,7 @@ fn every_opcode() {
     let mut draws = Draws(1);
     let mut inside: Vec<u32> = vec![0; 256];
     let mut stores = 0;
-    // JAM leaves the block, wherever a jump lands.
+    // The ROM is filled with JAM, at which the block stops, wherever a jump lands.
     let mut rom = vec![0x02u8; 8192];
     rom[0x1FFC..0x2000].copy_from_slice(&[0x00, 0xF2, 0x00, 0xF2]);
     let mut m = console(cart::KIND_F8, &rom, &mut board);
@@ -212,7 +217,7 @@ fn every_opcode() {
             }
         }
     }
-    // Every handler was reached, and only what has none always left at once.
+    // Every handler must have run; only opcodes without one may never run inside the block.
     let without = inside.iter().filter(|&&times| times == 0).count();
     assert!(without < 90, "{without} opcodes never ran inside the block");
     assert!(stores > 50, "only {stores} stores to the TIA");
@@ -234,7 +239,7 @@ fn programs() {
     for (kind, bytes) in kinds {
         for round in 0..6 {
             let mut draws = Draws(u64::from(kind) * 100 + round);
-            // Bytes of frequent instructions, and any; loops come by themselves.
+            // Opcodes of frequent instructions, mixed with random bytes.
             let common = [
                 0xA9, 0x85, 0xA5, 0xD0, 0xCA, 0x65, 0x29, 0xE6, 0xB5, 0x95, 0xBD, 0xB1, 0x48, 0x68, 0x20,
                 0x60,
@@ -270,7 +275,7 @@ fn programs() {
     assert!(instructions > 20_000, "only {instructions} instructions ran inside the block");
 }
 
-/// A frame as a kernel runs it: the block, and single steps where it leaves.
+/// Runs a frame as a kernel does: the block, and single instructions where it stops.
 fn frame(lane: &Lane, m: &mut Machine, board: &mut Board) -> (u32, u32) {
     machine::begin_step(m, board);
     m.eager = 0;

@@ -1,4 +1,5 @@
-//! Every ROM of the table as it lies in the folder that the environment names; and what tests do without one.
+//! Checks every ROM of the table in the folder of the environment variables, and the behavior of tests
+//! without ROMs.
 
 use std::env;
 use std::process::{Command, Output};
@@ -22,7 +23,7 @@ fn all_known_roms_are_what_the_table_says() {
     }
 }
 
-/// The test above in a process of its own that knows no folder.
+/// Runs the test above in a separate process without the environment variables of ROM folders.
 fn without_roms(ci: &str) -> (Output, String) {
     let mut test = Command::new(env::current_exe().expect("the test itself"));
     rom::FOLDER_VARIABLES.iter().for_each(|name| {

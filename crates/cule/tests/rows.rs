@@ -1,4 +1,5 @@
-//! Rows drawn as classes, as on a GPU, beside rows drawn as bytes: the same machines, and the same pictures.
+//! Compares rows drawn as classes, as on a GPU, with rows drawn as bytes: machines and pictures must be
+//! equal.
 
 use cule::machine::tia::rows;
 use cule::machine::tia::{self, Layout};
@@ -11,8 +12,8 @@ fn below(random: &mut Random, n: u32) -> u32 {
     random::draw(random) % n
 }
 
-/// A frame of random writes: where lines begin and, in `busy` lines of 256, anywhere. It ends in line `last`, or is left
-/// open there.
+/// A frame of random writes: at the start of each line, and in `busy` of 256 lines at any time. It ends in
+/// line `last`, or is left open there.
 fn frame(m: &mut Machine, board: &mut Board, random: &mut Random, busy: u32, last: i32, open: bool) {
     machine::begin_step(m, board);
     let mut line = machine::lines(m);
@@ -24,7 +25,7 @@ fn frame(m: &mut Machine, board: &mut Board, random: &mut Random, busy: u32, las
             let mut register = 0x04 + below(random, 0x29);
             let mut value = below(random, 256);
             if below(random, 3) == 0 {
-                // Colors and CTRLPF matter most.
+                // Colors and CTRLPF are written more often, because they matter most.
                 register = 0x06 + below(random, 5);
             }
             if inside && below(random, 40) == 0 {

@@ -1,9 +1,10 @@
-//! The games' rules give the same numbers for drawn RAM as those that were compared with ale-py for 10^7 frames.
+//! Checks that the games' rules give the recorded results for random RAM. The recorded rules were compared
+//! with ale-py for 10^7 frames.
 //!
-//! Play at random reaches a part of every rule. Drawn RAM reaches the rest, so that no change goes unseen. A rule that
-//! changes on purpose is compared with ale-py first (`make test-games`); then `WRITE_RULES=1 cargo test -p cule --test
-//! rules` writes `rules.txt`. The RAM of a game is drawn from the number of its line there, so that a new game, whose
-//! line comes last, changes no other line.
+//! Random play reaches only a part of every rule. Random RAM reaches the rest, so that every change is
+//! detected. After an intended change of a rule, compare it with ale-py (`make test-games`); then
+//! `WRITE_RULES=1 cargo test -p cule --test rules` writes `rules.txt`. The seed of a game's RAM is the number
+//! of its line there. A new game gets the last line, so that the other lines do not change.
 
 mod drawn;
 
@@ -12,7 +13,7 @@ use std::path::Path;
 use cule::games;
 use cule::games::table::GAMES;
 
-/// Every game of the table: first those on record, in its order.
+/// Every game of the table: first the recorded games, in the order of the record, then the new ones.
 fn in_order(recorded: &str) -> Vec<usize> {
     let position = |name: &str| GAMES.iter().position(|row| row.name == name);
     let mut games: Vec<usize> =

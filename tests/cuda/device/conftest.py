@@ -1,4 +1,4 @@
-"""These tests need a CUDA driver: a device's, or the fake one of `tests/cuda/test_with_fake_driver.py`."""
+"""These tests need a CUDA driver: a real one, or the fake one of `tests/cuda/test_with_fake_driver.py`."""
 
 import sys
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def stand_in() -> None:
 
 @pytest.fixture
 def needs_fake_driver() -> Iterator[None]:
-    """Only with the fake driver, whose settings are put back afterwards."""
+    """Skips the test unless the driver is the fake one. Restores the fake driver's settings afterwards."""
     import fake_driver
 
     if fake_driver.library() is None:

@@ -1,8 +1,8 @@
-"""The fake driver (`../fake_driver/`) for tests: a `libcuda` and an NVRTC whose device is the processor.
+"""The fake driver (`../fake_driver/`) for tests: a `libcuda` and an NVRTC whose device is the CPU.
 
-Kernels, host code and driver calls are the real ones; only what is behind the driver is not a GPU. torch's
-tensors lie in the process's memory instead of a device's. On a machine with a CUDA device the same tests
-run on that.
+Kernels, host code and driver calls are the real ones; only the device behind the driver is not a GPU. torch's
+tensors are in host memory instead of device memory. On a machine with a CUDA device the same tests use that
+device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLAGS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
 
 
 def build() -> dict[str, str]:
-    """Compiles both libraries, once; the environment in which a process finds them."""
+    """Compiles both libraries once. Returns the environment variables for processes that use them."""
     files = [*SOURCES.iterdir(), SOURCES.parents[2] / "crates" / "cule" / "kernels" / "ptx.h"]
     cuda, nvrtc = (
         compiled(name, [*FLAGS, *options, str(SOURCES / source)], files)
@@ -47,7 +47,7 @@ def build() -> dict[str, str]:
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The driver, if it is the fake one."""
+    """The fake driver, or None if the driver is a real one or there is none."""
     try:
         found = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -60,7 +60,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def figure(name: str) -> int:
-    """A figure of the fake driver: `launches`, `synchronisations`, `allocations` and so on."""
+    """Returns a figure of the fake driver, such as `launches`, `synchronisations` or `allocations`."""
     driver = library()
     assert driver is not None
     value = driver.parl_fake_driver_get(name.encode())
@@ -69,7 +69,7 @@ def figure(name: str) -> int:
 
 
 def put(name: str, value: int) -> None:
-    """Sets a figure of the fake driver: `lazy`, `memory`, `devices` and so on."""
+    """Sets a figure of the fake driver, such as `lazy`, `memory` or `devices`."""
     driver = library()
     assert driver is not None
     assert driver.parl_fake_driver_set(name.encode(), value) == 0, name
@@ -77,7 +77,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def current_context() -> Iterator[None]:
-    """The first device's context is the current one, which torch sees to on a device."""
+    """Makes the context of device 0 the current one. On a real device torch does this."""
     driver, context = library(), ctypes.c_void_p()
     if driver is None:
         yield
@@ -93,13 +93,13 @@ def current_context() -> Iterator[None]:
 
 
 class Stream:
-    """torch's current stream, on the fake driver."""
+    """Handle of torch's current stream on the fake driver."""
 
     handle = 0
 
 
 def stand_in() -> None:
-    """Lets torch's tensors stand in for those of a device, where the driver is the fake one."""
+    """With the fake driver, replaces the device of torch's tensors, and torch's streams, by the CPU."""
     if library() is None:
         return
     from parl import cuda
@@ -113,7 +113,7 @@ def stand_in() -> None:
         return types.SimpleNamespace(cuda_stream=Stream.handle)
 
     class Side:
-        """`parl.cuda.SideStream`: the fake driver runs the work of streams at once, in call order."""
+        """Replaces `parl.cuda.SideStream`: the fake driver runs work of streams at once, in call order."""
 
         made = 0
 
@@ -140,9 +140,9 @@ def stand_in() -> None:
 
 
 class Keeping(TorchDispatchMode):
-    """Keeps all tensors that are made within, as torch keeps those of a graph: replays write to them.
+    """Keeps all tensors alive that are made within, as torch does for a graph: replays write to them.
 
-    New ones are of zeros: torch's own work runs at once, on what captured launches have not written yet.
+    New tensors are zeroed, because torch's own work runs at once, before the captured launches write to them.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Keeping(TorchDispatchMode):
 
 
 class Graph:
-    """A captured step: torch's own graph on a device, the driver's on the fake driver."""
+    """A CUDA graph: torch's own on a device, otherwise one of the fake driver."""
 
     HANDLE = 0x600D
 
@@ -167,7 +167,7 @@ class Graph:
         self.graph: Any = ctypes.c_void_p() if self.driver else torch.cuda.CUDAGraph()
 
     def capture(self, work: Any) -> Any:
-        """What `work` returns; nothing of it has run."""
+        """Captures the launches of `work` without running them. Returns the result of `work`."""
         if self.driver is None:
             with torch.cuda.graph(self.graph):
                 return work()
@@ -185,7 +185,7 @@ class Graph:
         return result
 
     def replay(self) -> None:
-        """Runs it, and waits."""
+        """Runs the graph and waits for it."""
         if self.driver is None:
             self.graph.replay()
             torch.cuda.synchronize()

@@ -1,6 +1,6 @@
 """Runs a script of `benches/gpu` on the fake driver: `run_on_fake_driver.py SCRIPT ...`.
 
-Takes `-m parl ...` and `-c CODE` as well, so that it can be the `PYTHON` of `benches/gpu/run.sh`.
+Also accepts `-m parl ...` and `-c CODE`, so that it can be the `PYTHON` of `benches/gpu/run.sh`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parl.ops import execution
 
 
 class Event:
-    """torch.cuda.Event, by the host's clock."""
+    """Replaces torch.cuda.Event, with the host's clock."""
 
     def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
@@ -35,7 +35,7 @@ class Event:
 
 
 class Graph:
-    """torch.cuda.CUDAGraph on the fake driver: what torch itself draws is not captured, the launches are."""
+    """Replaces torch.cuda.CUDAGraph on the fake driver. Captures launches, but not torch's own operations."""
 
     keeping: fake_driver.Keeping
 
@@ -63,7 +63,7 @@ def captured(graph: Graph) -> Iterator[None]:
 
 
 def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
-    """What the scripts ask of torch.cuda, where the driver is the fake one; `put` sets attributes."""
+    """With the fake driver, replaces functions of torch.cuda that the scripts use; `put` sets attributes."""
     if fake_driver.library() is None:
         return
 
@@ -84,7 +84,7 @@ def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 class OnTheProcessor(TorchFunctionMode):
-    """Tensors that a script makes with ``device="cuda"`` lie in the process's memory."""
+    """Places tensors that a script makes with ``device="cuda"`` in host memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -1,4 +1,4 @@
-"""`benches/gpu` from end to end, with few and small environments: on the fake driver, or on a device."""
+"""Runs the scripts of `benches/gpu` with few environments, on the fake driver or on a device."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ import run_on_fake_driver
 
 import parl.cuda
 
-# Each compiles kernels for the processor or plays with several sets of them: minutes.
+# Each test compiles kernels for the CPU or runs several sets of them, which takes minutes.
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[3] / "benches" / "gpu"
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[3] / "benches" / "gpu"
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The scripts, and torch.cuda where the driver is the fake one."""
+    """The scripts. With the fake driver, the functions of torch.cuda that they use are replaced."""
     monkeypatch.syspath_prepend(str(FOLDER))
     run_on_fake_driver.stand_in(monkeypatch.setattr)
     import exactness
@@ -34,14 +34,14 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Findings of the newest call."""
+    """The lines that the newest run of a script recorded."""
     path = max(folder.glob(f"*-gpu-{name}-quick-*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_exactness(scripts: Any, tmp_path: Path) -> None:
     command = ["--quick", "--games", "pong", "--envs", "2", "--steps", "6", "--out", str(tmp_path)]
-    # Without time nothing is begun, and there is more to do.
+    # Without time no work starts, and the exit status is that of unfinished work.
     assert scripts.exactness.main([*command, "--seconds", "-1"]) == 3
     assert lines(tmp_path, "exactness")[-1] == {
         "what": "equal",
@@ -57,7 +57,7 @@ def test_exactness(scripts: Any, tmp_path: Path) -> None:
     assert found[-1] == {"what": "equal", "runs": 9, "equal": 9, "failed": 0, "left": 0}
     assert len(found) == 11
     assert all(line["difference"] is None for line in found[1:-1])
-    # What is on record is not run again; with other settings it is.
+    # Recorded work does not run again; with other settings it does.
     assert scripts.exactness.main([*command, "--seconds", "-1"]) == 0
     assert lines(tmp_path, "exactness")[1:] == found[-1:]
     assert scripts.exactness.main([*command, "--seconds", "-1", "--steps", "7"]) == 3
@@ -82,10 +82,10 @@ def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
     monkeypatch.setattr(scripts.speed, "APART", 2)
-    # The script sets it; it is put back behind the test.
+    # The script sets this variable; monkeypatch restores it after the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     options = ["--quick", "--games", "pong", "--envs", "2", "--sizes", "2", "3", "--steps", "2"]
-    # Compiling again takes the fake driver a minute: the disk serves both.
+    # Compiling again would take a minute with the fake driver, so both runs use the kernel cache.
     monkeypatch.setattr(
         scripts.speed, "patch", types.SimpleNamespace(dict=lambda *_: contextlib.nullcontext())
     )
@@ -101,7 +101,7 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert forms["best"] in forms["rates"]
     assert {"states", "median of the twenty", "worst game"} <= set(kinds)
     assert all(line["frames_per_second"] > 0 for line in found if "frames_per_second" in line)
-    # A second call measures nothing, and sums up the same.
+    # A second run measures nothing and gives the same summary.
     assert scripts.speed.main([*options, "--seconds", "-1", "--out", str(tmp_path)]) == 0
     again = lines(tmp_path, "speed")
     assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game", *["bar"] * 9]
@@ -120,14 +120,14 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(micro, name, value)
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
     monkeypatch.setattr(scripts.speed, "APART", 2)
-    # The script sets it; it is put back behind the test.
+    # The script sets this variable; monkeypatch restores it after the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     command = ["--quick", "--envs", "2", "--out", str(tmp_path)]
     with fake_driver.current_context():
         assert micro.main(command) == 0
     found = lines(tmp_path, "micro")
     kinds = [line["what"] for line in found]
-    # Five forms, a lone warp and one on each multiprocessor.
+    # Five forms; one warp on the device, and one on each multiprocessor.
     frames = [line for line in found if line["what"] == "frames alone"]
     assert {(line["form"], line["warps_per_multiprocessor"]) for line in frames} == {
         (form, warps) for form in micro.FORMS for warps in (0, 1)
@@ -138,7 +138,7 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert set(observations["steps_per_second"]) == {"gray", "ram"}
     pieces = ["frames of pong", "minima", "code sizes", "observations of pong"]
     assert [line["piece"] for line in found if line["what"] == "piece"] == pieces
-    # What is on record is not measured again.
+    # Recorded pieces are not measured again.
     assert micro.main(command) == 0
     assert [line["what"] for line in lines(tmp_path, "micro")] == ["machine"]
 
@@ -169,7 +169,7 @@ def test_speed_of_replays(scripts: Any, tmp_path: Path, monkeypatch: pytest.Monk
     micros = replay_speed.micros
     monkeypatch.setattr(replay_speed, "micros", lambda call, device, calls: micros(call, device, 2))
     command = ["--quick", "--out", str(tmp_path)]
-    # What dies is said, and the rest is measured all the same.
+    # A piece that fails is recorded, and the others are measured anyway.
     monkeypatch.setattr(replay_speed, "torchrl", lambda *_: 1 / 0)
     assert replay_speed.main(command) == 1
     found = lines(tmp_path, "replay-speed")
@@ -180,7 +180,7 @@ def test_speed_of_replays(scripts: Any, tmp_path: Path, monkeypatch: pytest.Monk
     }
     monkeypatch.setattr(replay_speed, "torchrl", lambda *_: {"torchrl sample": 1e12, "torchrl update": 1e12})
     assert replay_speed.main(command) == 0
-    # What is on record is not measured again.
+    # Recorded pieces are not measured again.
     bars = lines(tmp_path, "replay-speed")[1:]
     assert [line["what"] for line in bars] == ["piece", *["bar"] * 4]
     assert all(line["found"] is not None for line in bars[1:])

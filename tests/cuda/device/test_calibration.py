@@ -1,4 +1,4 @@
-"""How a game is played fastest is measured on the device, kept on the disk, and found again."""
+"""Calibration: the fastest form of a game is measured on the device, saved on disk, and loaded again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import parl
 from parl.envs.atari import groups
 from parl.errors import AtariError
 
-# Each compiles kernels for the processor or plays with several sets of them: minutes.
+# Each test compiles kernels for the CPU or runs several sets of them, which takes minutes.
 pytestmark = pytest.mark.slow
 
 FORMS = {("grouped", window) for window in (0, 1, 2, 3, 4, 6, 9)} | {("predicated", 0), ("plain", 0)}
@@ -20,7 +20,7 @@ FORMS = {("grouped", window) for window in (0, 1, 2, 3, 4, 6, 9)} | {("predicate
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, with the kernels that have been compiled before."""
+    """A temporary cache folder with links to the kernels that were compiled before."""
     import os
 
     kept = Path(os.environ.get("PARL_CACHE_DIR", Path.home() / ".cache" / "parl")) / "kernels"
@@ -43,10 +43,10 @@ def test_it_is_kept_and_found_and_made_anew_when_damaged(cache: Path) -> None:
     assert all(0 < seconds < 600 for _, _, seconds in found)
     [file] = cache.glob("*.choice")
     best = min(found, key=lambda row: row[2])
-    # The quickest stands first, behind the magic and the hash.
+    # The fastest choice is on the first line, after the magic bytes and the hash.
     first = file.read_bytes()[24:].decode().splitlines()[0].split(" ")
     assert (first[0], int(first[1])) == best[:2]
-    # They go on as if nothing had been.
+    # The measurement does not change the results of the environments.
     reference = parl.AtariVectorEnv("breakout", 2, boot="snapshot")
     ours, theirs = envs.reset(seed=4)[0], reference.reset(seed=4)[0]
     assert (ours.numpy(force=True) == theirs).all()
@@ -54,7 +54,7 @@ def test_it_is_kept_and_found_and_made_anew_when_damaged(cache: Path) -> None:
     again = made()
     assert again.calibrated
     again.close()
-    # Another game has its own; a damaged file is none.
+    # Another game has its own file; a damaged file is ignored.
     other = parl.AtariVectorEnv("pong", 1, device="cuda")
     assert not other.calibrated
     other.close()
@@ -74,7 +74,7 @@ def test_many_environments_measure_by_themselves(cache: Path, monkeypatch: pytes
     envs = made()
     assert envs.calibrated
     assert len(list(cache.glob("*.choice"))) == 1
-    # Nothing of the measurement shows.
+    # The measurement does not change the results of the environments.
     obs, info = envs.reset(seed=0)
     reference = parl.AtariVectorEnv("breakout", 2, boot="snapshot")
     theirs, their_info = reference.reset(seed=0)

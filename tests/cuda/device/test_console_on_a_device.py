@@ -1,4 +1,4 @@
-"""`Console(device="cuda")` beside `Console()`: rewards, pictures and the bytes of states."""
+"""Rewards, pictures and states of `Console(device="cuda")` equal those of `Console()`."""
 
 import copy
 import pickle
@@ -35,7 +35,7 @@ def test_it_plays_as_the_processor_does(game: str) -> None:
         strength = float(draws.uniform())
         assert gpu.act(a, b, strength=strength) == cpu.act(a, b, strength=strength)
         same(cpu, gpu, f"act {act}")
-    # The episode has ended: nothing but the generator goes on.
+    # The episode has ended; since then only the generator has changed.
     assert cpu.game_over
     cpu.reset()
     gpu.reset()

@@ -1,4 +1,4 @@
-"""`AtariVectorEnv(device="cuda")` beside `device="cpu"`: all that comes out, byte for byte."""
+"""All results of `AtariVectorEnv(device="cuda")` equal those of `device="cpu"`, byte for byte."""
 
 import pickle
 from typing import Any
@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
 
 
 def same(left: tuple[Any, ...], right: tuple[Any, ...]) -> None:
-    """Results of a call: the processor's, then the device's."""
+    """Compares the results of a call: `left` of the CPU, `right` of the device."""
     for a, b in zip(left[:-1], right[:-1], strict=True):
         found = plain(b)
         np.testing.assert_array_equal(a, found)
@@ -38,7 +38,7 @@ def pair(games: Any, num_envs: int, **options: Any) -> tuple[Any, Any]:
 
 
 def run(cpu: Any, gpu: Any, steps: int, seed: int = 3) -> int:
-    """Resets and steps both, which must give the same; steps in which episodes ended."""
+    """Resets and steps both, and compares. Returns the number of steps in which episodes ended."""
     same(cpu.reset(seed=seed), gpu.reset(seed=seed))
     draws = np.random.default_rng(seed)
     ended = 0
@@ -75,7 +75,7 @@ def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
 
 @pytest.mark.parametrize("life_loss", ["continues", "reports"])
 def test_whole_games_are_told_as_on_the_cpu(life_loss: str) -> None:
-    """Lives are lost and games are cut within some 20 steps of 4 frames."""
+    """Lives are lost, and games reach their frame limit, within about 20 steps of 4 frames."""
     cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=80)
     run(cpu, gpu, 2)
     seen = set()
@@ -101,7 +101,7 @@ def test_presets(preset: str) -> None:
 def test_exact_boots() -> None:
     cpu, gpu = pair("breakout", 2, boot="exact", max_num_frames_per_episode=20)
     assert run(cpu, gpu, 6) == 1
-    # Unseeded: the console boots on the memory as it is.
+    # Without a seed the console boots on its current RAM.
     same(cpu.reset(), gpu.reset())
     same(cpu.step(np.zeros(2, np.int64)), gpu.step(np.zeros(2, np.int64)))
     np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
@@ -121,7 +121,7 @@ def test_one_state_of_the_cpu_seeds_a_hundred_consoles() -> None:
     assert (found == cpu.get_state()).all()
     obs = cpu.step(np.array([3]))[0]
     assert (plain(gpu.step(np.full(100, 3))[0]) == obs).all()
-    # And one back to the processor.
+    # And one state back to the CPU.
     cpu.set_state(gpu.get_state(np.arange(100) == 57))
     obs = plain(gpu.step(np.full(100, 4))[0])
     np.testing.assert_array_equal(cpu.step(np.array([4]))[0], obs[57:58])
@@ -200,7 +200,7 @@ def test_a_step_is_captured_and_replayed() -> None:
     gpu.close()
 
 
-# ------------------------------------------------------------------ with the fake driver alone
+# ------------------------------------------------------------------ only with the fake driver
 
 
 def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
@@ -211,7 +211,7 @@ def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
     envs.reset(options={"reset_mask": np.array([True, False])})
     infos = envs.step(np.zeros(2, np.int64))[-1]
     assert (fake_driver.figure("synchronisations"), fake_driver.figure("copies")) == before
-    # Statistics stay where they are; the driver allocates nothing that the caller sees.
+    # Statistics stay on the device, and the calls allocate no memory from the driver.
     assert {"lives", "episode_return", "_episode_return", "episode_length"} <= infos.keys()
     assert all(isinstance(value, torch.Tensor) for value in infos.values())
     assert fake_driver.figure("allocations") == allocated
@@ -221,7 +221,7 @@ def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
 
 
 def test_nothing_relies_on_the_order_of_streams(needs_fake_driver: None) -> None:
-    """Each stream does its work when somebody waits for it, and for no other."""
+    """A lazy stream works only when it is synchronized itself."""
     cpu, gpu = pair("breakout", 2)
     cpu.reset(seed=4)
     gpu.reset(seed=0)
@@ -279,7 +279,7 @@ def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
     kept = other.step(np.zeros(1, np.int64))
     with pytest.raises(RuntimeError, match=r"cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
         other.check()
-    # The other device, and the process, go on.
+    # The other device still works, and so does the process.
     fake_driver.put("lazy", 0)
     del kept
     envs.step(np.zeros(1, np.int64))
@@ -292,7 +292,7 @@ def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
 def test_no_memory_for_the_results_is_a_reason(
     options: dict[str, Any], asked: int, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reason has numbers, and the environments go on when there is memory again."""
+    """The message has the numbers, and the environments work again once there is memory."""
     expected = parl.AtariVectorEnv("pong", 2, boot="snapshot")
     envs = parl.AtariVectorEnv("pong", 2, device="cuda", **options)
 

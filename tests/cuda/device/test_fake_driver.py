@@ -1,4 +1,4 @@
-"""The fake driver itself: how threads of a block exchange values, and the tools of `benches/gpu` on it."""
+"""The fake driver itself: threads of a block exchange values, and the tools of `benches/gpu` run on it."""
 
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def speak(kernels: Any, place: Any) -> None:
             assert mine[:5] == expected, thread
             if lane < 31:
                 down = lane + 2 if lane % 8 + 2 < 8 else lane
-                # What a lane that has ended would have given is not defined.
+                # The value of a lane that has ended is undefined.
                 same = 4 if lane < 28 else 3
                 assert mine[5:7] == [same, lane - 2 if lane >= 2 else lane], thread
                 assert lane in (29, 30) or mine[7] == down, thread
@@ -92,7 +92,7 @@ def speak(kernels: Any, place: Any) -> None:
 
 
 def test_threads_that_wait_for_ever_end_the_process(tmp_path: Path, needs_fake_driver: None) -> None:
-    """A barrier that some lanes never reach is a mistake on a device too: it must not pass here."""
+    """A barrier that some lanes never reach is an error on a device too, so it must not pass here."""
     (tmp_path / "never.cu").write_text(
         'extern "C" __global__ void never(int* out) {\n'
         "    if (threadIdx.x < 3) __syncwarp(0xFu); else __syncwarp(0xFFFFFFFFu);\n"

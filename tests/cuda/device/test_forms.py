@@ -1,4 +1,4 @@
-"""The form in which games are played: chosen by name, of no effect on numbers, told by the doctor."""
+"""Forms of games are chosen by name and do not change results; `parl doctor` lists the measured ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made(games: Any = "breakout", envs: int = 2, **options: Any) -> Any:
 @pytest.mark.parametrize("form", ["plain", "predicated", "grouped:9"])
 def test_a_form_for_all_environments(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CUDA_FORM", form)
-    # Nothing is measured then.
+    # With PARL_CUDA_FORM nothing is measured.
     monkeypatch.setattr(groups, "CALIBRATES_FROM", 1)
     envs, reference = made(), parl.AtariVectorEnv("breakout", 2, boot="snapshot")
     assert envs.forms == {"breakout": form}
@@ -50,7 +50,7 @@ def test_forms_change_between_steps() -> None:
     ):
         envs.choose(*forms)
         assert envs.forms == dict(zip(games, said, strict=True))
-        # Both groups, one step each.
+        # Each of the two groups makes one step.
         for first in (0, 2):
             envs.send(np.ones(2, np.int64), range(first, first + 2))
             envs.recv()

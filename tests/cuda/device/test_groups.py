@@ -1,4 +1,4 @@
-"""`send` and `recv` on a device, sticks, pictures, masks and arrays of other libraries."""
+"""`send` and `recv` on a device, continuous actions, pictures, masks and arrays of other libraries."""
 
 import pickle
 from typing import Any
@@ -13,7 +13,7 @@ import parl
 
 
 def test_groups_step_while_others_wait() -> None:
-    """Six environments, two at a time, beside six that are stepped together."""
+    """Six environments, stepped two at a time, give the results of six that are stepped together."""
     options: dict[str, Any] = {"repeat_action_probability": 0.25, "max_num_frames_per_episode": 24}
     cpu = pair(["breakout", "pong"], 6, **options)[0]
     gpu = parl.AtariVectorEnv(["breakout", "pong"], 6, batch_size=2, device="cuda", ram_info=True, **options)
@@ -23,7 +23,7 @@ def test_groups_step_while_others_wait() -> None:
     draws = np.random.default_rng(0)
     actions = draws.integers(0, 18, (8, 6))
     expected = [cpu.step(row) for row in actions]
-    # The first group goes ahead by two steps; the others are received in the order in which they were sent.
+    # The first group makes two steps before the others. Groups are received in the order of `send`.
     batches = [gpu.recv() for _ in range(2)]
     assert [plain(batch[-1]["env_id"]).tolist() for batch in batches] == [[2, 3], [4, 5]]
     np.testing.assert_array_equal(plain(batches[1][0]), whole[0][4:])
@@ -56,7 +56,7 @@ def test_groups_step_while_others_wait() -> None:
     receive(0)
     with pytest.raises(ValueError, match="recv would wait for ever"):
         gpu.recv()
-    # Without env_id it is the group of the last batch; step is both halves.
+    # Without env_id, `send` is for the group of the last batch; `step` is `send` and `recv`.
     gpu.send(actions[done[0]][:2])
     done[0] += 1
     receive(0)
@@ -64,7 +64,7 @@ def test_groups_step_while_others_wait() -> None:
     assert gpu.step(actions[done[0]][:2], out=out)[0] is out
     done[0] += 1
     np.testing.assert_array_equal(plain(out), expected[done[0] - 1][0][:2])
-    # States of all groups, row by row, also through a pickle.
+    # States of all groups, one row per environment; a pickled copy has the same.
     copy = pickle.loads(pickle.dumps(gpu))
     rows = gpu.get_state()
     np.testing.assert_array_equal(copy.get_state(), rows)
@@ -177,7 +177,7 @@ def test_masks_stay_on_the_device() -> None:
 
 
 class Array:
-    """Another library's array: it knows DLPack and nothing else."""
+    """An array of another library, which supports only DLPack."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -199,7 +199,7 @@ def test_arrays_of_other_libraries() -> None:
     assert results[0] is target
     expected = cpu.step(np.array([2, 3]))
     np.testing.assert_array_equal(plain(out), expected[0])
-    # Out again: what consumes DLPack reads the memory itself.
+    # The results can be used through DLPack without a copy.
     assert torch.from_dlpack(gpu.step(actions)[0]).device == gpu.device
     cpu.step(np.array([2, 3]))
     frozen = np.array([2, 3])

@@ -1,4 +1,4 @@
-"""Why a device cannot be had, each reason as a driver gives it; the process goes on."""
+"""Reasons for which a device is not available, as a driver reports them; the process can go on."""
 
 import os
 import subprocess
@@ -66,7 +66,7 @@ def test_the_report_names_the_devices() -> None:
 
 
 def test_compiled_ahead() -> None:
-    """Environments find what was compiled for the device before."""
+    """Environments use the kernels that were compiled ahead."""
     target, _, files = cuda.prepare("cuda")
     assert target == "sm_90"
     assert {name for name, _, _ in files} == {name for name, _ in doctor.compiled("cuda")[:-1]}

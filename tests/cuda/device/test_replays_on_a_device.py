@@ -1,4 +1,4 @@
-"""Replays and trees with `device="cuda"`, launched by the driver: beside the CPU, streams, graphs, errors."""
+"""Replays and trees with `device="cuda"`: results equal those of the CPU; streams, CUDA graphs, errors."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def pair(**options: Any) -> tuple[Any, Any]:
 
 
 def same(cpu: Any, gpu: Any, **options: Any) -> Any:
-    """Draws from both; the device's batch."""
+    """Samples from both and compares. Returns the device's batch."""
     expected, found = cpu.sample(9, **options), gpu.sample(9, **options)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -66,7 +66,7 @@ def test_batches_and_files_are_those_of_the_cpu(tmp_path: Path) -> None:
 
 
 def test_a_step_of_a_loop_is_captured_and_replayed() -> None:
-    """Add, draw and new priorities as one graph, beside the same calls one by one."""
+    """Adding, sampling and updating priorities in one graph equals the same calls one by one."""
     cpu, gpu = pair()
     place = cuda.torch_device(0)
     given = {name: torch.from_numpy(value).to(place) for name, value in rows(0).items()}
@@ -232,12 +232,12 @@ def test_work_goes_to_the_current_stream(needs_fake_driver: None) -> None:
     assert library.cuCtxPushCurrent_v2(context) == 0
     fake_driver.put("lazy", 1)
     fake_driver.Stream.handle = 0x57
-    # Torch frees memory in the order of the stream; in the process's memory it is kept by hand.
+    # torch frees device memory in stream order. The fake driver's tensors are host memory: kept alive here.
     keeping = fake_driver.Keeping()
     try:
         with keeping:
             tree.update(torch.arange(9), torch.ones(9))
-        # Nothing has waited for that stream yet.
+        # The stream has not been synchronized yet, so it has done no work.
         assert tree.total == 0
         assert library.cuStreamSynchronize(fake_driver.ctypes.c_void_p(0x57)) == 0
         assert tree.total == 9
@@ -251,7 +251,7 @@ def test_work_goes_to_the_current_stream(needs_fake_driver: None) -> None:
 
 def test_each_device_has_its_own_kernels(needs_fake_driver: None) -> None:
     fake_driver.put("devices", 4)
-    # Other tests let other devices fail, which stays.
+    # Device 3, because other tests make other devices fail, and a failed device stays so.
     first, second = (parl.SumTree(40, device=device, seed=1) for device in ("cuda", "cuda:3"))
     for tree in (first, second):
         tree.update([3, 5], [1.0, 2.0])

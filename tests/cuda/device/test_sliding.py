@@ -1,4 +1,4 @@
-"""Observations that slide over a buffer are those of the CPU, and only their newest plane is written."""
+"""Sliding observations equal those of the CPU, and only their newest plane is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import parl
 from parl.envs.atari.sliding import Sliding
 from parl.errors import AtariError
 
-# Each compiles kernels for the processor or plays with several sets of them: minutes.
+# Each test compiles kernels for the CPU or runs several sets of them, which takes minutes.
 pytestmark = pytest.mark.slow
 
 ENVS = 3
@@ -94,7 +94,7 @@ def test_only_the_newest_plane_is_written() -> None:
     gpu.reset(seed=0)
     actions = torch.zeros(ENVS, dtype=torch.int64, device=gpu.device)
     obs = gpu.step(actions)[0]
-    # Rubbish in a plane that is already there stays until its place comes around again.
+    # A wrong value in an older plane stays: the step does not write that plane.
     obs[:, 2] = 77
     after = gpu.step(actions)[0]
     assert bool((after[:, 1] == 77).all())

@@ -1,4 +1,4 @@
-"""Training with environments, replay and learner on a device, from `parl.train`, and its parts."""
+"""Training with environments, replay and learner on a device: `parl.train`, and its parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parl.errors import ConfigError
 from parl.replay.cuda.replay import CudaReplay
 from parl.runtime.cuda import off_policy, on_policy
 
-# Gradients make torch count devices, which the fake driver does not answer.
+# Computing gradients makes torch count devices, which fails with the fake driver and gives a warning.
 pytestmark = [pytest.mark.filterwarnings("ignore:CUDA initialization"), pytest.mark.slow]
 
 OPTIONS: dict[str, Any] = {
@@ -43,7 +43,7 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learners are where the device's tensors are: with the fake driver, in the process's memory."""
+    """Places learners where the device's tensors are: with the fake driver, on the CPU."""
     if fake_driver.library() is None:
         return
     for kind in (DQN, PPO):
@@ -68,7 +68,7 @@ ROLLOUTS |= {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2}
 
 @pytest.mark.usefixtures("here")
 def test_rollouts_stay_on_the_device_and_resume_with_the_same_numbers(tmp_path: Path) -> None:
-    """Episodes of ten steps are cut in every other rollout."""
+    """Episodes have ten steps, so they end in every second rollout."""
     folder = {"runs": str(tmp_path)}
     whole = parl.train("ppo", **ROLLOUTS, **folder, name="whole", total_steps=60)
     # Four rollouts of 15 rows, each six minibatches.
@@ -127,7 +127,7 @@ def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
     resumed = parl.resume(half.path, total_steps=60)
     assert (resumed.env_steps, resumed.updates) == (60, 10)
     assert torch.equal(weights(whole), weights(resumed))
-    # Evaluations are the processor's.
+    # Evaluations run on the CPU.
     assert parl.evaluate(whole.path, episodes=2, checkpoint="last").shape == (2,)
 
 
@@ -157,7 +157,7 @@ def test_no_round_waits(tmp_path: Path, needs_fake_driver: None, monkeypatch: py
     run = trained(tmp_path, total_steps=45, checkpoint_every=10_000)
     assert run.updates > 3
     assert (rounds, waits) == (15, 0)
-    # Only records and checkpoints do.
+    # Only logging and checkpoints wait for the device.
     assert waited() > begun
 
 
@@ -165,7 +165,7 @@ def test_no_round_waits(tmp_path: Path, needs_fake_driver: None, monkeypatch: py
 def test_an_update_is_one_graph(
     tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the fake driver captures are launches: torch's own work is a device's."""
+    """The fake driver captures launches only; torch's own work is captured only on a device."""
     run_on_fake_driver.stand_in(monkeypatch.setattr)
     from parl.algos import dqn
 
@@ -195,7 +195,7 @@ def test_an_update_is_one_graph(
         update(0.4 + 0.1 * call)
     assert update._update._graph is not None
     assert fake_driver.figure("synchronisations") == before[1]
-    # Draw, gather of the one size of columns, stamp, scatter: captured once, and replayed from then on.
+    # Draw, gather (all columns have one size), stamp, scatter: captured once and then replayed.
     assert fake_driver.figure("launches") - before[0] == 4
     assert replay.rng_state[1] == 8
     assert replay.counters["sampled"] == 8 * 16
@@ -207,7 +207,7 @@ def test_an_update_is_one_graph(
     ("options", "text"),
     [
         ({"device": "cpu"}, "need the learner there too: device = 'cuda'"),
-        ({"actors": 2}, "actors = 2: with environments on a CUDA device all is one process, 1"),
+        ({"actors": 2}, "actors = 2: with environments on a CUDA device the run is one process: set 1"),
         ({"learners": 2}, "learners = 2: "),
         ({"double_buffer": True, "num_envs": 4}, "double_buffer = True: "),
         ({"initial_priority": "td"}, "initial_priority = 'td' needs environments of the CPU"),

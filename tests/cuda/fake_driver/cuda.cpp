@@ -1,9 +1,10 @@
-// A CUDA driver whose devices are the processor: the functions of libcuda that parl calls, and those by which tests look
-// at them. Built as `libcuda.so.1`; only for tests.
+// A CUDA driver whose devices are the CPU: the functions of libcuda that parl calls, and functions with which
+// tests set and read figures. Built as `libcuda.so.1`; only for tests.
 //
-// It is stricter than a device where that shows mistakes: memory comes filled with 0xCD and is 0xDD after it was freed;
-// a call without a current context, or with another device's memory, fails; a stream that is `lazy` does nothing until
-// somebody waits for it, and no stream waits for another; while a stream is captured nothing may wait or allocate.
+// It is stricter than a real driver, to reveal mistakes. Allocated memory is filled with 0xCD, freed memory
+// with 0xDD. A call without a current context, or with another device's memory, fails. With the figure
+// `lazy`, a stream does no work until it is synchronized, and streams do not wait for each other. While a
+// stream is captured, calls that wait or allocate fail.
 //
 // Source: the CUDA Driver API reference (names, arguments, error numbers, what is asynchronous).
 #include <dlfcn.h>
@@ -62,14 +63,14 @@ struct Module {
     void* library;
 };
 
-// What tests set, and what they read, by name.
+// Figures by name, which tests set or read.
 std::map<std::string, long> figures = {
     {"devices", 1},        {"architecture", 90}, {"version", 13000},     {"memory", 1L << 36}, {"init", 0},
     {"lazy", 0},           {"used", 0},          {"synchronisations", 0}, {"launches", 0},      {"allocations", 0},
     {"modules", 0},        {"contexts", 0},      {"copies", 0},           {"fail", 0},
 };
 
-// Before anything is asked: PARL_FAKE_DRIVER="init=100,devices=2".
+// Initial figures from the environment, such as PARL_FAKE_DRIVER="init=100,devices=2".
 [[maybe_unused]] const bool read_environment = [] {
     const char* text = std::getenv("PARL_FAKE_DRIVER");
     for (std::string rest = text == nullptr ? "" : text; !rest.empty();) {
@@ -101,7 +102,7 @@ bool capturing() {
     return false;
 }
 
-// A call that a capture does not allow: it fails, and so does the capture.
+// For calls that are not allowed during a capture: fails the call, and invalidates the capture.
 int refuse() {
     for (auto& [handle, stream] : streams) {
         if (stream.capture != nullptr) stream.spoilt = true;
@@ -115,7 +116,8 @@ int ready() {
     return here()->failed;
 }
 
-// Streams of a device are kept apart by their handles; the default one is shared by name only.
+// Runs the queued work of a stream. Streams are identified by their handles only, so all devices share the
+// default stream.
 int drain(Stream& stream) {
     std::vector<Work> all;
     all.swap(stream.waiting);
@@ -136,7 +138,8 @@ int drain_all() {
     return worst;
 }
 
-// Asynchronous failures stay with the context, as on a device.
+// Queues work on a stream, or records it in a capture. Errors of the work are kept in the context, as on a
+// device.
 int give(void* handle, Work work) {
     Context* context = here();
     Work kept = [context, work] {
@@ -154,7 +157,7 @@ int give(void* handle, Work work) {
     return SUCCESS;
 }
 
-// The allocation that holds all of a range.
+// The allocation that contains a whole range; null if there is none.
 const Memory* holder(uintptr_t address, size_t bytes) {
     auto after = memory.upper_bound(address);
     if (after == memory.begin()) return nullptr;
@@ -169,7 +172,7 @@ bool ours(uint64_t address, size_t bytes) {
 
 bool is_device(int device) { return device >= 0 && device < figures["devices"]; }
 
-// Bytes of a shared object, which its own header gives.
+// Size of a shared object, computed from its ELF header.
 size_t image_bytes(const void* image) {
     Elf64_Ehdr header;
     std::memcpy(&header, image, sizeof(header));
@@ -181,9 +184,9 @@ size_t image_bytes(const void* image) {
 
 extern "C" {
 
-// ------------------------------------------------------------ what tests call
+// ------------------------------------------------------------ functions for tests
 
-// Sets a figure by its name; 1 when there is none.
+// Sets a figure by its name. Returns 1 if there is no such figure.
 int parl_fake_driver_set(const char* name, long value) {
     Locked lock;
     auto found = figures.find(name);
@@ -192,7 +195,7 @@ int parl_fake_driver_set(const char* name, long value) {
     return 0;
 }
 
-// A figure by its name, -1 when there is none.
+// Returns a figure by its name, or -1 if there is no such figure.
 long parl_fake_driver_get(const char* name) {
     Locked lock;
     auto found = figures.find(name);
@@ -346,7 +349,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
     Locked lock;
     const int status = ready();
     if (status != SUCCESS) return status;
-    // Pageable memory is read before the call returns, which a capture cannot do.
+    // Pageable memory is read before the call returns, so a capture cannot record the copy.
     if (streams[stream].capture != nullptr) return refuse();
     if (!ours(to, bytes)) return INVALID_VALUE;
     ++figures["copies"];
@@ -388,7 +391,7 @@ int cuModuleLoadData(Module** module, const void* image) {
     if (capturing()) return refuse();
     const size_t bytes = image_bytes(image);
     if (bytes == 0) return INVALID_IMAGE;
-    // A name of its own: the loader takes a name that it has seen for the library it has.
+    // A unique file name: for a known name the loader would return the library that is loaded already.
     char path[] = "/tmp/parl-fake-driver-XXXXXX";
     const int file = mkstemp(path);
     const auto* rest = static_cast<const char*>(image);
@@ -439,7 +442,8 @@ int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned 
     const uint64_t threads = static_cast<uint64_t>(tx) * ty * tz;
     if (threads == 0 || threads > 1024 || bx == 0 || by == 0 || bz == 0 || extra != nullptr) return INVALID_VALUE;
     if (bx > 0x7FFFFFFFu || by > 65535 || bz > 65535 || shared_bytes > (227u << 10)) return INVALID_VALUE;
-    // Arguments are copied now; the words of them that point into memory must be of this device.
+    // Arguments are copied now. When the kernel runs, words that point into an allocation must belong to this
+    // device.
     auto room = std::make_shared<std::vector<uint64_t>>((kernel->argument_bytes + 7) / 8);
     kernel->copy(arguments, room->data());
     ++figures["launches"];

@@ -1,7 +1,9 @@
-// CUDA C++ on a processor, as far as kernels here use it: put before a kernel's source and compiled with it.
+// The parts of CUDA C++ that our kernels use, for a CPU. Included before a kernel's source and compiled with
+// it.
 //
-// The threads of a block take turns. They are fibers where the source waits for other threads (PARL_FAKE_DRIVER_WAITS), so
-// that shuffles, votes and barriers mean what they mean on a device; otherwise each runs to its end.
+// The threads of a block run one at a time. If the source waits for other threads (PARL_FAKE_DRIVER_WAITS),
+// they are fibers, so that shuffles, votes and barriers work as on a device; otherwise each thread runs to
+// its end.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -42,8 +44,8 @@ inline thread_local uint8_t* shared_memory;
 
 #ifdef PARL_FAKE_DRIVER_WAITS
 #ifdef __x86_64__
-// Where a fiber goes on: its stack pointer, under which lie the registers that a called function keeps. swapcontext makes
-// a system call at each switch, which took most of the time.
+// Where a fiber resumes: its stack pointer. The callee-saved registers are on the stack below it. swapcontext
+// would make a system call at each switch, which took most of the time.
 typedef void* Place;
 asm(R"(
 .pushsection .text
@@ -70,7 +72,7 @@ inline void exchange_places(Place& from, Place& to) { parl_fake_driver_exchange(
 // `body` must not return.
 inline void place_at(Place& place, uint8_t* stack, size_t bytes, void (*body)()) {
     void** top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15});
-    *--top = nullptr;  // The return address of `body`, whose stack is aligned as after a call.
+    *--top = nullptr;  // The return address of `body`; the stack is aligned as after a call.
     *--top = reinterpret_cast<void*>(body);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
     place = top;
@@ -90,7 +92,7 @@ inline void place_at(Place& place, uint8_t* stack, size_t bytes, void (*body)())
 }
 #endif
 
-// One thread of a block: where it goes on, and whom it waits for.
+// One thread of a block: where it resumes, and what it waits for.
 struct Fiber {
     Place place;
     std::unique_ptr<uint8_t[]> stack;
@@ -109,7 +111,7 @@ inline void pause() {
     threadIdx = me.index;
 }
 
-// Waits until all lanes of the mask that have not ended are here.
+// Waits until all lanes of the mask that have not ended have called this with the same mask.
 inline void meet(uint32_t mask) {
     const uint32_t first = running / WARP * WARP;
     Fiber& me = (*fibers)[running];
@@ -129,7 +131,7 @@ inline void meet(uint32_t mask) {
     }
 }
 
-// Every lane of the mask gives a value and gets what `take` makes of all of them.
+// Every lane of the mask gives a value. Returns the result of `take`, which can read the values of all lanes.
 template <class T, class Take> inline auto exchange(uint32_t mask, T value, Take take) {
     const uint32_t first = running / WARP * WARP;
     Fiber& me = (*fibers)[running];
@@ -148,7 +150,7 @@ template <class T, class Take> inline auto exchange(uint32_t mask, T value, Take
 
 inline uint32_t lane_number() { return running % WARP; }
 
-// All lanes that have come here when no lane of the warp can go on otherwise.
+// The lanes of the warp that wait here, once no thread of the block can run on.
 inline uint32_t come_together() {
     Fiber& me = (*fibers)[running];
     me.asks = true;
@@ -239,7 +241,8 @@ template <class T> inline T __reduce_and_sync(uint32_t mask, T v) {
 }
 namespace parl_fake_driver {
 
-// Tells those that ask for it who of their warp is there; true when somebody asked.
+// Gives every waiting `__activemask` its result: the lanes of the warp that wait for it. Returns true if any
+// lane waited.
 inline bool bring_together(std::vector<Fiber>& all) {
     bool asked = false;
     for (uint32_t first = 0; first < all.size(); first += WARP) {
@@ -286,7 +289,7 @@ inline void run_block(void (*body)(void*), void* argument) {
             ++left;
             if (fiber.asks) continue;
             if (fiber.waits_warp) {
-                // Lanes that ended meanwhile are waited for no longer.
+                // Does not wait for lanes that have ended since.
                 const uint32_t first = running / WARP * WARP;
                 bool here = true;
                 for (uint32_t lane = 0; lane < WARP && first + lane < all.size(); ++lane) {
@@ -327,7 +330,8 @@ inline void run_block(void (*body)(void*), void* argument) {
 }
 #endif
 
-// What the fake driver knows of a kernel: how many bytes its arguments have, and how to copy and use them.
+// The fake driver's view of a kernel: the type of its arguments, and how to copy them and run the kernel with
+// them.
 template <class... P> struct Caller {
     typedef std::tuple<P...> Arguments;
     template <size_t... I> static void copy(void** from, void* to, std::index_sequence<I...>) {
@@ -352,7 +356,7 @@ template <class... P> Caller<P...> caller_of(void (*)(P...));
 
 }  // namespace parl_fake_driver
 
-// Memory that a launch asks for: PARL_DYNAMIC_SHARED(uint32_t, words) stands for `extern __shared__ uint32_t words[]`.
+// Dynamic shared memory: PARL_DYNAMIC_SHARED(uint32_t, words) replaces `extern __shared__ uint32_t words[]`.
 #define PARL_DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(parl_fake_driver::shared_memory)
 
 #define PARL_FAKE_DRIVER_KERNEL(name)                                                              \
@@ -361,7 +365,7 @@ template <class... P> Caller<P...> caller_of(void (*)(P...));
         [](void** from, void* to) { decltype(parl_fake_driver::caller_of(name))::copy(from, to); }, \
         decltype(parl_fake_driver::caller_of(name))::run<name>};
 
-// One thread runs at a time: an atomic operation is a plain one.
+// One thread runs at a time, so atomic operations are plain ones.
 template <class T, class V, class Join> inline T parl_atomic(T* place, V value, Join join) {
     const T before = *place;
     *place = join(before, static_cast<T>(value));
@@ -393,7 +397,7 @@ template <class T, class V> inline T atomicCAS(T* p, V expected, V value) {
     if (before == static_cast<T>(expected)) *p = static_cast<T>(value);
     return before;
 }
-// Nanoseconds: a clock that goes on.
+// Nanoseconds of a monotonic clock.
 inline long long clock64() {
     return std::chrono::steady_clock::now().time_since_epoch().count();
 }

@@ -1,4 +1,4 @@
-// What compiled kernels and the fake driver know of each other.
+// The interface between compiled kernels and the fake driver.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@ struct ParlShape {
     uint32_t shared_bytes;
 };
 
-// `parl_kernel_NAME` in the shared object that a kernel was compiled to.
+// The symbol `parl_kernel_NAME` of the shared object that a kernel was compiled to.
 struct ParlKernel {
     size_t argument_bytes;
     void (*copy)(void** from, void* to);

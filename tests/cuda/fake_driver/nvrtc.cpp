@@ -1,5 +1,5 @@
-// NVRTC whose machine code is the processor's: kernels are compiled by the C++ compiler, with device.h before them, to a
-// shared object that the fake driver loads. Built as `libnvrtc.so.13`; only for tests.
+// An NVRTC that compiles for the CPU: the C++ compiler compiles device.h and the kernel to a shared object,
+// which the fake driver loads. Built as `libnvrtc.so.13`; only for tests.
 //
 // Source: the NVRTC reference (names, arguments, error numbers).
 #include <sys/wait.h>
@@ -31,17 +31,17 @@ std::string contents(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Names of the kernels of a source.
+// Names of the kernels in a source.
 std::set<std::string> kernels(const std::string& source) {
     std::set<std::string> names;
     const std::regex pattern("(?:__global__\\s+void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s+)?|PARL_KERNEL\\([^)]*\\)\\s+)(\\w+)\\s*\\(");
     for (std::sregex_iterator at(source.begin(), source.end(), pattern), end; at != end; ++at) names.insert((*at)[1]);
-    // What PARL_KERNEL stands for.
+    // From the definition of PARL_KERNEL.
     names.erase("__launch_bounds__");
     return names;
 }
 
-// A source with the headers that it includes, and those that they include.
+// A source with all headers that it includes, directly or indirectly.
 std::string whole(const Program& program) {
     std::string all = program.source;
     std::set<std::string> seen;
@@ -60,7 +60,7 @@ std::string whole(const Program& program) {
     return all;
 }
 
-// Whether threads of these texts wait for each other.
+// Returns true if a source has operations in which threads wait for each other.
 bool waits(const std::string& text) {
     return std::regex_search(text, std::regex("__sync(threads|warp)|__\\w+_sync\\b|__activemask"));
 }
@@ -77,8 +77,8 @@ int build(Program& program, const std::filesystem::path& folder) {
     main << "#include \"" << PARL_FAKE_DRIVER_FOLDER << "/device.h\"\n#include \"" << program.name << "\"\n";
     for (const std::string& name : kernels(whole(program))) main << "PARL_FAKE_DRIVER_KERNEL(" << name << ")\n";
     main.close();
-    // Hidden: what inline functions keep would be one for all libraries of the process, and be gone with the first that
-    // is closed.
+    // Hidden visibility: otherwise all libraries of the process would share the static variables of inline
+    // functions, and lose them when the first library is closed.
     const char* compiler = std::getenv("CXX");
     const std::string command = "cd '" + folder.string() + "' && " + (compiler != nullptr ? compiler : "c++") +
                                 " -std=c++17 -O1 -w -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -ffp-contract=off -I. main.cpp -o out.so 2> log";

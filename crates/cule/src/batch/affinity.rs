@@ -16,7 +16,8 @@ pub(super) struct Affinity {
 }
 
 impl Affinity {
-    /// Assigns thread i to core `(offset + i) % count`, where `count` is the number of cores that this process may use.
+    /// Assigns thread i to core `(offset + i) % count`, where `count` is the number of cores that this
+    /// process may use.
     ///
     /// # Errors
     /// [`CuleError::Setting`] if the system does not support thread affinity.

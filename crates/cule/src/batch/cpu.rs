@@ -90,8 +90,8 @@ pub struct Layout<'a> {
     pub assignment: &'a [usize],
     /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Pins thread i to core number `affinity + i` of those that the process may use. The calling thread, which is thread
-    /// 0 of a synchronous batch, is not pinned.
+    /// Pins thread i to core number `affinity + i` of those that the process may use. The calling thread,
+    /// which is thread 0 of a synchronous batch, is not pinned.
     pub affinity: Option<usize>,
     /// Results per `recv`. If it is below the number of environments, the batch is asynchronous.
     pub batch_size: usize,
@@ -241,8 +241,8 @@ impl CpuBatch {
     /// Loads the games and makes the environments, which must be reset before the first step.
     ///
     /// # Errors
-    /// A setting is out of its bounds, the games have observations of different sizes, a ROM does not belong to its game,
-    /// or memory or threads are not available.
+    /// A setting is out of its bounds, the games have observations of different sizes, a ROM does not belong
+    /// to its game, or memory or threads are not available.
     pub fn new(layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
         check(layout, &settings)?;
         let mixed = layout.games.len() > 1;
@@ -300,7 +300,8 @@ impl CpuBatch {
         GAMES[self.shared.games[lock(&self.shared.slots[env]).game].row].name
     }
 
-    /// The native picture of an environment: palette indices, number of rows, and whether the television is PAL.
+    /// The native picture of an environment: palette indices, number of rows, and whether the television is
+    /// PAL.
     ///
     /// # Errors
     /// The environment has not been reset.
@@ -370,8 +371,8 @@ impl CpuBatch {
             });
             return self.pool.run(ranges.collect(), work);
         }
-        // Jobs are sorted by game: each game has its own decoded cartridge, and two of them do not fit into the
-        // first-level cache (8 games in a batch of 64 took 17 % less time).
+        // Jobs are sorted by game: each game has its own decoded cartridge, and two of them do not fit into
+        // the first-level cache (8 games in a batch of 64 took 17 % less time).
         let mut jobs: Vec<Job<'_>> = memory::reserved(envs)?;
         jobs.extend(out.jobs(0, size, command));
         jobs.sort_by_key(|job| self.mixed[job.id]);
@@ -404,8 +405,8 @@ impl CpuBatch {
     /// Queues one step for each of `envs` and returns at once.
     ///
     /// # Errors
-    /// The numbers of environments and actions differ, an environment does not exist, has not been reset or still has a
-    /// task, or the batch is synchronous.
+    /// The numbers of environments and actions differ, an environment does not exist, has not been reset or
+    /// still has a task, or the batch is synchronous.
     pub fn send(&mut self, envs: &[usize], actions: &[Action]) -> Result<(), CuleError> {
         if envs.len() != actions.len() {
             return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs.len() });
@@ -480,8 +481,8 @@ impl CpuBatch {
     /// Takes the next `batch_size` results. Returns false if they are not ready within `timeout`.
     ///
     /// # Errors
-    /// Fewer than `batch_size` results are pending, a buffer has the wrong length, or an environment failed. In the last
-    /// case the results of this batch are lost; its other environments can be sent actions again.
+    /// Fewer than `batch_size` results are pending, a buffer has the wrong length, or an environment failed.
+    /// In the last case the results of this batch are lost; its other environments can be sent actions again.
     pub fn receive(&mut self, timeout: Duration, out: &mut Outputs<'_>) -> Result<bool, CuleError> {
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), self.batch_size * size)?;
@@ -536,7 +537,7 @@ fn NOT_RESET(env: usize) -> CuleError {
 }
 
 const SYNCHRONOUS: CuleError =
-    CuleError::EnvState { env: 0, reason: "belongs to a synchronous batch: send needs batch_size < num_envs" };
+    CuleError::EnvState { env: 0, reason: "is in a synchronous batch: send needs batch_size < num_envs" };
 
 impl Batch for CpuBatch {
     fn num_envs(&self) -> usize {

@@ -13,7 +13,8 @@ use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::Rom;
 
-/// If a boot draws more numbers than this from the environment's generator, its number of draws counts as unknown.
+/// If a boot draws more numbers than this from the environment's generator, its number of draws counts as
+/// unknown.
 const MOST_DRAWS: u32 = 100_000;
 /// The action code of FIRE.
 const FIRE: u32 = 1;
@@ -34,8 +35,8 @@ pub(super) struct Game {
 }
 
 impl Game {
-    /// Loads the ROM and boots one console. `full_actions` is true for batches of several games, so that all games have
-    /// the same actions.
+    /// Loads the ROM and boots one console. `full_actions` is true for batches of several games, so that all
+    /// games have the same actions.
     pub(super) fn new(
         rom: &Rom,
         row: usize,

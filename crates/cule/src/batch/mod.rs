@@ -1,7 +1,7 @@
 //! Batches of environments that are stepped together, on CPU threads or a GPU.
 //!
-//! `cpu` runs the batch on threads, `cuda` on a GPU. Results do not depend on the number of threads, the batch size or
-//! the order of completion, because environments share only ROMs and tables.
+//! `cpu` runs the batch on threads, `cuda` on a GPU. Results do not depend on the number of threads, the
+//! batch size or the order of completion, because environments share only ROMs and tables.
 
 mod affinity;
 mod cpu;
@@ -29,7 +29,8 @@ use crate::machine::tia;
 pub enum Autoreset {
     /// The next step ignores its action and resets.
     NextStep,
-    /// The environment is reset within the step that ends the episode; the last observation is in `final_obs`.
+    /// The environment is reset within the step that ends the episode; the last observation is in
+    /// `final_obs`.
     SameStep,
     /// Nothing: the caller must reset it.
     Disabled,
@@ -48,7 +49,8 @@ pub enum Boot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Noops {
-    /// FIRE, then `below(noop_max) - fire` idle frames, drawn from the environment's MT19937 (`fire` is 1 if FIRE is sent).
+    /// FIRE, then `below(noop_max) - fire` idle frames, drawn from the environment's MT19937 (`fire` is 1 if
+    /// FIRE is sent).
     AfterFire = state::NOOPS_AFTER_FIRE,
     /// `below(noop_max) + 1 - fire` idle frames, drawn from the environment's MT19937, then FIRE.
     BeforeFire = state::NOOPS_BEFORE_FIRE,
@@ -86,10 +88,11 @@ pub struct Settings {
     pub fire_reset: bool,
     /// A lost life ends the episode, and the next episode continues the same game.
     pub life_continues: bool,
-    /// Show the frame on which a step ends early, if it is one of the last two of the step. The second to last frame is
-    /// shown alone, without maximum.
+    /// Show the frame on which a step ends early, if it is one of the last two of the step. The second to
+    /// last frame is shown alone, without maximum.
     pub show_last_frame: bool,
-    /// `terminated` and `truncated` may both be true in the same step. If false, `terminated` clears `truncated`.
+    /// `terminated` and `truncated` may both be true in the same step. If false, `terminated` clears
+    /// `truncated`.
     pub both_ends: bool,
     /// How an unseeded reset prepares the console.
     pub boot: Boot,
@@ -148,8 +151,8 @@ pub struct Report {
     pub terminated: bool,
     /// The episode was ended by a limit.
     pub truncated: bool,
-    /// An episode ended in this step. Only then are the three `final_` figures, `episode_return`, `episode_length` and the
-    /// two `game_` figures valid.
+    /// An episode ended in this step. Only then are the three `final_` figures, `episode_return`,
+    /// `episode_length` and the two `game_` figures valid.
     pub ended: bool,
     /// Lives left.
     pub lives: i32,
@@ -167,8 +170,8 @@ pub struct Report {
     pub episode_return: i32,
     /// Steps of the episode.
     pub episode_length: i32,
-    /// The game ended with the episode, or a limit ended both. False if a lost life ended the episode and the next one
-    /// continues the game.
+    /// The game ended with the episode, or a limit ended both. False if a lost life ended the episode and the
+    /// next one continues the game.
     pub game_over: bool,
     /// Sum of rewards before clipping over all episodes of the current game.
     pub game_return: i32,
@@ -207,12 +210,12 @@ pub trait Batch {
     /// Number of environments.
     fn num_envs(&self) -> usize;
 
-    /// Resets the environments that `mask` selects, or all if it is `None`. `seeds` has one entry per environment. Every
-    /// row of `out` is written.
+    /// Resets the environments that `mask` selects, or all if it is `None`. `seeds` has one entry per
+    /// environment. Every row of `out` is written.
     ///
     /// # Errors
-    /// `seeds` or `mask` has another length than the batch, an environment outside of the mask has never been reset, or a
-    /// game does not reach its mode.
+    /// `seeds` or `mask` has another length than the batch, an environment outside of the mask has never been
+    /// reset, or a game does not reach its mode.
     fn reset(
         &mut self,
         seeds: Option<&[Option<i64>]>,
@@ -238,6 +241,7 @@ pub trait Batch {
     /// Loads row i of `rows` into environment `envs[i]`. All rows are checked before the first one is loaded.
     ///
     /// # Errors
-    /// A row is not a state of that environment: it has another game, other settings or another version, or is damaged.
+    /// A row is not a state of that environment: it has another game, other settings or another version, or
+    /// is damaged.
     fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError>;
 }

@@ -1,7 +1,8 @@
-//! Kept pictures of an environment, run-length encoded: a fortieth of the size of their pixels in most games. Host only.
+//! Kept pictures of an environment, run-length encoded: a fortieth of the size of their pixels in most games.
+//! Host only.
 //!
-//! A row is encoded as the number of runs and the runs, each a length and a color; or as `PLAIN` and its pixels. `SAME` and
-//! a count stand for up to 255 further rows that equal the row above.
+//! A row is encoded as the number of runs and the runs, each a length and a color; or as `PLAIN` and its
+//! pixels. `SAME` and a count stand for up to 255 further rows that equal the row above.
 
 use crate::machine::tia;
 
@@ -11,8 +12,8 @@ const PLAIN: u8 = 255;
 /// A row with more runs than this is larger encoded than as pixels.
 const MOST_RUNS: usize = WIDTH / 2 - 1;
 
-/// The two picture buffers, as high as the game's picture. A third picture, that of the second to last frame, follows if
-/// neither buffer holds it.
+/// The two picture buffers, as high as the game's picture. A third picture, that of the second to last frame,
+/// follows if neither buffer holds it.
 #[derive(Clone, Default)]
 pub(super) struct Pictures {
     code: Box<[u8]>,

@@ -18,8 +18,8 @@ pub struct Pool<W> {
 }
 
 impl<W: Send> Pool<W> {
-    /// Starts `threads` threads, at most `most`; 0 means one per core that this process may use. The calling thread is
-    /// thread 0. With `affinity` every other thread is pinned to its core.
+    /// Starts `threads` threads, at most `most`; 0 means one per core that this process may use. The calling
+    /// thread is thread 0. With `affinity` every other thread is pinned to its core.
     ///
     /// # Errors
     /// [`CuleError::Threads`] if the system cannot start the threads.
@@ -49,13 +49,14 @@ impl<W: Send> Pool<W> {
         self.threads.min(jobs).max(1)
     }
 
-    /// Runs `run` once for every job of every range, in no particular order, and returns when all jobs are done. Each
-    /// thread starts with the range of its own number, the same in each call, so that the data of a job stays in that
-    /// core's cache. A thread whose range is empty takes jobs of the others. There are at most as many ranges as threads.
+    /// Runs `run` once for every job of every range, in no particular order, and returns when all jobs are
+    /// done. Each thread starts with the range of its own number, the same in each call, so that the data of
+    /// a job stays in that core's cache. A thread whose range is empty takes jobs of the others. There are at
+    /// most as many ranges as threads.
     ///
     /// # Errors
-    /// [`CuleError::Forked`] if this process did not make the pool. Otherwise the first error of a job; a panic becomes
-    /// [`CuleError::Panicked`]. The other jobs have run.
+    /// [`CuleError::Forked`] if this process did not make the pool. Otherwise the first error of a job; a
+    /// panic is [`CuleError::Panicked`]. The other jobs have run.
     pub fn run<I: Iterator + Send>(
         &self,
         ranges: Vec<I>,
@@ -112,7 +113,8 @@ pub(super) fn guarded(job: impl FnOnce() -> Result<(), CuleError>) -> Result<(),
     })
 }
 
-/// Number of threads for a batch: `threads`, or one per core that this process may use if it is 0, and at most `most`.
+/// Number of threads for a batch: `threads`, or one per core that this process may use if it is 0, and at
+/// most `most`.
 pub(super) fn thread_count(threads: usize, most: usize) -> usize {
     let cores = || available_parallelism().map_or(1, usize::from);
     if threads == 0 { cores() } else { threads }.clamp(1, most.max(1))

@@ -123,7 +123,8 @@ impl Queue {
         self.pending
     }
 
-    /// Returns the next `count` results, or `None` if they are not ready within `timeout`. Results may be errors.
+    /// Returns the next `count` results, or `None` if they are not ready within `timeout`. Results may be
+    /// errors.
     pub(super) fn receive(
         &mut self,
         count: usize,
@@ -183,7 +184,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // In a forked process the threads do not exist: there is none to join, and one of them may have held the lock.
+        // In a forked process the threads do not exist: there is none to join, and one of them may have held
+        // the lock.
         if self.process != process::id() {
             return;
         }

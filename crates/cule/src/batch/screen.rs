@@ -1,4 +1,5 @@
-//! Makes the planes of one observation from up to three native pictures. Host only; the arithmetic is in `observe`.
+//! Makes the planes of one observation from up to three native pictures. Host only; the arithmetic is in
+//! `observe`.
 
 use crate::CuleError;
 use crate::observe::reduce::{Plane, Reducer, Work};
@@ -53,8 +54,8 @@ impl Canvas {
 }
 
 impl Screen {
-    /// Prepares the conversion of pictures with `height` rows to observations of `size` (rows, columns); `None` is the
-    /// native size.
+    /// Prepares the conversion of pictures with `height` rows to observations of `size` (rows, columns);
+    /// `None` is the native size.
     ///
     /// # Errors
     /// A side is out of bounds, or palette indices are requested in a size other than the native one.
@@ -126,8 +127,8 @@ impl Screen {
         }
     }
 
-    /// Translates indices to values and takes the maximum of both pictures. Rows that equal the row above in both
-    /// pictures are made once.
+    /// Translates indices to values and takes the maximum of both pictures. Rows that equal the row above in
+    /// both pictures are made once.
     fn pool(&self, channel: usize, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) {
         let height = self.reducer.source_rows();
         let size = height * WIDTH;

@@ -1,7 +1,7 @@
 //! One environment of a CPU batch: its state, its stack of planes, and its step and reset. Host only.
 //!
-//! `env` defines the step and the reset for all batches. This module provides their buffers, which belong to the thread,
-//! and shows or keeps the pictures that they ask for in [`Extra`].
+//! `env` defines the step and the reset for all batches. This module provides their buffers, which belong to
+//! the thread, and shows or keeps the pictures that they ask for in [`Extra`].
 
 use bytemuck::Zeroable;
 
@@ -85,7 +85,8 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Resets the environment and shows the first observation of the new episode. `seed` seeds its generators first.
+    /// Resets the environment and shows the first observation of the new episode. `seed` seeds its generators
+    /// first.
     ///
     /// # Errors
     /// [`CuleError::ModeSelection`] if the game does not reach its mode.
@@ -142,7 +143,8 @@ impl Slot {
         self.keep(&extra, work, game, rules);
     }
 
-    /// Decodes the kept pictures into `work.kept`. Returns the `Extra` with their number, for a step or reset.
+    /// Decodes the kept pictures into `work.kept`. Returns the `Extra` with their number, for a step or
+    /// reset.
     fn extra(&self, work: &mut Work, game: &Game, rules: &EnvSettings) -> Extra {
         let mut extra = Extra::zeroed();
         if let Some(pictures) = &self.pictures {

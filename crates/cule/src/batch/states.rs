@@ -1,7 +1,8 @@
-//! Serializes an environment to bytes: everything its future depends on, portable between processes and runs. Host only.
+//! Serializes an environment to bytes: everything its future depends on, portable between processes and runs.
+//! Host only.
 //!
-//! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the few environments
-//! that have them, two or three kept pictures. All numbers are little-endian.
+//! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the
+//! few environments that have them, two or three kept pictures. All numbers are little-endian.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -68,7 +69,8 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     let (head, body) = row.split_at_mut(size_of::<Header>());
     let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
     let mut rest = &mut body[..];
-    // Fields that record only how the machine was drawn are cleared: environments with equal futures give equal rows.
+    // Fields that record only how the machine was drawn are cleared: environments with equal futures give
+    // equal rows.
     let mut fixed = slot.head;
     fixed.state.machine = machine::essence(&fixed.state.machine);
     fixed.recent.from = machine::essence(&fixed.recent.from);
@@ -107,7 +109,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
     let pictures = header.pictures as usize;
     let buffers = game.boot_pictures.len();
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
-        return Err(bad(format!("its pictures have {pictures} bytes, expected 0, {buffers} or {}", buffers + buffers / 2)));
+        return Err(bad(format!("its pictures have {pictures} bytes, expected 0, {buffers} or 3/2 of that")));
     }
     let fixed = size_of::<Head>() + size_of::<Random>();
     let length = fixed + like.planes.len() + pictures;

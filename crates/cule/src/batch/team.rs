@@ -1,9 +1,10 @@
-//! Worker threads that sleep until the calling thread has a task, and then run it together with that thread. Host only.
+//! Worker threads that sleep until the calling thread has a task, and then run it together with that thread.
+//! Host only.
 //!
-//! A step of a few environments takes some hundred microseconds. Waking a thread costs tens of microseconds, both in the
-//! waking and in the woken thread. Therefore a waiting thread spins briefly before it sleeps, if there is a core for every
-//! thread. The calling thread may finish all work before a sleeping thread has woken up, so it waits only for the threads
-//! that have started the task.
+//! A step of a few environments takes some hundred microseconds. Waking a thread costs tens of microseconds,
+//! both in the waking and in the woken thread. Therefore a waiting thread spins briefly before it sleeps, if
+//! there is a core for every thread. The calling thread may finish all work before a sleeping thread has
+//! woken up, so it waits only for the threads that have started the task.
 
 #![allow(
     unsafe_code,
@@ -21,7 +22,8 @@ use super::affinity::Affinity;
 use super::pool::lock;
 use crate::CuleError;
 
-/// How long a thread spins before it sleeps: about the time that Python spends between two steps, plus one wake-up.
+/// How long a thread spins before it sleeps: about the time that Python spends between two steps, plus one
+/// wake-up.
 const PATIENCE: Duration = Duration::from_micros(40);
 
 /// A borrowed task. It is called with the number of the thread.
@@ -84,8 +86,8 @@ pub(super) struct Team {
 }
 
 impl Team {
-    /// Starts `threads - 1` threads; the calling thread is thread 0. With `affinity` each started thread is pinned to its
-    /// core.
+    /// Starts `threads - 1` threads; the calling thread is thread 0. With `affinity` each started thread is
+    /// pinned to its core.
     ///
     /// # Errors
     /// [`CuleError::Threads`] if the system cannot start the threads.
@@ -109,13 +111,13 @@ impl Team {
         Ok(team)
     }
 
-    /// Calls `task(0)` on this thread and, at the same time, `task(i)` on those threads below `count` that wake up in time.
-    /// Returns when every started call has returned. `task` must complete all work with any subset of the threads, and must
-    /// not panic.
+    /// Calls `task(0)` on this thread and, at the same time, `task(i)` on those threads below `count` that
+    /// wake up in time. Returns when every started call has returned. `task` must complete all work with any
+    /// subset of the threads, and must not panic.
     pub(super) fn run(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         let _call = lock(&self.call);
-        // SAFETY: only the lifetime changes. `Ending` keeps this call from returning before the last thread that took the
-        // task has finished it, also if `task` panics.
+        // SAFETY: only the lifetime changes. `Ending` keeps this call from returning before the last thread
+        // that took the task has finished it, also if `task` panics.
         let task_of_any_life: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
         let mut line = lock(&self.inner.line);
@@ -155,7 +157,8 @@ impl Drop for Ending<'_> {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // In a forked process the threads do not exist: there is none to join, and one of them may have held the lock.
+        // In a forked process the threads do not exist: there is none to join, and one of them may have held
+        // the lock.
         if self.process != process::id() {
             return;
         }
@@ -190,8 +193,9 @@ fn serve(inner: &Inner, number: usize) {
         };
         inner.busy.fetch_add(1, Ordering::Relaxed);
         drop(line);
-        // SAFETY: `task` is the argument of `Team::run`, which does not return while `busy` is above 0. Tasks must not
-        // panic; if one does, the panic ends only this call of the task: this thread goes on and `busy` is decremented.
+        // SAFETY: `task` is the argument of `Team::run`, which does not return while `busy` is above 0. Tasks
+        // must not panic; if one does, the panic ends only this call of the task: this thread goes on and
+        // `busy` is decremented.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe { (*task.0)(number) }));
         if inner.busy.fetch_sub(1, Ordering::Release) == 1 && lock(&inner.line).waits {
             inner.end.notify_one();

@@ -1,4 +1,4 @@
-//! How a console starts an episode: reset, idle frames, RESET switch, mode selection, starting actions.
+//! The boot of a console: reset, idle frames, RESET switch, mode selection, starting actions.
 //!
 //! Device subset.
 
@@ -10,46 +10,48 @@ use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
 use crate::machine::{self, Board, cart};
 use crate::random::{self, Random};
 
-/// Frames after power-on.
+/// Idle frames after power-on.
 pub const BOOT_FRAMES: u32 = 60;
-/// Frames that the RESET switch is held.
+/// Frames for which the RESET switch is held.
 const RESET_FRAMES: u32 = 4;
-/// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
+/// A mode selection is given up after this many frames, which take some seconds to run. The longest selection
+/// of a known game takes 2,500.
 pub const SELECTION_FRAMES: u32 = 10_000;
-/// Frames in a row that a program may leave open, by never ending its picture, while a mode is selected: each of those
-/// takes as long as ten of a game.
+/// A mode selection is also given up after this many consecutive open frames, whose program does not end its
+/// picture: such a frame takes as long to run as ten frames of a game.
 const MOST_OPEN_FRAMES: u32 = 120;
-/// Mean frames of a try of Adventure's.
+/// Mean number of frames per attempt of Adventure's selection.
 const ADVENTURE_FRAMES: u32 = 130;
-/// Double Dunk's menu: what RAM shows, and the bit of the mode.
+/// Double Dunk's menu: per entry, the bit in RAM and the bit of the mode.
 const MENU: [[u32; 2]; 4] = [[0x08, 1], [0x10, 2], [0x04, 4], [0x20, 8]];
 
 #[cfg(not(device))]
 const _: () = assert!(RESET == row::RESET);
 
-/// What actions of a player mean while a mode is selected.
+/// Settings of a boot.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BootRules {
-    /// Probability, in each frame, of keeping the action before.
+    /// Probability of a sticky action, per frame.
     pub keep: f64,
-    /// Frames that an action is held.
+    /// Frames for which an action of the mode selection is held.
     pub frame_skip: u32,
-    /// Pixels are made.
+    /// 1 if the pictures of the boot are wanted, otherwise 0.
     pub draws: u32,
 }
 
-/// Frames of a mode selection so far.
+/// Number of frames that a mode selection has run.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Selection {
     spent: u32,
-    /// Frames in a row that were left open.
+    /// Consecutive open frames at the end.
     open: u32,
 }
 
-/// Starts an episode. `core` is the console's own generator where `state` has left it, `random` that of sticky actions.
-/// Gives 0, or the number of frames after which the mode was given up: the ROM is not the game's.
+/// Boots the console for a new episode. `core` is the console's own generator after the draws that `state`
+/// has made, `random` the generator of sticky actions. Returns 0, or the number of frames after which the
+/// mode selection was given up, because the ROM does not belong to the game.
 #[inline(never)]
 pub fn restart<R: FrameRunner>(
     runner: &mut R,
@@ -82,7 +84,7 @@ pub fn restart<R: FrameRunner>(
     0
 }
 
-/// Resets the machine. The core generator gives the timer and the RAM of the cartridge.
+/// Resets the machine. The timer and the cartridge RAM are drawn from the core generator.
 #[inline(never)]
 pub fn reset_console<R: FrameRunner>(
     runner: &mut R,
@@ -105,7 +107,7 @@ fn core_draw(state: &mut State, core: &mut Random) -> u32 {
     random::draw(core)
 }
 
-/// `count` frames with an action and console switches, rules evaluated.
+/// Runs `count` frames with an action and console switches, and evaluates the game's rules after each.
 #[inline(never)]
 fn emulate<R: FrameRunner>(
     runner: &mut R,
@@ -141,7 +143,7 @@ fn press_select<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut B
     state.env.episode_frame_number += 1;
 }
 
-/// An action of player A, for as many frames as the rules say.
+/// Holds an action of player A for `rules.frame_skip` frames.
 #[inline(never)]
 fn press<R: FrameRunner>(
     runner: &mut R,
@@ -157,7 +159,8 @@ fn press<R: FrameRunner>(
     }
 }
 
-/// True when a try of about so many frames may follow. A ROM that is not the game's may never show the mode.
+/// Returns true if the selection may go on for about `frames` frames. A ROM of another game may never show
+/// the mode.
 fn may_go_on(selection: &Selection, frames: u32) -> bool {
     selection.spent + frames <= SELECTION_FRAMES && selection.open <= MOST_OPEN_FRAMES
 }
@@ -176,7 +179,7 @@ fn mode_reached(state: &State) -> bool {
     select::reached(state.env.game as usize, state.rules.mode as i32, &m.riot.ram, &m.cart.ram)
 }
 
-/// Selects the mode. Gives 0, or the frames after which it was given up.
+/// Selects the mode. Returns 0, or the number of frames after which the selection was given up.
 #[inline(never)]
 fn select_mode<R: FrameRunner>(
     runner: &mut R,
@@ -225,7 +228,7 @@ fn select_mode<R: FrameRunner>(
     0
 }
 
-/// Video Cube: the stick turns the cubes over until the mode's is shown.
+/// Video Cube: moves the stick until the cube of the mode is shown.
 #[inline(never)]
 fn select_cube<R: FrameRunner>(
     runner: &mut R,
@@ -247,7 +250,7 @@ fn select_cube<R: FrameRunner>(
     0
 }
 
-/// Adventure: presses of random length.
+/// Adventure: presses SELECT for random numbers of frames until the mode is shown.
 #[inline(never)]
 fn select_adventure<R: FrameRunner>(
     runner: &mut R,
@@ -271,7 +274,7 @@ fn select_adventure<R: FrameRunner>(
     0
 }
 
-/// Double Dunk: a menu walked with the stick.
+/// Double Dunk: sets the entries of a menu with the stick.
 #[inline(never)]
 fn select_double_dunk<R: FrameRunner>(
     runner: &mut R,
@@ -296,7 +299,7 @@ fn select_double_dunk<R: FrameRunner>(
     0
 }
 
-/// Goes down to an entry of the menu and sets it.
+/// Moves down to the next entry of the menu and sets it.
 #[inline(never)]
 fn double_dunk_entry<R: FrameRunner>(
     runner: &mut R,

@@ -1,7 +1,9 @@
-//! One console with its game's rules, frame by frame: actions become inputs, RAM becomes reward, lives and the end.
+//! One console with the rules of its game, frame by frame: converts actions to inputs, and RAM to reward,
+//! lives and game over.
 //!
-//! Device subset. What is written here and below runs on CPUs and GPUs alike: what differs is a [`FrameRunner`].
-//! [`step`] and [`reset`] are those of an environment of a batch, [`rules`] say when a step stops and what it reports.
+//! Device subset. This module and its submodules run on CPUs and GPUs; only the [`FrameRunner`] differs.
+//! [`step`] and [`reset`] are the step and the reset of an environment of a batch. [`rules`] defines when a
+//! step stops and what it reports.
 
 #![allow(
     missing_docs,
@@ -46,22 +48,22 @@ use crate::machine::{self, Plain};
 use crate::machine::{Board, Machine, input};
 use crate::random::{self, Random};
 
-/// Action codes: no input, and the console's RESET switch, which `act` does not let through.
+/// Action codes: no input, and the console's RESET switch, which `act` replaces by NOOP.
 pub const NOOP: u8 = 0;
 pub const RESET: u8 = 40;
-/// Codes of one player.
+/// Number of action codes of one player.
 pub const ACTIONS: u8 = 18;
-/// Smallest paddle resistance, and how far a full push moves it in a frame.
+/// Smallest paddle resistance, and its change per frame at full strength.
 pub const PADDLE_MIN: i32 = 27_450;
 pub const PADDLE_STEP: i32 = 23_000;
 
-/// Directions and trigger of an action.
+/// Bits of directions and trigger.
 const UP: u8 = 1;
 const DOWN: u8 = 2;
 const LEFT: u8 = 4;
 const RIGHT: u8 = 8;
 const FIRE: u8 = 16;
-/// What each action presses, in the order of the joystick's pins.
+/// Directions and trigger that each action presses. The bits are in the order of the joystick's pins.
 const PRESSED: [u8; 18] = [
     0,
     FIRE,
@@ -83,15 +85,15 @@ const PRESSED: [u8; 18] = [
     DOWN | LEFT | FIRE,
 ];
 
-/// What runs the frames of a console: the fast interpreter of a CPU, the plain one, or a form of a GPU. All leave the same
-/// machine.
+/// Runs the frames of a console: the fast interpreter of a CPU, the plain interpreter, or a form of a GPU.
+/// All of them give the same machine.
 pub trait FrameRunner {
-    /// Runs one frame of a machine whose inputs are set. `Machine::draw` says whether its pixels are made.
+    /// Runs one frame of a machine whose inputs are set. Pixels are made if `Machine::draw` is not 0.
     fn run_frame(&mut self, m: &mut Machine, board: &mut Board);
-    /// Resets a machine that is to run a boot. `timer_draw` is one draw of the core generator; cartridge RAM has been drawn
-    /// before. `draws` says whether the pictures of the boot are wanted.
+    /// Resets a machine at the start of a boot. `timer_draw` is one draw of the core generator; the caller
+    /// has drawn the cartridge RAM before. `draws` is true if the pictures of the boot are wanted.
     fn begin_boot(&mut self, m: &mut Machine, board: &mut Board, timer_draw: u32, draws: bool);
-    /// After a boot: its last two pictures are there, where they are wanted.
+    /// Ends a boot. If `draws` is true, its last two pictures must be on the board afterwards.
     fn end_boot(&mut self, m: &mut Machine, board: &mut Board, draws: bool);
 }
 
@@ -109,11 +111,11 @@ impl FrameRunner for Plain<'_> {
     fn end_boot(&mut self, _: &mut Machine, _: &mut Board, _: bool) {}
 }
 
-/// What the environment adds to the machine.
+/// State of an environment besides its machine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Env {
-    /// Row of the game.
+    /// Row of the game in the table of games.
     pub game: u32,
     /// Difficulty switches: bit 0 left at A, bit 1 right at A.
     pub difficulty: u32,
@@ -121,19 +123,19 @@ pub struct Env {
     pub frame_number: i32,
     /// Frames since the last reset began.
     pub episode_frame_number: i32,
-    /// Frames after which an episode is cut, 0 = never.
+    /// Frames after which an episode is truncated, 0 = no limit.
     pub frame_limit: i32,
-    /// Lives below which an episode is cut, 0 = never.
+    /// An episode is truncated if fewer lives than this are left, 0 = no limit.
     pub life_limit: i32,
-    /// Resistances of the players' paddles, and the largest one.
+    /// Resistances of the players' paddles, and the largest possible one.
     pub paddle: [i32; 2],
     pub paddle_max: i32,
-    /// Actions kept while they stick, and how far they move a paddle.
+    /// Actions that the players hold (see sticky actions), and how far each moves a paddle per frame.
     pub held: [u32; 2],
     pub held_step: [i32; 2],
 }
 
-/// A console with its rules: everything that makes its future, except ROM, board and random generators.
+/// A console with its rules: everything its future depends on, except ROM, board and random generators.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct State {
@@ -144,17 +146,17 @@ pub struct State {
     pub unused: u32,
 }
 
-/// What a player does in a frame.
+/// Action of one player in a frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Action {
     /// Action code.
     pub code: u32,
-    /// How far it moves a paddle.
+    /// How far it moves a paddle, in units of resistance.
     pub step: i32,
 }
 
-/// An action with a full push.
+/// An action at full paddle strength.
 pub fn full(code: u32) -> Action {
     Action { code, step: PADDLE_STEP }
 }
@@ -163,7 +165,7 @@ fn has(game: u32, flag: u16) -> bool {
     GAMES[game as usize].flags & flag != 0
 }
 
-/// Before the first frame after loading.
+/// The state after loading, before the first frame.
 pub fn new(game: u32) -> Env {
     Env {
         game,
@@ -179,7 +181,7 @@ pub fn new(game: u32) -> Env {
     }
 }
 
-/// The picture's window for a game; `height` differs from the row's for PAL.
+/// The visible rows of a game's picture. PAL pictures have 250 rows where the table says 210.
 pub fn layout(game: u32, pal: bool) -> Layout {
     let row: &Game = &GAMES[game as usize];
     Layout {
@@ -190,7 +192,7 @@ pub fn layout(game: u32, pal: bool) -> Layout {
     }
 }
 
-/// Inputs before the first frame of the environment: nothing touched, paddles at no resistance.
+/// Inputs before the first frame of the environment: nothing pressed, paddles at resistance 0.
 pub fn first_inputs(game: u32) -> Input {
     let mut inputs: Input = input::idle();
     if has(game, PADDLES_LEFT) {
@@ -210,7 +212,7 @@ pub fn first_inputs(game: u32) -> Input {
     inputs
 }
 
-/// What an action presses; an unknown one presses nothing.
+/// Directions and trigger that an action presses; none for an unknown code.
 fn pressed(code: u32) -> u8 {
     if code < ACTIONS as u32 { PRESSED[code as usize] } else { 0 }
 }
@@ -246,7 +248,7 @@ pub fn set_inputs(state: &mut State, a: Action, b: Action, switches: u8) {
     if has(game, PADDLES_LEFT) || has(game, PADDLES_RIGHT) {
         move_paddle(env, 0, a);
         move_paddle(env, 1, b);
-        // Player A's button is pin 4 and the pot pin 9, unless they are exchanged with player B's.
+        // Player A's button is pin 4 and the paddle pin 9, unless they are exchanged with player B's.
         let swapped: usize = has(game, SWAP_PADDLES) as usize;
         inputs.resistance[swapped] = env.paddle[0];
         inputs.resistance[1 - swapped] = env.paddle[1];
@@ -273,26 +275,27 @@ pub fn set_inputs(state: &mut State, a: Action, b: Action, switches: u8) {
     state.machine.input = inputs;
 }
 
-/// Works out what the RAM of a frame means.
+/// Computes reward, lives and game over from the RAM after a frame.
 pub fn evaluate(state: &mut State) {
     let game: usize = state.env.game as usize;
     evaluate::evaluate(&mut state.rules, game, &state.machine.riot.ram, &state.machine.cart.ram);
-    // The reference's rule reads RAM over the bus.
+    // In the reference, the rules read RAM over the bus, which changes the byte on the data lines.
     state.machine.bus = games::byte(&state.machine.riot.ram, games::last_read(game)) as u32;
 }
 
-/// The reference copies RAM out over the bus after a block of frames: its last byte stays on the data lines.
+/// Sets the data bus as the reference leaves it after a block of frames: it reads all RAM over the bus, and
+/// the last byte stays on the data lines.
 pub fn look(state: &mut State) {
     state.machine.bus = state.machine.riot.ram[127] as u32;
 }
 
-/// One frame with inputs set, its rule evaluated.
+/// Runs one frame of a console whose inputs are set, and evaluates the game's rules.
 pub fn emulate<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut Board) {
     runner.run_frame(&mut state.machine, board);
     evaluate(state);
 }
 
-/// One frame of players' actions, none once the episode has ended; its reward.
+/// Runs one frame with the players' actions and returns the reward. No frame runs if the episode has ended.
 #[inline(never)]
 pub fn act<R: FrameRunner>(
     runner: &mut R,
@@ -310,12 +313,12 @@ pub fn act<R: FrameRunner>(
     count_frame(state)
 }
 
-/// The lives a program is told.
+/// Lives left, as reported to programs.
 pub fn lives(state: &State) -> i32 {
     games::lives(&state.rules, state.env.game as usize)
 }
 
-/// True when the episode was cut, by frames or by a lost life.
+/// Returns true if a limit on frames or lives has ended the episode.
 pub fn truncated(state: &State) -> bool {
     let env: &Env = &state.env;
     if env.frame_limit > 0 && env.episode_frame_number >= env.frame_limit {
@@ -324,12 +327,12 @@ pub fn truncated(state: &State) -> bool {
     lives(state) < env.life_limit
 }
 
-/// True when no more frames run before the next reset.
+/// Returns true if the episode has ended: no frame runs until the next reset.
 pub fn ended(state: &State) -> bool {
     state.rules.over != 0 || truncated(state)
 }
 
-/// An action that the game does not let through is none.
+/// Replaces an action that is not legal in the game by NOOP.
 pub fn legal(game: u32, action: Action) -> Action {
     let mut code: u32 = NOOP as u32;
     if action.code < ACTIONS as u32 && GAMES[game as usize].legal >> action.code & 1 != 0 {
@@ -338,7 +341,8 @@ pub fn legal(game: u32, action: Action) -> Action {
     Action { code, step: action.step }
 }
 
-/// Before a frame of players' actions: false once the episode has ended, and no frame runs.
+/// Sets the inputs for a frame with the players' actions. Returns false if the episode has ended and no frame
+/// may run.
 pub fn begin_frame(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action) -> bool {
     hold(state, random, keep, a, b);
     if ended(state) {
@@ -348,7 +352,8 @@ pub fn begin_frame(state: &mut State, random: &mut Random, keep: f64, a: Action,
     true
 }
 
-/// Sticky actions: one draw per player and frame says whether the action before is kept. `keep` is the probability.
+/// Sticky actions: each player keeps the previous action with probability `keep`. Makes one draw per player
+/// and frame.
 fn hold(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action) {
     let chance_a: f64 = random::draw(random) as f64 / 4_294_967_296.0;
     if chance_a >= keep {
@@ -362,7 +367,7 @@ fn hold(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action)
     }
 }
 
-/// The inputs of one frame, from the actions that are held.
+/// Sets the inputs of one frame from the held actions.
 pub fn set_held_inputs(state: &mut State) {
     let game: u32 = state.env.game;
     let a: Action = legal(game, Action { code: state.env.held[0], step: state.env.held_step[0] });
@@ -370,7 +375,7 @@ pub fn set_held_inputs(state: &mut State) {
     set_inputs(state, a, b, 0);
 }
 
-/// After a frame of players' actions: its reward.
+/// Counts a frame after it has run, and returns its reward.
 pub fn count_frame(state: &mut State) -> i32 {
     look(state);
     state.env.frame_number += 1;

@@ -17,14 +17,16 @@ use crate::random::{self, Random};
 /// The action code of FIRE.
 const FIRE: u32 = 1;
 
-/// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
+/// Returns true if [`quick`] can do the next reset: it begins with the boot state, and the game has reset
+/// states.
 pub fn is_quick(head: &Head, settings: &EnvSettings, game: &EnvGame) -> bool {
     let soft: bool = head.continues != 0 && head.unused == 0;
     let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
     game.reset_state_frames != 0 && snapshot && !soft
 }
 
-/// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
+/// Resets as [`reset`] does, if [`is_quick`]: makes the same random draws, copies the reset state that they
+/// lead to, and runs at most two frames to draw the pictures.
 #[inline(never)]
 pub fn quick<R: FrameRunner>(
     runner: &mut R,
@@ -44,13 +46,13 @@ pub fn quick<R: FrameRunner>(
     let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
     extra.kept = 0;
     if acts < 2 && settings.draws != 0 {
-        // What is shown goes back to the boot.
+        // The pictures of the boot are still visible, so the frames run on top of these.
         head.state = game.boot;
         put_pictures(board, boot_pictures, height_bytes(game), game);
         let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
         for i in 0..acts {
             let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
-            // No start ends an episode.
+            // The episode cannot end here: then the game would have no reset states.
             env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0));
             head.state.machine.draw = 1;
             frame(runner, &mut roll, &mut head.state, board);
@@ -68,7 +70,7 @@ pub fn quick<R: FrameRunner>(
             if held {
                 fired += 1;
             }
-            // The second player's.
+            // The draw of the second player.
             random::draw(random);
         }
         let number: usize = (game.reset_states_at + reset_state_number(settings.noops, acts, fired)) as usize;
@@ -82,12 +84,13 @@ pub fn quick<R: FrameRunner>(
     finish(head, extra, settings, false);
 }
 
-/// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
+/// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
+/// continues the game.
 fn carried(head: &Head, soft: bool) -> i32 {
     if soft && head.continues == CONTINUES_LIFE { head.carried.wrapping_add(head.episode.total) } else { 0 }
 }
 
-/// What is counted and shown after a reset.
+/// Sets the counters and the picture to show after a reset.
 fn finish(head: &mut Head, extra: &mut Extra, settings: &EnvSettings, soft: bool) {
     head.unused = 0;
     head.ready = 1;
@@ -108,8 +111,9 @@ fn finish(head: &mut Head, extra: &mut Extra, settings: &EnvSettings, soft: bool
     }
 }
 
-/// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
-/// `saved` room for generators. Gives 0, or the frames after which the mode was given up: the ROM is not the game's.
+/// Resets the environment, up to the first observation of the new episode. `boot_pictures` are the last two
+/// pictures of the game's boot; `spare` and `saved` are buffers for generators. Returns 0, or the number of
+/// frames after which the mode selection was given up, because the ROM does not belong to the game.
 #[inline(never)]
 pub fn reset<R: FrameRunner>(
     runner: &mut R,
@@ -148,7 +152,8 @@ pub fn reset<R: FrameRunner>(
             soft,
             everything,
         );
-        // Something older shows than the last two frames: all of it again, drawn.
+        // If the screen shows older pictures than those of the last two frames, the reset runs again and
+        // draws all frames.
         complete = given_up != 0 || everything || head.recent.whole >= 2 || settings.draws == 0;
         if !complete {
             *head = before;
@@ -161,7 +166,7 @@ pub fn reset<R: FrameRunner>(
     given_up
 }
 
-/// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
+/// Boots, then runs idle frames and FIRE. Draws the last two frames, or all frames if `everything` is true.
 #[inline(never)]
 fn begin<R: FrameRunner>(
     runner: &mut R,
@@ -190,7 +195,7 @@ fn begin<R: FrameRunner>(
             put_pictures(board, boot_pictures, height_bytes(game), game);
         }
     } else {
-        // Where it has not run and boot and sticky draws depend on each other, nothing is known in advance.
+        // A freshly loaded console gets here only if the number of draws of its boot is not known in advance.
         let anew: bool = head.unused != 0;
         let given_up: u32 = boot_console(runner, head, random, spare, board, game, anew, everything);
         if given_up != 0 {
@@ -203,7 +208,7 @@ fn begin<R: FrameRunner>(
     for i in 0..acts {
         let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
         if !env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0)) {
-            // The last frame that ran was not known to be the last one.
+            // The last frame that ran was not known to be the last one, so it may not have been drawn.
             if !everything {
                 roll.recent.whole = 0;
             }
@@ -220,15 +225,16 @@ fn begin<R: FrameRunner>(
         }
     }
     head.recent = roll.recent;
-    // The pictures on the board are exact only where everything was drawn.
+    // The pictures on the board are exact only if all frames were drawn.
     if head.recent.whole >= 2 || everything {
         keep_pictures(extra, head.recent.whole);
     }
     0
 }
 
-/// Boots the console as it stands, or, with `anew`, one that is loaded and set before. `core` is room for a generator.
-/// Gives 0, or the frames after which the mode was given up.
+/// Boots the console in its current state. With `anew` it is loaded, booted once and set to its mode and
+/// difficulty before. `core` is a buffer for a generator. Returns 0, or the number of frames after which the
+/// mode selection was given up.
 #[inline(never)]
 fn boot_console<R: FrameRunner>(
     runner: &mut R,

@@ -1,38 +1,39 @@
-//! The rules of one RL step above single frames: when it stops, what it reports, what an action is.
+//! Rules of an RL step: when it stops, what it reports, and how actions are encoded.
 //!
-//! Device subset. `env::step` calls them in this order for each frame: hold the action, run a frame, `count`, `stops`.
+//! Device subset. For each frame, `env::step` holds the action, runs the frame, and calls `count` and
+//! `stops`.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::env::{self, Action, State};
 
-/// What losing a life does.
+/// Effect of a lost life: none.
 pub const LIFE_PLAIN: u32 = 0;
-/// The step reports `terminated`, and the game goes on.
+/// A lost life is reported as `terminated`, and the episode continues.
 pub const LIFE_REPORTS: u32 = 1;
-/// The step stops and the episode ends, unless it was the last life.
+/// A lost life stops the step and ends the episode, unless it was the last one.
 pub const LIFE_ENDS: u32 = 2;
-/// As `LIFE_ENDS`, the last life included.
+/// As `LIFE_ENDS`, including the last life.
 pub const ANY_LIFE_ENDS: u32 = 3;
-/// As `LIFE_ENDS`, but the frames of the step are all run before the rule is applied.
+/// As `LIFE_ENDS`, but all frames of the step run before the episode ends.
 pub const LIFE_ENDS_LATE: u32 = 4;
 
-/// Rewards as they are.
+/// Rewards are not changed.
 pub const CLIP_NONE: u32 = 0;
-/// Rewards cut to -1..=1.
+/// Rewards are clipped to -1..=1.
 pub const CLIP_CLAMP: u32 = 1;
-/// The sign of rewards.
+/// Rewards are replaced by their sign.
 pub const CLIP_SIGN: u32 = 2;
 
 /// Settings of a step.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct StepRules {
-    /// Probability, in each frame, of keeping the action before.
+    /// Probability of a sticky action, per frame.
     pub keep: f64,
-    /// Frames of steps after which an episode is truncated.
+    /// Frames, counted in steps only, after which an episode is truncated.
     pub frame_limit: i32,
-    /// Steps after which an episode is truncated, 0 = never.
+    /// Steps after which an episode is truncated, 0 = no limit.
     pub step_limit: i32,
     /// One of the `LIFE_` constants.
     pub life: u32,
@@ -40,31 +41,31 @@ pub struct StepRules {
     pub clip: u32,
 }
 
-/// What an environment counts within an episode.
+/// Counters of an episode.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Episode {
-    /// Frames of steps since the reset.
+    /// Frames of the steps since the reset.
     pub frames: i32,
     /// Steps since the reset.
     pub steps: i32,
     /// Lives at the end of the last step.
     pub lives: i32,
-    /// Reward of the present step before clipping.
+    /// Reward of the current step before clipping.
     pub reward: i32,
     /// Sum of rewards before clipping.
     pub total: i32,
-    /// The last frame showed fewer lives than the step before, and some left.
+    /// After the last frame there were fewer lives than after the previous step, but at least one.
     pub lost: u8,
-    /// The last frame showed fewer lives than the step before.
+    /// After the last frame there were fewer lives than after the previous step.
     pub fewer: u8,
-    /// The episode has ended: the next thing to do is a reset.
+    /// The episode has ended: the environment must be reset.
     pub ended: u8,
     /// Keeps the size a multiple of four.
     pub unused: u8,
 }
 
-/// An episode that begins with the console as it is.
+/// Counters for an episode that begins with the current state.
 pub fn begin_episode(state: &State) -> Episode {
     Episode {
         frames: 0,
@@ -79,13 +80,13 @@ pub fn begin_episode(state: &State) -> Episode {
     }
 }
 
-/// Before the first frame of a step.
+/// Starts a step: to be called before its first frame.
 pub fn begin_step(episode: &mut Episode) {
     episode.reward = 0;
     episode.steps += 1;
 }
 
-/// Takes in one frame of a step: its reward and what it did to the lives.
+/// Counts one frame of a step: its reward, and whether lives were lost.
 pub fn count(episode: &mut Episode, state: &State, reward: i32) {
     episode.reward = episode.reward.wrapping_add(reward);
     episode.frames += 1;
@@ -94,7 +95,7 @@ pub fn count(episode: &mut Episode, state: &State, reward: i32) {
     episode.lost = (lives < episode.lives && lives > 0) as u8;
 }
 
-/// A life was lost in a way that ends the episode.
+/// Returns true if a lost life ends the episode.
 fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
     match rules.life {
         LIFE_ENDS | LIFE_ENDS_LATE => episode.lost != 0,
@@ -103,18 +104,18 @@ fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
     }
 }
 
-/// True when the step stops after this frame, and a reset is due.
+/// Returns true if the step stops after this frame and the episode has ended.
 pub fn stops(rules: &StepRules, episode: &Episode, state: &State) -> bool {
     let life: bool = rules.life != LIFE_ENDS_LATE && life_ends(rules, episode);
     env::ended(state) || limited(rules, episode) || life
 }
 
-/// True when a limit on frames or steps is reached.
+/// Returns true if the limit on frames is reached.
 fn limited(rules: &StepRules, episode: &Episode) -> bool {
     episode.frames >= rules.frame_limit
 }
 
-/// After the last frame of a step.
+/// Ends a step: to be called after its last frame.
 pub fn end_step(rules: &StepRules, episode: &mut Episode, state: &State) {
     episode.lives = env::lives(state);
     episode.total = episode.total.wrapping_add(episode.reward);
@@ -122,24 +123,24 @@ pub fn end_step(rules: &StepRules, episode: &mut Episode, state: &State) {
     episode.ended = (stops(rules, episode, state) || life_ends(rules, episode) || late) as u8;
 }
 
-/// The game is over, or a life was lost and that counts.
+/// Returns true if the game is over, or if a life was lost and the rules report it or end the episode.
 pub fn terminated(rules: &StepRules, episode: &Episode, state: &State) -> bool {
     let reported: bool = rules.life == LIFE_REPORTS && episode.lost != 0;
     state.rules.over != 0 || reported || life_ends(rules, episode)
 }
 
-/// A limit was reached.
+/// Returns true if a limit on frames, steps or lives is reached.
 pub fn truncated(rules: &StepRules, episode: &Episode, state: &State) -> bool {
     let late: bool = rules.step_limit > 0 && episode.steps >= rules.step_limit;
     limited(rules, episode) || late || env::truncated(state)
 }
 
-/// The reward that is reported.
+/// The reward after clipping.
 pub fn clipped(rules: &StepRules, reward: i32) -> i32 {
     if rules.clip == CLIP_NONE {
         return reward;
     }
-    // For whole numbers, cutting to -1..=1 and the sign are the same.
+    // For integers, clipping to -1..=1 and the sign are the same.
     if reward > 0 {
         1
     } else if reward < 0 {
@@ -149,11 +150,13 @@ pub fn clipped(rules: &StepRules, reward: i32) -> i32 {
     }
 }
 
-/// Codes of the joystick's nine directions without and with the trigger: rows down, none, up; columns left, none, right.
+/// Action codes of the joystick's nine directions, without and with the trigger. Rows: down, none, up.
+/// Columns: left, none, right.
 const DIRECTIONS: [[u32; 9]; 2] = [[9, 5, 8, 4, 0, 3, 7, 2, 6], [17, 13, 16, 12, 1, 11, 15, 10, 14]];
 
-/// An action from a stick position in polar coordinates and a trigger. `right` and `up` are the stick's Cartesian
-/// coordinates; `strength` is how far a paddle is pushed, 1 for a full push.
+/// Converts a continuous action to an action code. `right` and `up` are the Cartesian coordinates of the
+/// stick, `fire` is the trigger; each counts if it is above `threshold` (directions also below `-threshold`).
+/// `strength` scales the movement of a paddle; 1 is full strength.
 pub fn continuous_action(right: f32, up: f32, fire: f32, strength: f32, threshold: f32) -> Action {
     let mut column: usize = 1;
     if right > threshold {
@@ -173,7 +176,8 @@ pub fn continuous_action(right: f32, up: f32, fire: f32, strength: f32, threshol
     Action { code: DIRECTIONS[trigger][3 * row + column], step: if step < 0 { -step } else { step } }
 }
 
-/// Bits of an action set to the code of its entry number `index`; 255 when there is none.
+/// The action code of entry `index` of an action set, given as one bit per code; 255 if the set has fewer
+/// entries.
 pub fn action_code(set: u32, index: u32) -> u32 {
     let mut left: u32 = index;
     for code in 0..18 {

@@ -1,9 +1,11 @@
-//! The state of one environment of a batch, the settings it plays by, and the frames of a step or reset as they run.
+//! State and settings of one environment of a batch, and the functions that run the frames of a step or
+//! reset.
 //!
-//! Device subset. The CPU batch and the kernels call the same step ([`super::step`]) and reset ([`super::reset`]). A board
-//! and three pictures to work in belong to the thread, not to the environment. Pictures that must outlive a step because
-//! they cannot be made again (the two of the board, and one that was drawn over) are kept by the caller, which hands them
-//! in as `kept`.
+//! Device subset. The CPU batch and the kernels call the same step ([`super::step`]) and reset
+//! ([`super::reset`]). The board and three work pictures belong to the thread, not to the environment.
+//! Pictures that later steps need and that cannot be made again by running the last two frames (the two of
+//! the board, and one that was drawn over) are kept by the caller, which passes them to the next step as
+//! `kept`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -16,36 +18,37 @@ use crate::machine::{Board, Machine, tia};
 use crate::numpy_random::{self, NumpyRandom};
 use crate::random::{self, Random};
 
-/// How many idle frames follow a reset: `below(noop_max) - fire` behind FIRE.
+/// A reset sends FIRE, then `below(noop_max) - fire` idle frames.
 pub const NOOPS_AFTER_FIRE: u32 = 0;
-/// `below(noop_max) + 1 - fire` before FIRE.
+/// A reset runs `below(noop_max) + 1 - fire` idle frames, then sends FIRE.
 pub const NOOPS_BEFORE_FIRE: u32 = 1;
-/// 1 to `noop_max` from NumPy's generator, then FIRE.
+/// A reset runs 1 to `noop_max` idle frames, drawn from NumPy's generator, then sends FIRE.
 pub const NOOPS_NUMPY: u32 = 2;
 
-/// The next episode goes on with the same game after a lost life.
+/// A lost life ended the episode; the next one continues the same game.
 pub const CONTINUES_LIFE: u8 = 1;
-/// It does after a limit on frames or steps; the game's return ends there.
+/// A limit on frames or steps ended the episode; the next one continues the same game, but the game's return
+/// restarts.
 pub const CONTINUES_CUT: u8 = 2;
 
-/// Number of draws of a boot that is not known in advance.
+/// Value of `EnvGame::boot_draws` if the number of draws of a boot is not known in advance.
 pub const UNKNOWN_DRAWS: u32 = 0xFFFF_FFFF;
 
-/// The last frames that were run, enough to run them again.
+/// Machine and inputs with which the last frames can be run again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Recent {
-    /// The machine before the first of them.
+    /// The machine before the first of these frames.
     pub from: Machine,
-    /// Their inputs, the last frame's at the end.
+    /// Inputs of the frames; those of the last frame come last.
     pub inputs: [Input; 2],
-    /// How many there are, at most two.
+    /// Number of frames, at most two.
     pub count: u32,
-    /// How many at the end were drawn in full.
+    /// Number of consecutive last frames, at most two, that cover the whole picture.
     pub whole: u32,
 }
 
-/// Everything of an environment that has a fixed size, but the generator of sticky actions.
+/// The state of an environment that has a fixed size, except the generator of sticky actions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Head {
@@ -53,27 +56,27 @@ pub struct Head {
     pub state: State,
     /// Its last frames.
     pub recent: Recent,
-    /// Draws frame skips, and idle frames under `NOOPS_NUMPY`.
+    /// Generator of frame skips, and of idle frames with `NOOPS_NUMPY`.
     pub numpy: NumpyRandom,
-    /// What is counted within an episode.
+    /// Counters of the current episode.
     pub episode: Episode,
     /// Seed of the generator of sticky actions.
     pub random_seed: u32,
     /// Seed of the generator of idle frames.
     pub noop_seed: u32,
-    /// Its draws so far.
+    /// Number of draws of that generator so far.
     pub noop_draws: u32,
     /// Index of the newest plane.
     pub newest: u32,
-    /// The last plane shows one frame, not the brighter of two.
+    /// The newest plane shows one frame, not the maximum of two.
     pub single: u8,
-    /// Nothing has run since the console was loaded.
+    /// The next reset starts from a freshly loaded console.
     pub unused: u8,
-    /// The environment has been reset at least once.
+    /// The environment has been reset and can step.
     pub ready: u8,
-    /// The episode ended and the next one goes on with the same game: 0 or one of the `CONTINUES_` constants.
+    /// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
     pub continues: u8,
-    /// Rewards before clipping of the game's episodes before this one.
+    /// Sum of rewards before clipping of the game's earlier episodes.
     pub carried: i32,
 }
 
@@ -83,9 +86,9 @@ pub struct Head {
 pub struct EnvSettings {
     /// When steps stop and what they report.
     pub rules: StepRules,
-    /// Before the first frame of a step.
+    /// The value of [`Recent`] before any frame: all zeros.
     pub none: Recent,
-    /// Frames per step: both equal, or drawn from the first up to below the second.
+    /// Frames per step: fixed if both are equal, otherwise drawn from `skip[0]..skip[1]`.
     pub skip: [u32; 2],
     /// Planes in an observation.
     pub stack: u32,
@@ -93,63 +96,63 @@ pub struct EnvSettings {
     pub noops: u32,
     /// Bound of idle frames after a reset.
     pub noop_max: u32,
-    /// Bytes of a kept picture: the highest one of all games.
+    /// Bytes of a kept picture: those of the highest picture of all games.
     pub picture_bytes: u32,
     /// Observations show pictures, not RAM.
     pub draws: u8,
-    /// Observations show palette indices, which are not pooled.
+    /// Observations show palette indices, of which no maximum is taken.
     pub indices: u8,
-    /// The brighter of the last two frames is shown.
+    /// Observations show the maximum of the last two frames.
     pub maxpool: u8,
-    /// The frame on which a step ends early is shown, if it is one of the last two.
+    /// The frame on which a step ends early is shown, if it is one of the last two of the step.
     pub show_last_frame: u8,
-    /// `terminated` and `truncated` may both be reported.
+    /// `terminated` and `truncated` may both be true in the same step.
     pub both_ends: u8,
-    /// A lost life ends the episode, and the next one goes on with the same game.
+    /// A lost life ends the episode, and the next episode continues the same game.
     pub life_continues: u8,
-    /// Older planes after a reset are the first picture, not zeros.
+    /// After a reset the older planes are copies of the first one, not zeros.
     pub pads_first: u8,
-    /// An unseeded reset puts a state in place instead of running the boot.
+    /// An unseeded reset copies the boot state instead of running the boot.
     pub snapshot: u8,
 }
 
-/// What a batch knows of one of its games.
+/// Data of one game that its environments share.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct EnvGame {
-    /// After loading, choosing mode and difficulty, and one reset.
+    /// The boot state: after loading, setting mode and difficulty, and one reset.
     pub boot: State,
-    /// After loading, before the first reset.
+    /// The state after loading, before the first reset.
     pub loaded: State,
-    /// Probability of keeping an action while booting.
+    /// Probability of a sticky action while booting.
     pub keep: f64,
-    /// Draws of the generator of sticky actions in `boot`, or `UNKNOWN_DRAWS`.
+    /// Draws of the generator of sticky actions up to `boot`, or `UNKNOWN_DRAWS`.
     pub boot_draws: u32,
     /// Seed of the console's own generator.
     pub system_seed: u32,
-    /// Mode and difficulty that are chosen after loading.
+    /// Mode that is set after loading.
     pub mode: u32,
-    /// As `mode`.
+    /// Difficulty that is set after loading.
     pub difficulty: u32,
-    /// FIRE is sent after resets.
+    /// 1 if resets send FIRE, otherwise 0.
     pub fires: u32,
     /// Rows of the picture.
     pub height: u32,
-    /// Actions that can be chosen, one bit per code.
+    /// The action space, one bit per action code.
     pub actions: u32,
-    /// Which of the color tables applies.
+    /// Index of the color table.
     pub television: u32,
-    /// Where its ROM begins among those of the batch.
+    /// Offset of its ROM among the ROMs of the batch.
     pub rom_at: u32,
     /// Bytes of the ROM.
     pub rom_bytes: u32,
-    /// Where its starts begin among those of the batch.
+    /// Index of its first reset state among those of the batch.
     pub reset_states_at: u32,
-    /// Frames of the longest start, 0 when there are none: every reset then runs its frames.
+    /// Frames of its longest reset state. 0 if it has no reset states: then every reset runs its frames.
     pub reset_state_frames: u32,
 }
 
-/// An episode's start from the boot state: the console after some frames of nothing and of FIRE.
+/// Start of an episode: the console after the boot state and a number of frames with NOOP or FIRE held.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct ResetState {
@@ -159,66 +162,68 @@ pub struct ResetState {
     pub recent: Recent,
 }
 
-/// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
-/// one at most, the last.
+/// Index of the reset state after `frames` frames, `fired` of them with FIRE held: the first ones with
+/// `NOOPS_AFTER_FIRE`, otherwise at most one, the last.
 pub fn reset_state_number(noops: u32, frames: u32, fired: u32) -> u32 {
     if noops == NOOPS_AFTER_FIRE { frames * (frames + 1) / 2 + fired } else { 2 * frames + fired }
 }
 
-/// Frames of starts above which there are none.
+/// Maximum number of frames of a reset state. Games with longer resets have no reset states.
 pub const MAX_RESET_STATE_FRAMES: u32 = 64;
 
-/// No picture.
+/// Picture number: no picture.
 pub const NONE: u8 = 255;
-/// The two pictures of the board come first, then those to work in, of which this is the first.
+/// Picture number of the first work picture. Numbers 0 and 1 are the two pictures of the board.
 pub const WORK: u8 = 2;
-/// Pictures to work in.
+/// Number of work pictures.
 pub const WORK_PICTURES: u32 = 3;
-/// Kept pictures: two of the board, one that was drawn over.
+/// Maximum number of kept pictures: the two of the board, and one that was drawn over.
 pub const KEPT_PICTURES: u32 = 3;
-/// Bit of `Extra::kept`: they are still where they were made, on the board and first among those to work in.
+/// Bit of `Extra::kept`: the pictures to keep are still on the board and in the first work picture; the
+/// caller copies them.
 pub const KEPT_FRESH: u8 = 0x80;
 
-/// The planes stay as they are.
+/// No plane is added.
 pub const PUSH_NOTHING: u8 = 0;
-/// A plane of the pictures comes in.
+/// Adds a plane made from the pictures.
 pub const PUSH_PICTURES: u8 = 1;
-/// The newest plane comes in once more.
+/// Adds a copy of the newest plane.
 pub const PUSH_AGAIN: u8 = 2;
-/// Console RAM comes in.
+/// Adds a plane with the console RAM.
 pub const PUSH_RAM: u8 = 3;
-/// The older planes become zeros.
+/// Fills the older planes with zeros.
 pub const CLEAR_ZERO: u8 = 1;
-/// The older planes become what comes in.
+/// Fills the older planes with copies of the added plane.
 pub const CLEAR_FIRST: u8 = 2;
 
-/// What a step or reset has left to show, and what it has kept.
+/// Instructions of a step or reset to its caller: what to add to the observation, and which pictures to keep.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Extra {
-    /// Pictures that are shown together, the brightest pixel of all, `NONE` where there are fewer.
+    /// Numbers of the pictures whose pixelwise maximum is shown, padded with `NONE`.
     pub picture: [u8; 3],
     /// One of the `PUSH_` constants.
     pub push: u8,
-    /// Kept pictures: 0, 2 or `KEPT_PICTURES`, with `KEPT_FRESH`.
+    /// Number of kept pictures: 0, 2 or `KEPT_PICTURES`, possibly with the bit `KEPT_FRESH`.
     pub kept: u8,
-    /// What happens to older planes: 0 or one of the `CLEAR_` constants.
+    /// Change of the older planes: 0 or one of the `CLEAR_` constants.
     pub clear: u8,
-    /// A reset is due within the step.
+    /// The environment must be reset within this step.
     pub due: u8,
     /// Keeps the size a multiple of eight.
     pub unused: u8,
 }
 
-/// Whole numbers that are reported of each environment, in this order: reward, reward before clipping, lives, frame
-/// number, episode frame number, number of the environment; then of an episode that ended lives, frame number, episode
-/// frame number, return and length; then the return of the game so far.
+/// Count of the integers that are reported per environment, in this order: reward, reward before clipping,
+/// lives, frame number, episode frame number, number of the environment; then for an episode that ended:
+/// lives, frame number, episode frame number, return and length; then the return of the game so far.
 pub const NUMBERS: usize = 12;
 
-/// Flags that are reported of each environment, in this order: terminated, truncated, ended, and the game has ended too.
+/// Count of the flags that are reported per environment, in this order: terminated, truncated, ended, game
+/// over.
 pub const FLAGS: usize = 4;
 
-/// What a step or reset says.
+/// Reported figures of a step or reset.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Figures {
@@ -228,24 +233,24 @@ pub struct Figures {
     pub flag: [u8; FLAGS],
 }
 
-/// The frames of one step or reset as they run.
+/// Running state of the frames of one step or reset.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Roll {
-    /// The last two.
+    /// The last two frames.
     pub recent: Recent,
     /// The machine before the newest frame.
     pub middle: Machine,
-    /// The newest frame went on with an open one.
+    /// The newest frame continued an open one.
     pub open: u32,
 }
 
-/// The picture ends where the beam stands; true when that is below the last row.
+/// Returns true if the frame has ended and its beam is past the last row of the picture.
 pub fn is_whole(m: &Machine) -> bool {
     m.unfinished == 0 && m.tia.beam >= m.tia.window_end - m.tia.base
 }
 
-/// Runs one frame with its inputs set, and gives its reward.
+/// Runs one frame of a machine whose inputs are set. Returns the reward.
 #[inline(never)]
 pub fn frame<R: FrameRunner>(runner: &mut R, roll: &mut Roll, state: &mut State, board: &mut Board) -> i32 {
     let recent: &mut Recent = &mut roll.recent;
@@ -281,7 +286,7 @@ pub fn rerun<R: FrameRunner>(
     }
 }
 
-/// Seeds the generators of an environment that has not run.
+/// Seeds all generators of an environment. The next reset starts from a freshly loaded console.
 #[inline(never)]
 pub fn seed(head: &mut Head, random: &mut Random, seed: u64, noops: u32) {
     let words: [u32; 8] = numpy_random::seed_words(seed);
@@ -293,7 +298,8 @@ pub fn seed(head: &mut Head, random: &mut Random, seed: u64, noops: u32) {
     head.unused = 1;
 }
 
-/// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
+/// Draws a number below `n` from the environment's generator of idle frames, which is rebuilt in `spare` from
+/// its seed and its number of draws.
 #[inline(never)]
 pub fn below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
     random::seed(spare, head.noop_seed);
@@ -309,7 +315,7 @@ pub fn below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
     (product >> 32) as u32
 }
 
-/// Idle frames of the reset that begins.
+/// Draws the number of idle frames of a reset.
 #[inline(never)]
 pub fn idle_frames(head: &mut Head, spare: &mut Random, noops: u32, noop_max: u32, fire: u32) -> u32 {
     let bound: u32 = if noop_max > 1 { noop_max } else { 1 };
@@ -327,7 +333,7 @@ pub fn idle_frames(head: &mut Head, spare: &mut Random, noops: u32, noop_max: u3
     numpy_random::integers(&mut head.numpy, 1, noop_max + 1)
 }
 
-/// Figures of the console as it stands, without those of a step.
+/// Figures of the current state, with the reward and flags of a step at 0.
 pub fn figures(head: &Head, id: u32) -> Figures {
     let env: &env::Env = &head.state.env;
     Figures {
@@ -355,14 +361,14 @@ pub fn copy_picture(to: &mut [u8], to_at: usize, from: &[u8], from_at: usize, by
     to[to_at..to_at + bytes].copy_from_slice(&from[from_at..from_at + bytes]);
 }
 
-/// Copies a picture of the board.
+/// Copies picture `buffer` of the board into `to`.
 #[inline(never)]
 pub fn take_picture(to: &mut [u8], to_at: usize, board: &mut Board, buffer: usize, game: &EnvGame) {
     rows::expand_all(board, buffer, game.height as usize);
     copy_picture(to, to_at, &board.picture[buffer], 0, height_bytes(game));
 }
 
-/// Puts two pictures on the board, so many bytes apart.
+/// Copies two pictures to the board. The second one begins at byte `apart` of `pictures`.
 #[inline(never)]
 pub fn put_pictures(board: &mut Board, pictures: &[u8], apart: usize, game: &EnvGame) {
     copy_picture(&mut board.picture[0], 0, pictures, 0, height_bytes(game));

@@ -1,4 +1,5 @@
-//! One step of an environment: its frames, which of them draw, and what is shown of them.
+//! The step of an environment: runs its frames, draws those that are needed, and selects the pictures to
+//! show.
 //!
 //! Device subset.
 
@@ -14,7 +15,8 @@ use crate::machine::{Board, Machine};
 use crate::numpy_random;
 use crate::random::Random;
 
-/// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
+/// Runs one step with an action. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
+/// for work pictures and for the inputs of the frames.
 #[inline(never)]
 pub fn step<R: FrameRunner>(
     runner: &mut R,
@@ -68,14 +70,14 @@ pub fn step<R: FrameRunner>(
         head.recent = roll.recent;
         return;
     }
-    // An end on the last frame is an early stop only where that frame is not shown.
+    // Stopping on the last frame counts as an early stop only if that frame is not shown.
     let early: u32 = if stopped_at > 1 || settings.show_last_frame == 0 { stopped_at } else { 0 };
     show_step(
         runner, head, extra, board, work, kept, inputs, ran, settings, game, &start, &roll, early, skip,
     );
 }
 
-/// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
+/// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
 fn continues(life_continues: u8, rules: &StepRules, episode: &Episode, state: &State) -> u8 {
     if life_continues == 0 || episode.ended == 0 || env::ended(state) {
         return 0;
@@ -83,7 +85,7 @@ fn continues(life_continues: u8, rules: &StepRules, episode: &Episode, state: &S
     if rules::truncated(rules, episode, state) { CONTINUES_CUT } else { CONTINUES_LIFE }
 }
 
-/// Says what is shown of a step, and makes the pictures that are missing for it.
+/// Selects the pictures that a step shows, and draws those that are missing.
 #[inline(never)]
 fn show_step<R: FrameRunner>(
     runner: &mut R,
@@ -110,7 +112,8 @@ fn show_step<R: FrameRunner>(
     extra.push = PUSH_PICTURES;
     if early == 0 {
         if pool && roll.open != 0 {
-            // A frame that goes on with an open one draws over it: the picture of the frame before is made apart.
+            // A frame that continues an open one draws over it, so the picture of the frame before goes to a
+            // work picture.
             put_before(runner, head, extra, board, kept, settings, game);
             rerun_apart(runner, &mut machine, inputs, ran, board, work, game);
             if !careful {
@@ -118,7 +121,8 @@ fn show_step<R: FrameRunner>(
             }
             second = true;
         } else if !careful && whole < 2 {
-            // Something older shows: all frames of the step again, drawn, on the pictures before them.
+            // The screen shows older pictures: all frames of the step run again and draw on the pictures
+            // before the step.
             rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
         }
         let last: u8 = head.state.machine.tia.buffer & 1;
@@ -128,14 +132,16 @@ fn show_step<R: FrameRunner>(
         }
         head.single = !pool as u8;
     } else if early == 2 && settings.show_last_frame != 0 {
-        // The first of the two frames that would have been pooled stands alone.
+        // The step stopped on the first of the two frames whose maximum would have been shown: it is shown
+        // alone.
         if !careful && whole < 1 {
             rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
         }
         extra.picture[0] = head.state.machine.tia.buffer & 1;
         head.single = 1;
     } else if early == 1 && pool {
-        // The step stopped on its last frame, which is not shown: the frame before it, pooled with the plane before.
+        // The step stopped on its last frame, which is not shown. Shown is the maximum of the frame before it
+        // and of the pictures before the step.
         if whole >= 2 {
             let other: usize = ((head.state.machine.tia.buffer & 1) ^ 1) as usize;
             take_picture(work, 0, board, other, game);
@@ -154,7 +160,7 @@ fn show_step<R: FrameRunner>(
             }
         }
         if head.continues != 0 && whole < 2 {
-            // The board is needed again: what it shows is copied.
+            // The board is used again below, so its pictures are copied to work pictures.
             extra.picture[1] = WORK + 1;
             take_picture(work, size, board, last as usize, game);
             if extra.picture[2] == last ^ 1 {
@@ -178,7 +184,7 @@ fn show_step<R: FrameRunner>(
     }
 }
 
-/// All frames of a step again, drawn, on the pictures before them.
+/// Runs all frames of a step again and draws them, on the pictures before the step.
 #[inline(never)]
 fn rerun_step<R: FrameRunner>(
     runner: &mut R,
@@ -198,14 +204,16 @@ fn rerun_step<R: FrameRunner>(
     follow(&mut head.state.machine, &machine);
 }
 
-/// Brings the beam of an open frame, which lags where no pixels were made, to where it was when they were.
+/// Corrects the beam of an open frame, which lags if the frame was not drawn, to its position in the drawn
+/// frame.
 fn follow(m: &mut Machine, drawn: &Machine) {
     if m.unfinished != 0 {
         m.tia = drawn.tia;
     }
 }
 
-/// All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
+/// Runs all frames of a step again and draws them. The picture of the second to last frame goes to the first
+/// work picture.
 #[inline(never)]
 fn rerun_apart<R: FrameRunner>(
     runner: &mut R,
@@ -223,7 +231,7 @@ fn rerun_apart<R: FrameRunner>(
     rerun(runner, machine, inputs, before, ran, board);
 }
 
-/// Puts the pictures of the last two frames before a step on the board.
+/// Restores on the board the pictures of the last two frames before a step.
 #[inline(never)]
 pub fn put_before<R: FrameRunner>(
     runner: &mut R,
@@ -242,12 +250,13 @@ pub fn put_before<R: FrameRunner>(
     }
 }
 
-/// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
+/// Requests that the pictures on the board are kept, unless running the last two frames again makes them:
+/// `whole` is 2.
 pub fn keep_pictures(extra: &mut Extra, whole: u32) {
     extra.kept = if whole >= 2 { 0 } else { 2 | KEPT_FRESH };
 }
 
-/// Figures of the step that has just run.
+/// Figures of the last step.
 #[inline(never)]
 pub fn report(head: &Head, id: u32, settings: &EnvSettings) -> Figures {
     let episode: &Episode = &head.episode;

@@ -1,29 +1,31 @@
-//! The order in which the lanes of a warp run: those with the smallest key run next, together.
+//! The order in which the lanes of a warp run: the lanes with the smallest key run next, together.
 //!
-//! Device subset. What a lane computes does not depend on it. Lanes that play one game come together most often where the
-//! one whose beam is furthest behind goes first, of those the one deepest in subroutines, of those the one with the lowest
-//! program counter (the key that shared most in a comparison of twelve, over traces of twenty games). Blank lines are one
-//! window, before the picture and behind it: what happens there has no line.
+//! Device subset. The order does not affect the results. Lanes of one game reach the same instruction most
+//! often if the lane whose beam is furthest behind runs first, then the lane deepest in subroutines, then the
+//! lane with the lowest program counter. Of twelve keys compared over traces of twenty games, this one let
+//! the most lanes run together. All blank lines before the picture are one window, and so are all lines after
+//! it: they are not told apart.
 
 use crate::machine::tia::{self, Tia};
 
-/// Each lane runs its own instructions, whatever the others do. The reference.
+/// Each lane runs its own instructions, independently of the others. The reference.
 pub const FORM_PLAIN: u32 = 0;
-/// Lanes at the same place run together, by the jump table.
+/// Lanes at the same instruction run together, with the jump-table interpreter.
 pub const FORM_GROUPED: u32 = 1;
-/// All lanes run the same micro-steps, wherever they are.
+/// All lanes run the same micro-steps, whatever their instructions.
 pub const FORM_PREDICATED: u32 = 2;
 
-/// Lanes finish rows together every 16 rows, as a shift: more often, fewer of them are copies of the row above.
+/// Lanes draw finished rows together every `1 << STRETCH` rows. With fewer rows at a time, fewer of them are
+/// copies of the row above.
 const STRETCH: u32 = 4;
-/// Bits of a key below its window.
+/// Position of the window in a key, in bits.
 const WINDOW_AT: u32 = 21;
-/// The window behind the picture.
+/// Number of the window after the picture.
 const BEHIND: u32 = 0x1FF;
-/// Bits of the program counter that tell places apart: 8 KiB.
+/// Bits of the program counter in a key: 8 KiB.
 const PLACES: u32 = 0x1FFF;
 
-/// The key of a lane. A window has `1 << window` picture rows.
+/// The key of a lane: window, stack pointer, program counter. A window has `1 << window` picture rows.
 pub fn key(t: &Tia, cycles: u32, s: u32, pc: u32, window: u32) -> u32 {
     let clock: i32 = tia::clock_of(cycles);
     let mut at: u32 = 0;
@@ -35,7 +37,8 @@ pub fn key(t: &Tia, cycles: u32, s: u32, pc: u32, window: u32) -> u32 {
     at << WINDOW_AT | (s & 0xFF) << 13 | pc & PLACES
 }
 
-/// The smallest key with which lanes that stand at `key` have left the rows of its stretch: whole windows, at least 16 rows.
+/// The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
+/// rows. `u32::MAX` after the picture.
 pub fn next_stretch(key: u32, window: u32) -> u32 {
     let at: u32 = key >> WINDOW_AT;
     if at == BEHIND {
@@ -47,8 +50,9 @@ pub fn next_stretch(key: u32, window: u32) -> u32 {
     (if next < BEHIND { next } else { BEHIND }) << WINDOW_AT
 }
 
-/// The clock up to which a lane can draw when all have come to `key`, which is not before the picture. What is behind its
-/// last store to the TIA, in cycle `stored`, waits: a frame that is left open shows how far its program had come.
+/// The clock up to which a lane can draw once all lanes have reached `key`, which is not before the picture.
+/// Rows after its last store to the TIA, in cycle `stored`, are not drawn yet: the picture of an open frame
+/// depends on how far its program has run.
 pub fn finished(t: &Tia, key: u32, window: u32, stored: u32) -> i32 {
     let at: u32 = key >> WINDOW_AT;
     let all: i32 = (t.window_end - t.base) / tia::CLOCKS_PER_LINE;
@@ -64,7 +68,7 @@ mod tests {
     use super::*;
     use crate::env;
 
-    /// A chip whose picture begins `rows` scanlines after the frame.
+    /// A TIA whose picture begins 34 scanlines after the start of the frame.
     fn chip() -> Tia {
         let mut t: Tia = tia::new(env::layout(0, false));
         (t.origin, t.base, t.window_end) = (-30, 228 * 34 - 30, 228 * (34 + 210) - 30);
@@ -79,19 +83,19 @@ mod tests {
     fn the_beam_comes_first_then_the_stack_then_the_place() {
         let t: Tia = chip();
         let all = [
-            // Before the picture lines do not count: the deeper stack goes first.
+            // Before the picture the line does not matter: the deeper stack comes first.
             key(&t, cycles(30), 0xF9, 0xF800, 0),
             key(&t, cycles(2), 0xFD, 0xF100, 0),
             key(&t, cycles(2), 0xFD, 0xF101, 0),
             // Rows of the picture.
             key(&t, cycles(40), 0xFF, 0xF000, 0),
             key(&t, cycles(41), 0xFD, 0xF000, 0),
-            // Behind it.
+            // After the picture.
             key(&t, cycles(250), 0xF0, 0xF000, 0),
             key(&t, cycles(245), 0xFF, 0xF000, 0),
         ];
         assert!(all.is_sorted(), "{all:X?}");
-        // No key is that of a lane that has nothing to do.
+        // No key equals `u32::MAX`, the key of a lane that has finished its frame.
         assert!(all.iter().all(|&one| one < u32::MAX));
     }
 
@@ -116,7 +120,7 @@ mod tests {
                 let next = next_stretch(key(&t, cycles(34 + row), 0xFF, 0xFFFF, window), window);
                 assert!(next > key(&t, cycles(34 + stretches[0] - 1), 0xFF, 0xFFFF, window));
                 assert!(next <= key(&t, cycles(34 + stretches[0]), 0, 0, window), "window {window}");
-                // All of its rows are complete, for a lane that has stored behind them.
+                // All rows of the stretch are complete for a lane whose last store is after them.
                 let clock = |row: i32| t.base + 228 * row;
                 assert_eq!(finished(&t, next, window, cycles(300)), clock(stretches[0]));
                 assert_eq!(finished(&t, next, window, cycles(34 + 3) + 20), clock(3));
@@ -127,7 +131,7 @@ mod tests {
         }
         let before = key(&t, cycles(3), 0xFF, 0xF000, 4);
         assert_eq!(finished(&t, next_stretch(before, 4), 4, cycles(300)), t.base + 228 * 16);
-        // The last stretch ends with the picture, and nothing is behind it.
+        // The last stretch ends with the picture; there is no key after it.
         let behind = key(&t, cycles(244), 0, 0, 9);
         assert!(next_stretch(key(&t, cycles(243), 0xFF, 0xF000, 9), 9) <= behind);
         assert_eq!(finished(&t, behind, 9, cycles(300)), t.window_end);

@@ -1,4 +1,4 @@
-//! What a game's rule makes of drawn RAM, as one number.
+//! Evaluates a game's rule on random RAM and hashes the results to one number.
 
 use super::games::evaluate::{evaluate, start_values};
 use super::games::{self, select};
@@ -16,12 +16,12 @@ fn draw(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A chain of FNV-1a over numbers.
+/// Adds a number to a chain of FNV-1a hashes.
 pub fn link(chain: u64, value: i64) -> u64 {
     value.to_le_bytes().iter().fold(chain, |c, byte| (c ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Changes some bytes: to anything, to a common value, to two decimal digits, or by one.
+/// Changes `count` random bytes: to any value, to a common value, to two decimal digits, or by one.
 fn change(ram: &mut [u8; 128], random: &mut u64, count: u64) {
     for _ in 0..count {
         let drawn = draw(random);
@@ -36,8 +36,8 @@ fn change(ram: &mut [u8; 128], random: &mut u64, count: u64) {
     }
 }
 
-/// The chain over reward, lives and end of every step, and over what the game's mode selection says.
-/// `seed` draws the RAM; it stays the same when rows move in the table.
+/// The chained hash over reward, lives and game over of every step, and over the results of the game's mode
+/// selection. `seed` is the seed of the RAM; it does not depend on the game's row in the table.
 pub fn chain(game: usize, seed: u64) -> u64 {
     let mut random = seed;
     let (mut ram, mut cart_ram) = ([0u8; 128], [0u8; 128]);
@@ -53,7 +53,7 @@ pub fn chain(game: usize, seed: u64) -> u64 {
         change(&mut ram, &mut random, 6);
         change(&mut cart_ram, &mut random, 2);
         if step % 50 == 0 {
-            // Now and then RAM as most programs clear it.
+            // Clears the RAM now and then, as most programs do.
             if step % 200 == 0 {
                 (ram, cart_ram) = ([0; 128], [0; 128]);
             }

@@ -1,11 +1,12 @@
-//! C++ that is compiled once for all runs of tests, until a source, an option or the compiler changes.
+//! Compiles C++ for tests. Results are kept until a source, an option or the compiler changes.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kernels as a library of the host (`kernels/host.cpp`), with bounds checked, or for long runs (`PARL_GPU_STEPS`) to be fast.
+/// The kernels as a library of the host (`kernels/host.cpp`), with bounds checked, or for long runs
+/// (`PARL_GPU_STEPS`) to be fast.
 #[allow(dead_code, reason = "one of the tests that include this file has another program")]
 pub fn kernels() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host.cpp");
@@ -16,8 +17,9 @@ pub fn kernels() -> PathBuf {
     }
 }
 
-/// What the compiler makes of `source`, which includes files of `kernels/` alone: a program, or a library with
-/// `-shared` among the `options`. Processes may ask at once: each compiles to a file of its own and renames it.
+/// Compiles `source`, which may include only files of `kernels/`, and returns the path of the program, or of
+/// the library if `-shared` is among the `options`. Safe with several processes: each compiles to its own
+/// file and renames it.
 pub fn compiled(name: &str, source: &Path, options: &[&str]) -> PathBuf {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
@@ -52,7 +54,7 @@ pub fn compiled(name: &str, source: &Path, options: &[&str]) -> PathBuf {
         let old = entry.unwrap().path();
         let is_older = old.file_name().unwrap().to_string_lossy().starts_with(&format!("{name}-"));
         if is_older && old != place {
-            // Another process may have removed it.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(old);
         }
     }

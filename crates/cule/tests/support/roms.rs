@@ -1,16 +1,18 @@
-//! What tests that run games do where there are no ROMs: say that they are left out, and fail under CI.
+//! For tests that run games: without ROMs they print that they are left out, and fail under CI.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// True when `folders`, those of `rom::folders`, hold ROMs to run. Otherwise the name of the running test goes to
-/// standard error, past the harness, which does not show the output of a passing test.
+/// Returns true if there is a folder with ROMs. `folders` is the result of `rom::folders`. Otherwise prints
+/// the name of the running test to standard error, bypassing the harness, which hides the output of passing
+/// tests.
 ///
 /// # Panics
-/// There is no folder and the variable `CI` is set: a test that checks nothing must not pass there.
+/// There is no folder and the variable `CI` is set, because a test that checks nothing must not pass there;
+/// or the folder of the environment variable does not exist.
 pub fn are_there(folders: &[PathBuf]) -> bool {
     if let Some(folder) = folders.first() {
-        assert!(folder.is_dir(), "{} is named by the environment and is no folder", folder.display());
+        assert!(folder.is_dir(), "{} is set as the folder of ROMs but is not a folder", folder.display());
         return true;
     }
     let thread = std::thread::current();
@@ -18,7 +20,7 @@ pub fn are_there(folders: &[PathBuf]) -> bool {
     let reason = "there are no ROMs to run: set ALE_ROMS_DIR, as `make test-rust` does";
     let ci = std::env::var("CI").unwrap_or_default();
     assert!(ci.is_empty() || ci == "false", "{test} checks nothing, {reason}");
-    // The macros would be captured.
+    // The harness captures the output of `eprintln!`, but not this.
     let _ = writeln!(std::io::stderr(), "left out: {test}: {reason}");
     false
 }

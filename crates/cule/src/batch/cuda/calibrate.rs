@@ -1,8 +1,8 @@
-//! Which form and window suit a game on a device: its steps are timed with each, and the quickest is kept on the disk.
+//! Calibration: times the steps of a game with each form and window, and keeps the fastest choice on disk.
 //! Host only.
 //!
-//! What is kept belongs to a ROM, a device, a driver and the sources of the kernels: when one of them changes, it is
-//! measured anew. A file that is damaged, or says what cannot be chosen, is taken for none.
+//! A result is valid for one ROM, device, driver and set of kernel sources. If one of them changes, the game
+//! is measured again. A file that is damaged or has an unknown form or window is ignored.
 
 use std::time::Instant;
 
@@ -11,14 +11,14 @@ use super::{Actions, CudaBatch, Device, Targets};
 use crate::CuleError;
 use crate::env::state::{FLAGS, NUMBERS};
 
-/// How long to measure.
+/// Number of steps and rounds of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Steps before the first measurement, in which episodes come apart.
+    /// Steps before the first measurement. They bring the environments to different points of their episodes.
     pub before: u32,
     /// Steps of a measurement.
     pub steps: u32,
-    /// Measurements of each choice, of which the shortest counts; the choices alternate.
+    /// Measurements per choice; the shortest one counts. Each round measures every choice once.
     pub rounds: u32,
 }
 
@@ -28,15 +28,15 @@ impl Default for Effort {
     }
 }
 
-/// Kinds of actions that lie ready; steps take one after the other.
+/// Number of prepared action arrays. Steps use them in turn.
 const ACTIONS: u32 = 16;
 
 impl<D: Device> CudaBatch<D> {
-    /// Seconds per step with each of `choices`, under random actions. All games are played as the choice says. The
-    /// environments have been reset and stepped afterwards, and the last choice stays.
+    /// Measures the seconds per step with each of `choices`, under random actions. All games use the measured
+    /// choice. This resets and steps the environments; the last choice stays in use afterwards.
     ///
     /// # Errors
-    /// [`CuleError::Setting`]: nothing to measure; or what the device says.
+    /// [`CuleError::Setting`] if there is nothing to measure, or an error of the device.
     pub fn measure(
         &mut self,
         choices: &[Choice],
@@ -78,7 +78,7 @@ impl<D: Device> CudaBatch<D> {
                 next += 1;
                 batch.step(Actions::Narrow(at), &out, stream)?;
             }
-            // Waits.
+            // Waits for the device.
             batch.check_faults(stream)?;
             Ok(start.elapsed().as_secs_f64() / f64::from(steps.max(1)))
         };
@@ -94,13 +94,13 @@ impl<D: Device> CudaBatch<D> {
     }
 }
 
-/// The quickest of what was measured; of equal ones the first.
+/// The fastest measured choice; the first one if several are equal. `None` if nothing was measured.
 pub fn quickest(found: &[(Choice, f64)]) -> Option<Choice> {
     let best = found.iter().map(|(_, seconds)| *seconds).min_by(f64::total_cmp)?;
     found.iter().find(|(_, seconds)| *seconds == best).map(|(choice, _)| *choice)
 }
 
-/// What was measured as text, the quickest first: form, window, nanoseconds a step.
+/// Formats measurements as text, one line per choice, fastest first: form, window, nanoseconds per step.
 pub fn to_text(found: &[(Choice, f64)]) -> String {
     let mut sorted = found.to_vec();
     sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -110,7 +110,7 @@ pub fn to_text(found: &[(Choice, f64)]) -> String {
     sorted.iter().map(line).collect()
 }
 
-/// The quickest choice of such a text; `None` when it says none that there is.
+/// Parses the first line of [`to_text`]: the fastest choice. `None` if it is not one of [`Choice::all`].
 pub fn from_text(text: &str) -> Option<Choice> {
     let mut words = text.lines().next()?.split(' ');
     let form = Form::of_name(words.next()?)?;

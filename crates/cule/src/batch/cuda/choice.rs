@@ -1,25 +1,25 @@
-//! How a game is played on a device: the form of its frames and the window of the lanes' key. Host only.
+//! Form and window with which a game runs on a device. Host only.
 
 use crate::CuleError;
 use crate::env::warp_schedule;
 
-/// How the lanes of a warp play.
+/// How the lanes of a warp run their consoles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Form {
-    /// Each lane for itself.
+    /// Each lane runs its own instructions.
     Plain = warp_schedule::FORM_PLAIN,
-    /// Lanes at the same place together.
+    /// Lanes at the same instruction run together.
     Grouped = warp_schedule::FORM_GROUPED,
-    /// All lanes by the same micro-steps.
+    /// All lanes run the same micro-steps.
     Predicated = warp_schedule::FORM_PREDICATED,
 }
 
 impl Form {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Grouped, Self::Predicated];
 
-    /// Its name.
+    /// Name of the form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -28,43 +28,44 @@ impl Form {
         }
     }
 
-    /// The form of a name.
+    /// The form with this name, or `None`.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.name() == name)
     }
 }
 
-/// How one game is played. All give the same numbers.
+/// Form and window of one game. They affect the speed only: all choices give the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// How the lanes of a warp play.
+    /// How the lanes of a warp run their consoles.
     pub form: Form,
-    /// Rows of the picture that are one window of the key, as a power of two. Of no effect in forms without a key.
+    /// A window of the key has `1 << window` picture rows. Used by [`Form::Grouped`] only.
     pub window: u32,
 }
 
 impl Default for Choice {
-    /// Windows of 16 rows: the best fixed ones over twenty games.
+    /// The grouped form with windows of 16 rows: the best fixed choice over twenty games.
     fn default() -> Self {
         Self { form: Form::Grouped, window: 4 }
     }
 }
 
-/// Windows that differ enough to be tried: 1, 2, 4, 8, 16 and 64 rows, and the whole picture.
+/// Windows that are measured: 1, 2, 4, 8, 16 and 64 rows, and the whole picture. Others differ too little
+/// from these.
 pub const WINDOWS: [u32; 7] = [0, 1, 2, 3, 4, 6, 9];
 
 impl Choice {
-    /// Everything that can be chosen.
+    /// All valid choices.
     pub fn all() -> Vec<Self> {
         let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
         let others = [Form::Predicated, Form::Plain].map(|form| Self { form, window: 0 });
         [&grouped[..], &others].concat()
     }
 
-    /// The choice of these names.
+    /// The choice with this form and window.
     ///
     /// # Errors
-    /// [`CuleError::Setting`]: there is no such form, or it is not played with this window.
+    /// [`CuleError::Setting`] if there is no such form, or the form does not have this window.
     pub fn named(form: &str, window: u32) -> Result<Self, CuleError> {
         let found = Form::of_name(form).map(|form| Self { form, window });
         found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
@@ -74,7 +75,7 @@ impl Choice {
         })
     }
 
-    /// As the kernels take it.
+    /// Converts to the two words that the kernels read.
     pub(super) fn words(self) -> [u32; 2] {
         [self.form as u32, self.window]
     }
@@ -93,7 +94,7 @@ mod tests {
             let error = Choice::named(form, window).unwrap_err().to_string();
             assert!(error.contains(&format!("{form}, window {window}")), "{error}");
         }
-        // The bound says the windows that there are.
+        // The message lists all windows.
         let error = Choice::named("odd", 0).unwrap_err().to_string();
         let all = WINDOWS.map(|window| window.to_string());
         assert!(error.contains(&format!("window {} or {}", all[..6].join(", "), all[6])), "{error}");

@@ -27,7 +27,8 @@ pub const SOURCES: Sources = Sources {
 };
 /// Maximum number of warps per multiprocessor; their registers fill it.
 const WARPS_PER_UNIT: u32 = 8;
-/// Shared memory of a block besides the machines of its environments: display, game settings and what CUDA reserves, in bytes.
+/// Shared memory of a block besides the machines of its environments: display, game settings and what CUDA
+/// reserves, in bytes.
 const OTHER_SHARED_BYTES: u32 = 2048;
 
 /// A device with the kernels of a batch loaded.

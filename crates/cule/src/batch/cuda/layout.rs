@@ -1,4 +1,4 @@
-//! What a launch is told, as `kernels/layout.cuh` has it, and how many threads it has. Host only.
+//! Arguments of a kernel launch, with the layout of `kernels/layout.cuh`, and launch sizes. Host only.
 
 use std::mem::offset_of;
 
@@ -9,35 +9,38 @@ use crate::env::state::{Head, Recent};
 use crate::machine::Machine;
 use crate::machine::cart::Cart;
 
-/// Environments that a block plays at once: the lanes of its first warp.
+/// Environments that a block runs at a time: one per lane of its first warp.
 pub const LANES: u32 = 32;
-/// Warps of a block that plays, at most: those behind the first only help to show.
+/// Maximum number of warps of a block that runs environments. Warps after the first only help to write
+/// observations.
 const MOST_WARPS: u32 = 4;
-/// Threads of a block in which every thread makes a byte.
+/// Threads per block of kernels in which each thread handles one byte.
 pub const BYTE_THREADS: u32 = 256;
-/// The thread has no environment.
+/// Marks a thread without an environment.
 pub const NO_ENV: u32 = u32::MAX;
-/// Kinds of faults that the device counts.
+/// Number of kinds of faults that the device reports.
 pub const FAULTS: usize = 6;
-/// The environment keeps no pictures.
+/// Marks an environment without saved pictures.
 pub const NO_SAVED_PICTURES: u32 = u32::MAX;
-/// Environments of a game without short frames that can keep pictures at a time, at least: 100 KB each.
+/// Places for saved pictures (100 KB each) for environments whose games have no short frames.
 const SPARE_SAVED_PICTURES: usize = 1024;
 /// Words of a cartridge's RAM.
 const CART_WORDS: usize = 32;
-/// Words of a head that are the RAM of a cartridge: of the console, and of its copy.
+/// First words of the cartridge RAM in a head: that of the console, and that of its copy in `recent`.
 pub const CART_AT: [usize; 2] = [
     (offset_of!(Head, state) + offset_of!(State, machine) + CART_RAM) / 4,
     (offset_of!(Head, recent) + offset_of!(Recent, from) + CART_RAM) / 4,
 ];
 const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
 
-/// Words of a machine's row in shared memory: odd, so that a word of 32 rows lies in 32 banks.
+/// Words of a machine's row in shared memory. The number is odd, so that the same word of 32 rows lies in 32
+/// banks.
 const ROW_WORDS: u32 = (size_of::<Machine>() as u32 / 4) | 1;
 /// Bytes of a block's shared memory that hold the machines of its lanes.
 pub const SHARED_BYTES: u32 = LANES * ROW_WORDS * 4;
 
-/// Where everything of a batch lies: device addresses, then counts.
+/// Memory layout of a batch: device addresses, then sizes and counts. `Batch` in `kernels/layout.cuh` has the
+/// same fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Plan {
@@ -84,7 +87,7 @@ pub struct Plan {
     pub(super) unused: u32,
 }
 
-/// Arguments of one launch, 0 where a kernel does not need them.
+/// Arguments of one launch; 0 if the kernel does not use them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Call {
@@ -109,7 +112,9 @@ pub struct Call {
     pub(super) unused: u32,
 }
 
-/// Threads to environments: those of one game side by side, filled up to whole warps.
+/// The environment of each thread. Environments of one game are adjacent, and each game is padded to whole
+/// warps with
+/// [`NO_ENV`].
 pub fn order(playing: &[usize]) -> Vec<u32> {
     let mut order = vec![];
     for game in 0..playing.iter().max().map_or(0, |most| most + 1) {
@@ -119,29 +124,31 @@ pub fn order(playing: &[usize]) -> Vec<u32> {
     order
 }
 
-/// How many words of a head are stored, with or without the RAM of cartridges.
+/// Number of stored words of a head, with or without cartridge RAM.
 pub fn head_words(cart_ram: bool) -> usize {
     size_of::<Head>() / 4 - if cart_ram { 0 } else { 2 * CART_WORDS }
 }
 
-/// True when word `word` of a head is RAM of a cartridge.
+/// Returns true if word `word` of a head is cartridge RAM.
 pub fn is_cart_ram(word: usize) -> bool {
     CART_AT.iter().any(|&at| (at..at + CART_WORDS).contains(&word))
 }
 
-/// Rooms for kept pictures: one for every environment of games that need them all the time, and some for the others.
+/// Number of places for saved pictures: one per environment of the games with short frames (`needy`), plus
+/// [`SPARE_SAVED_PICTURES`], but at most one per environment.
 pub fn saved_pictures(envs: usize, needy: usize) -> usize {
     (needy + SPARE_SAVED_PICTURES).min(envs)
 }
 
-/// Blocks that play `groups` groups of lanes where `resident` are there at a time, and warps of each: where there is
-/// saved for more, they help to show.
+/// Number of blocks to run `groups` groups of lanes if `resident` warps are resident at a time, and warps per
+/// block. If there are fewer groups than resident warps, blocks get additional warps that help to write
+/// observations.
 pub fn playing(groups: u32, resident: u32) -> (u32, u32) {
     let resident = resident.max(1);
     (groups.min(resident), (resident / groups.max(1)).clamp(1, MOST_WARPS))
 }
 
-/// Blocks of `size` threads for `threads` of them; `None` when there would be more than a launch can have.
+/// Number of blocks of `size` threads for `threads` threads; `None` if a launch cannot have that many.
 pub fn blocks(threads: u64, size: u32) -> Option<u32> {
     let blocks = threads.div_ceil(u64::from(size)).max(1);
     u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)
@@ -200,7 +207,7 @@ mod tests {
                 (0..LANES).map(|lane| (lane * ROW_WORDS + word) % BANKS).collect();
             assert_eq!(banks.len(), BANKS as usize, "word {word}");
         }
-        // A row holds a machine, and begins where one may begin.
+        // A row holds a machine, and its start is aligned for one.
         assert!(ROW_WORDS as usize * 4 >= size_of::<Machine>());
         assert_eq!(align_of::<Machine>(), 4);
         // 472 bytes and a word: 8 blocks take 119 KiB of the 228 of an H200.

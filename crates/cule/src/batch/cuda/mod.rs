@@ -1,7 +1,8 @@
-//! The batch on a GPU: what lies where, and which kernels run in which order. It knows no driver: a [`Device`] does.
+//! The batch on a GPU: memory layout and order of kernel launches. A [`Device`] allocates, copies and
+//! launches.
 //!
-//! Host only. A step is one launch on the caller's stream, without waiting; a second one follows where resets may run
-//! the whole boot. Results go to addresses on the device that the caller gives.
+//! Host only. A step is one launch on the caller's stream and does not wait for the device. A second launch
+//! follows if resets may run the whole boot. Results are written to device addresses that the caller gives.
 
 pub mod calibrate;
 mod choice;
@@ -30,7 +31,7 @@ use crate::machine::{Board, cart};
 use crate::random::Random;
 use crate::{CuleError, memory};
 
-/// The kernels by name, with the file they are in.
+/// Names of the kernels, each with its source file.
 pub const KERNELS: [(&str, &str); 4] = [
     ("parl_step", "step.cu"),
     ("parl_reset", "reset.cu"),
@@ -43,34 +44,35 @@ pub trait Device {
     /// Memory there, freed when dropped.
     type Memory;
 
-    /// Warps that can play at a time. More take turns, and so need no more memory to draw in.
+    /// Number of warps that can run environments at the same time. Further warps run one after the other, so
+    /// only this many need memory for pictures.
     fn resident_warps(&self) -> u32;
 
-    /// `bytes` bytes of zeros.
+    /// Allocates `bytes` bytes, filled with zeros.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// The device does not have enough free memory.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, CuleError>;
 
-    /// Where it begins, as kernels see it.
+    /// Device address of the first byte.
     fn address(&self, memory: &Self::Memory) -> u64;
 
-    /// Copies to the device, behind what was given to `stream` before.
+    /// Copies to the device, after all earlier work of `stream`.
     ///
     /// # Errors
-    /// What the driver says.
+    /// An error of the driver.
     fn write(&self, memory: &mut Self::Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError>;
 
-    /// Copies from the device, and waits for that.
+    /// Copies from the device, after all earlier work of `stream`, and waits until it is done.
     ///
     /// # Errors
-    /// What the driver says, also of kernels that failed before.
+    /// An error of the driver, including those of earlier kernels.
     fn read(&self, memory: &Self::Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError>;
 
-    /// Starts a kernel of [`KERNELS`] on a stream.
+    /// Launches a kernel of [`KERNELS`] on a stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// An error of the driver.
     fn launch(
         &self,
         kernel: &str,
@@ -81,47 +83,50 @@ pub trait Device {
     ) -> Result<(), CuleError>;
 }
 
-/// Blocks and threads of each.
+/// Size of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
 }
 
-/// Device addresses that results are written to, one row per environment; 0 where there is nothing to write to.
+/// Device addresses of the output arrays, one row per environment unless stated otherwise. 0 if an output is
+/// not wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Targets {
     /// Observations.
     pub obs: u64,
-    /// The last observation of episodes that ended within a step; other rows are left alone.
+    /// The last observation of each episode that ended within a step; other rows are not written.
     pub final_obs: u64,
-    /// Console RAM, 128 bytes each.
+    /// Console RAM, 128 bytes per environment.
     pub ram: u64,
     /// [`state::NUMBERS`] rows of `i32`, one column per environment.
     pub numbers: u64,
-    /// [`state::FLAGS`] rows of bytes.
+    /// [`state::FLAGS`] rows of bytes, one column per environment.
     pub flags: u64,
-    /// Bytes from one observation to the next; 0 where they lie side by side.
+    /// Bytes from one observation to the next; 0 if the observations are contiguous.
     pub obs_stride: u64,
-    /// `obs` lies one plane behind where the last call wrote, and nothing else has happened to the environments since: the
-    /// older planes are there already, and only what a step has not moved on by one is written whole.
+    /// `obs` is one plane after the address of the last call, and the environments have not changed since.
+    /// The older planes are then already in place: only the newest one is written, except for stacks that did
+    /// not move on by one plane.
     pub slides: bool,
 }
 
-/// Where the actions of a step lie on the device, one row per environment.
+/// Device address and type of the actions of a step, one row per environment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Actions {
     /// `i32` indices.
     Narrow(u64),
     /// `i64` indices.
     Wide(u64),
-    /// Sticks: four `f32` each, to the right, up, of the trigger and of the strength; and where a direction begins.
+    /// Continuous actions, four `f32` each (x to the right, y up, trigger, strength); and the threshold of
+    /// directions and trigger.
     Sticks(u64, f32),
 }
 
-/// Rows of states that are on their way at once, in bytes: what a transfer takes on the host and on the device.
+/// Bytes of state rows per transfer. The host and the device each allocate this many.
 const TRANSFER_BYTES: usize = 64 << 20;
 
 /// Environments on a device.
@@ -133,20 +138,20 @@ pub struct CudaBatch<D: Device> {
     playing: Vec<usize>,
     plan: Plan,
     resident: u32,
-    /// Resets after an episode's end may need a launch of their own.
+    /// Resets after the end of an episode may need a separate launch.
     queues: bool,
     actions: u32,
     shape: Vec<usize>,
     faults: D::Memory,
     choices: D::Memory,
-    /// How each game is played, as `choices` says it.
+    /// Form and window of each game; `choices` holds the same on the device.
     chosen: Vec<Choice>,
-    /// What is not used from here, but must live as long as the batch.
+    /// Memory that only kernels use. It must live as long as the batch.
     _memory: Vec<D::Memory>,
     bytes: usize,
 }
 
-/// Gathers what a batch allocates.
+/// Allocates the memory of a batch and counts its bytes.
 struct Pile<'a, D: Device> {
     device: &'a D,
     memory: Vec<D::Memory>,
@@ -176,10 +181,11 @@ impl<D: Device> Pile<'_, D> {
 }
 
 impl<D: Device> CudaBatch<D> {
-    /// Loads the games, boots one console of each on the host, and makes the environments; none has been reset yet.
+    /// Loads the games, boots one console of each on the host, and makes the environments, which must be
+    /// reset before the first step.
     ///
     /// # Errors
-    /// As [`super::CpuBatch::new`]; and what the device says.
+    /// As [`super::CpuBatch::new`], or an error of the device.
     pub fn new(device: D, layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
         super::cpu::check(layout, &settings)?;
         let games = super::cpu::load_games(layout, &settings)?;
@@ -271,12 +277,12 @@ impl<D: Device> CudaBatch<D> {
             _memory: memory,
             bytes,
         };
-        // Waits: what comes next is on other streams.
+        // Waits for the device, because later calls may use other streams.
         batch.check_faults(0)?;
         Ok(batch)
     }
 
-    /// How many environments there are.
+    /// Number of environments.
     pub fn num_envs(&self) -> usize {
         self.playing.len()
     }
@@ -291,12 +297,12 @@ impl<D: Device> CudaBatch<D> {
         (self.plan.stack * self.plan.plane_bytes) as usize
     }
 
-    /// Codes that can be chosen, ascending; the same for all environments.
+    /// Action codes of the action space, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
         (0..18).filter(|&code| self.actions >> code & 1 != 0).collect()
     }
 
-    /// Bytes on the device, observations that the caller gives apart.
+    /// Bytes of device memory, without the caller's observations.
     pub fn device_bytes(&self) -> usize {
         self.bytes
     }
@@ -311,10 +317,10 @@ impl<D: Device> CudaBatch<D> {
         GAMES[self.games[self.playing[env]].row].name
     }
 
-    /// How each game is played from now on; the order is that of the games. Numbers do not depend on it.
+    /// Sets form and window of each game, in the order of the games. They affect the speed only.
     ///
     /// # Errors
-    /// [`CuleError::BufferLength`]: there are more or fewer games; or what the device says.
+    /// [`CuleError::BufferLength`] if there is not one choice per game, or an error of the device.
     pub fn choose(&mut self, choices: &[Choice], stream: u64) -> Result<(), CuleError> {
         if choices.len() != self.games.len() {
             let (expected, found) = (self.games.len(), choices.len());
@@ -326,7 +332,7 @@ impl<D: Device> CudaBatch<D> {
         Ok(())
     }
 
-    /// The games in their order, and how each is played.
+    /// Name, form and window of each game, in the order of the games.
     pub fn choices(&self) -> Vec<(&'static str, Choice)> {
         self.games.iter().map(|game| GAMES[game.row].name).zip(self.chosen.iter().copied()).collect()
     }
@@ -338,22 +344,22 @@ impl<D: Device> CudaBatch<D> {
 
     // ------------------------------------------------------------ running
 
-    /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` is one `i64` each, negative for none.
-    /// Both are device addresses or 0.
+    /// Resets all environments, or those whose byte in `mask` is not 0. `seeds` has one `i64` per
+    /// environment; a negative one does not seed. Both are device addresses, or 0 if not given.
     ///
     /// # Errors
-    /// What the device says. Environments that were never reset and are not reset now show in
-    /// [`CudaBatch::check_faults`].
+    /// An error of the device. If the mask excludes an environment that has never been reset,
+    /// [`CudaBatch::check_faults`] reports it.
     pub fn reset(&self, seeds: u64, mask: u64, out: &Targets, stream: u64) -> Result<(), CuleError> {
         let call = Call { seeds, mask, mode: RESET_ASKED, ..base(out) };
         self.play("parl_reset", &call, stream)
     }
 
-    /// One step.
+    /// Steps every environment once.
     ///
     /// # Errors
-    /// What the device says. Actions that do not exist and environments that cannot step show in
-    /// [`CudaBatch::check_faults`].
+    /// An error of the device. [`CudaBatch::check_faults`] reports invalid actions and environments that
+    /// cannot step.
     pub fn step(&self, actions: Actions, out: &Targets, stream: u64) -> Result<(), CuleError> {
         let mode = match self.settings.autoreset {
             Autoreset::NextStep => NEXT_STEP,
@@ -384,16 +390,17 @@ impl<D: Device> CudaBatch<D> {
         let blocks = blocks(bytes, BYTE_THREADS).ok_or_else(|| CuleError::Setting {
             name: "num_envs",
             value: self.playing.len().to_string(),
-            bound: "what one launch can write: 2^39 bytes of observations",
+            bound: "at most 2^39 bytes to write, the limit of one launch",
         })?;
         self.device.launch(kernel, Shape { blocks, threads: BYTE_THREADS }, &self.plan, call, stream)
     }
 
-    /// Waits for the stream, and says what went wrong on the device since the last look.
+    /// Waits for the stream, and reports and clears the faults that kernels have recorded since the last
+    /// call.
     ///
     /// # Errors
-    /// An action was outside the action space, an environment could not step, a mode was not reached; or what the
-    /// device says.
+    /// An action was outside the action space, an environment could not step, or a game did not reach its
+    /// mode. Also an error of the device.
     pub fn check_faults(&mut self, stream: u64) -> Result<(), CuleError> {
         let mut found = [0u32; FAULTS];
         self.device.read(&self.faults, bytemuck::bytes_of_mut(&mut found), stream)?;
@@ -405,7 +412,7 @@ impl<D: Device> CudaBatch<D> {
             1 => NOT_RESET,
             2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
             3 => "did not reach its mode: does the ROM belong to the game?",
-            4 => "shows older pictures than it could keep: too many others keep theirs",
+            4 => "could not keep its pictures: other environments use all places for saved pictures",
             _ => "had an action that is not finite; it did nothing",
         };
         Err(CuleError::EnvState { env, reason })
@@ -444,14 +451,14 @@ impl<D: Device> CudaBatch<D> {
         }
         self.bytewise("parl_states", rows.len() as u64, &call, stream)?;
         if writes {
-            // The rows must stay until they have been taken.
+            // Waits: the rows must not be freed before the kernel has read them.
             self.device.read(&list, &mut [0; 4], stream)
         } else {
             self.device.read(&there, rows, stream)
         }
     }
 
-    /// Rows that are on their way at once.
+    /// Number of state rows per transfer.
     fn rows_at_once(&self) -> usize {
         (TRANSFER_BYTES / self.row_bytes()).max(1)
     }
@@ -467,11 +474,12 @@ impl<D: Device> CudaBatch<D> {
         Ok(slots)
     }
 
-    /// The native pictures of environments: palette indices, rows, and whether the television is PAL. They are made on
-    /// the host, from the states.
+    /// The native pictures of environments: palette indices, number of rows, and whether the television is
+    /// PAL. The host draws them from the states.
     ///
     /// # Errors
-    /// A fault on the device, see [`CudaBatch::check_faults`]; an environment has not been reset; what the device says.
+    /// A fault, see [`CudaBatch::check_faults`]; an environment has not been reset; or an error of the
+    /// device.
     pub fn pictures(
         &mut self,
         envs: &[usize],
@@ -539,10 +547,11 @@ impl<D: Device> CudaBatch<D> {
         row
     }
 
-    /// One row per environment of `envs`, equal byte for byte to those of a CPU batch, and the size of a row.
+    /// Saves the states of `envs`, one row each, and returns them with the bytes of a row. Rows equal those
+    /// of a CPU batch byte for byte.
     ///
     /// # Errors
-    /// A fault on the device, see [`CudaBatch::check_faults`]; or what the device says.
+    /// A fault, see [`CudaBatch::check_faults`]; or an error of the device.
     pub fn save(&mut self, envs: &[usize], stream: u64) -> Result<(Vec<u8>, usize), CuleError> {
         self.check_faults(stream)?;
         let slots = self.slots(envs, stream)?;
@@ -554,11 +563,12 @@ impl<D: Device> CudaBatch<D> {
         Ok((rows, size))
     }
 
-    /// Puts row i of `rows`, from a batch of either kind, into environment `envs[i]`. All rows are checked before the
-    /// first is used.
+    /// Loads row i of `rows`, saved by a CPU or CUDA batch, into environment `envs[i]`. All rows are checked
+    /// before the first one is loaded.
     ///
     /// # Errors
-    /// A fault on the device, see [`CudaBatch::check_faults`]; as [`super::Batch::load`]; or what the device says.
+    /// A fault, see [`CudaBatch::check_faults`]; the errors of [`super::Batch::load`]; or an error of the
+    /// device.
     pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
         self.check_faults(stream)?;
         if envs.is_empty() {
@@ -578,14 +588,14 @@ impl<D: Device> CudaBatch<D> {
         self.check_faults(stream)
     }
 
-    /// Puts one row, from a batch of either kind, into each environment of `envs`.
+    /// Loads one row, saved by a CPU or CUDA batch, into each environment of `envs`.
     ///
     /// # Errors
     /// As [`CudaBatch::load`].
     pub fn load_same(&mut self, envs: &[usize], row: &[u8], stream: u64) -> Result<(), CuleError> {
         self.check_faults(stream)?;
         let Some(&first) = envs.first() else { return Ok(()) };
-        // One environment of each game says whether the row fits: it is of one game.
+        // The row belongs to one game, so checking it against one environment per game is enough.
         for game in 0..self.games.len() {
             if let Some(&env) = envs.iter().find(|&&env| self.playing[env] == game) {
                 self.understood(row, env)?;
@@ -604,7 +614,7 @@ impl<D: Device> CudaBatch<D> {
         let slot = states::load(row, &like, game, &self.rules)?;
         let machines = [&slot.head.state.machine, &slot.head.recent.from];
         if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
-            return Err(CuleError::State { reason: "RAM of a cartridge that has none".into() });
+            return Err(CuleError::State { reason: "it has cartridge RAM that its cartridge lacks".into() });
         }
         Ok(slot)
     }
@@ -627,13 +637,13 @@ fn base(out: &Targets) -> Call {
     Call { obs, final_obs, ram, numbers, flags, obs_stride, slides: u32::from(slides), ..Call::default() }
 }
 
-/// True when a game's cartridge has RAM, or registers that lie where it would be.
+/// Returns true if a game's cartridge has RAM, or registers that are stored in its place.
 fn has_cart_ram(game: &Game) -> bool {
     let cart = &game.facts.boot.machine.cart;
     cart::is_superchip(cart) || cart.kind == cart::KIND_DPC || cart.ram != [0; 128]
 }
 
-/// Heads, word by word side by side, and generators of environments that have not been reset.
+/// Initial heads, as an array (word, environment), and generators of all environments.
 fn first_states(
     layout: &Layout<'_>,
     games: &[Game],

@@ -1,5 +1,6 @@
-//! Where episodes of a game start when they begin with the boot state: the console after each number of idle frames, with
-//! FIRE held in each number of them. A reset on the device copies one instead of running its frames. Host only.
+//! Table of the reset states of a game: the console after the boot state and n idle frames, with FIRE held in
+//! k of them, for every possible n and k. A reset on the device copies one of these instead of running the
+//! frames. Host only.
 
 use bytemuck::Zeroable;
 
@@ -15,18 +16,19 @@ use crate::machine::Board;
 /// The action code of FIRE.
 const FIRE: u32 = 1;
 
-/// The starts of one game.
+/// The reset states of one game.
 pub(super) struct ResetStates {
     /// In the order of [`reset_state_number`].
     pub all: Vec<ResetState>,
-    /// Frames of the longest, 0 when there are none: boots that are not known in advance, starts that end an episode or
-    /// show older pictures than those of their last two frames.
+    /// Frames of the longest reset. 0 if the game has no table: its boot is not known in advance, it has too
+    /// many idle frames, or a reset ends the episode or shows older pictures than those of its last two
+    /// frames.
     pub frames: u32,
-    /// A frame did not reach the last row.
+    /// At least one frame did not reach the last row of the picture.
     pub has_short_frames: bool,
 }
 
-/// A console on its way through a start.
+/// A console during a reset.
 #[derive(Clone)]
 struct Way {
     state: State,
@@ -34,7 +36,8 @@ struct Way {
 }
 
 impl Way {
-    /// One more frame with an action held; false when the episode ends with it or before it.
+    /// Runs one more frame with an action held. Returns false if the episode has ended before or with this
+    /// frame.
     fn hold(&mut self, code: u32, board: &mut Board, game: &Game) -> bool {
         if env::ended(&self.state) {
             return false;
@@ -66,7 +69,7 @@ impl ResetStates {
         found
     }
 
-    /// All starts of up to `most` frames; false when one cannot be used.
+    /// Computes all resets of up to `most` frames. Returns false if one of them cannot be used.
     fn fill(&mut self, game: &Game, rules: &EnvSettings, most: u32) -> bool {
         let noops = rules.noops;
         let after = noops == NOOPS_AFTER_FIRE;
@@ -87,7 +90,8 @@ impl ResetStates {
             }
             return usable;
         }
-        // FIRE sticks for some frames, and then nothing is held any more. Without sticky actions it is one frame.
+        // Sticky actions may hold FIRE for several frames; after that NOOP is held. Otherwise FIRE is held
+        // for one frame.
         let fired_at_most = if game.facts.fires == 0 {
             0
         } else if rules.rules.keep > 0.0 {
@@ -108,8 +112,8 @@ impl ResetStates {
         usable
     }
 
-    /// Puts one in its place; false when its pictures are not those of its last two frames. A reset runs the frames of
-    /// starts shorter than that.
+    /// Stores one reset state. Returns false if its screen shows older pictures than those of its last two
+    /// frames. Resets of fewer than two frames are exempt: the device runs their frames.
     fn put(&mut self, noops: u32, frames: u32, fired: u32, way: &Way, rules: &EnvSettings) -> bool {
         self.all[reset_state_number(noops, frames, fired) as usize] = way.start();
         let whole = frames < 2 || way.roll.recent.whole >= 2;
@@ -134,7 +138,8 @@ mod tests {
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen.len(), count);
-            // A triangle is full; of pairs, the one of no frames has one place free.
+            // After FIRE the numbers form a full triangle. Otherwise there are two numbers per frame count,
+            // and the second one of 0 frames is unused.
             let free = usize::from(noops != NOOPS_AFTER_FIRE);
             assert_eq!(*seen.last().unwrap() as usize, count - 1 + free);
         }

@@ -1,4 +1,4 @@
-//! Settings, games and tables as the kernels take them. Host only.
+//! Games and tables in the form that the kernels read. Host only.
 
 use super::super::Settings;
 use super::super::game::Game;
@@ -8,18 +8,18 @@ use crate::machine::{records, tia};
 use crate::observe::plane::Reduction;
 use crate::observe::{Blend, Cell};
 
-/// What is the same for all environments, and per game.
+/// Tables that all environments of a batch share.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub games: Vec<EnvGame>,
     pub reset_states: Vec<ResetState>,
-    /// Per game: its frames may be short, so that environments may have to keep pictures all the time.
+    /// Per game: its frames may be short, so that every environment may need saved pictures at the same time.
     pub needy: Vec<bool>,
     pub reductions: Vec<Reduction>,
     pub roms: Vec<u8>,
-    /// Per byte of the ROMs, what the jump table knows of it.
+    /// One record of the jump-table interpreter per ROM byte.
     pub records: Vec<u64>,
-    /// Two pictures of each game, `boot_bytes` together.
+    /// The last two pictures of each game's boot, `boot_bytes` per game.
     pub boot_pictures: Vec<u8>,
     pub boot_bytes: usize,
     pub cells: Vec<Cell>,
@@ -28,7 +28,7 @@ pub(super) struct Tables {
     pub bytes: Vec<u8>,
 }
 
-/// Where ROMs begin: on borders that a vector load can use.
+/// Alignment of ROMs in bytes, for vector loads.
 const ROM_BORDER: usize = 16;
 
 impl Tables {
