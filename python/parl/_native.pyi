@@ -1,4 +1,4 @@
-"""The compiled half of parl. ``SumTree`` is public itself; ``parl.replay``, ``parl.atari`` wrap the rest."""
+"""The compiled extension of parl. ``SumTree`` is public; ``parl.replay`` and ``parl.atari`` wrap the rest."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -41,18 +41,19 @@ _Mode = Literal[
 
 @final
 class SumTree:
-    """Priorities of ``capacity`` leaves and their sums; shared by any number of threads; reads never wait.
+    """Sum tree over the priorities of ``capacity`` leaves. Threads can share it; reads never wait.
 
-    Priorities are kept as integers, ``round(priority * scale)``, so that sums are exact whatever the order of
-    updates; a positive one never becomes 0, one beyond :attr:`max_priority` is stored as that and counted.
+    Priorities are stored as integers, ``round(priority * scale)``, so that sums are exact in any order of
+    updates. A positive priority never becomes 0. A priority beyond :attr:`max_priority` is stored as that
+    value and counted.
 
     Args:
         capacity: number of leaves, ``1..=2**32``.
         fan_out: children per node: 4, 8, 16, 32 or 64.
-        scale: units per priority 1.
-        seed: of the draws.
-        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: a tree in the memory of a device, whose fan-out
-            is 32, with tensors in and out: :class:`parl.replay.cuda.tree.CudaSumTree`.
+        scale: integer units per unit of priority.
+        seed: seed of the draws.
+        device: ``"cpu"``, or ``"cuda"`` or ``"cuda:<number>"`` for a tree in device memory, with fan-out 32
+            and with tensors as arguments and results: :class:`parl.replay.cuda.tree.CudaSumTree`.
 
     Raises:
         ValueError: an argument is out of its bounds.
@@ -72,7 +73,7 @@ class SumTree:
         device: str = "cpu",
     ) -> SumTree: ...
     def update(self, indices: ArrayLike, priorities: ArrayLike) -> None:
-        """Sets priorities; of equal indices the last one wins. Nothing is stored if anything is wrong.
+        """Sets priorities. The last one counts if an index is repeated. Stores nothing on an error.
 
         Args:
             indices: (n,) integers in ``0..capacity``; int64 is read in place.
@@ -89,20 +90,20 @@ class SumTree:
         """Draws ``n`` leaves, by default with probability proportional to their priorities.
 
         Args:
-            n: how many.
+            n: number of draws.
             mode: ``"stratified"``, ``"independent"``, ``"systematic"``, ``"without_replacement"`` or
-                ``"split"`` (the strata of ``rank`` among ``learners``) draw by priority; ``"uniform"`` all
-                leaves that have one alike; ``"largest"`` gives the ``n`` largest, in order; ``"eviction"``
-                distinct leaves to give up, with probability proportional to one over the priority. The last
-                two read every leaf.
-            rank: of this caller, for ``"split"``.
-            learners: callers, for ``"split"``.
+                ``"split"`` (the strata of ``rank`` among ``learners``) draw by priority; ``"uniform"`` draws
+                uniformly among leaves with a priority above 0; ``"largest"`` returns the ``n`` largest
+                priorities, in order; ``"eviction"`` draws distinct leaves to evict, with probability
+                proportional to 1 / priority. The last two read every leaf.
+            rank: index of this caller, for ``"split"``.
+            learners: number of callers, for ``"split"``.
 
         Returns:
-            (n,) int64 indices and (n,) float64 priorities, as they were drawn.
+            (n,) int64 indices and (n,) float64 priorities, as read by the draws.
 
         Raises:
-            NotSampleableError: every priority is 0, or ``"without_replacement"`` asks for too many.
+            NotSampleableError: every priority is 0, or ``"without_replacement"`` draws too many.
         """
 
     def sample_mixture(
@@ -114,32 +115,32 @@ class SumTree:
         newest_from: int = 0,
         newest_count: int = 0,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Draws ``n`` leaves of which a share is uniform, a share of the newest, the rest by priority.
+        """Draws ``n`` leaves: a share uniformly, a share from the newest leaves, the rest by priority.
 
         Args:
-            n: how many.
-            uniform: share drawn uniformly among all leaves that have a priority.
-            newest: share drawn uniformly among those of the newest leaves.
+            n: number of draws.
+            uniform: share drawn uniformly among all leaves with a priority above 0.
+            newest: share drawn uniformly among the newest leaves with a priority above 0.
             newest_from: the oldest of the newest leaves.
-            newest_count: how many leaves count as newest, going on at leaf 0 after the last one.
+            newest_count: number of newest leaves; after the last leaf they continue at leaf 0.
 
         Returns:
-            (n,) int64 indices, (n,) float64 priorities, and (n,) float64 probabilities with which one draw of
-            the mixture comes up with the leaf, for importance weights.
+            (n,) int64 indices, (n,) float64 priorities, and (n,) float64 probabilities of each leaf in one
+            draw of the mixture, for importance weights.
 
         Raises:
-            ValueError: shares are below 0 or above 1 together, or the newest leaves are none.
-            NotSampleableError: no leaf that is asked for has a priority.
+            ValueError: a share is below 0, the shares sum to more than 1, or there are no newest leaves.
+            NotSampleableError: all leaves to draw from have priority 0.
         """
 
     def find(self, prefix_sums: ArrayLike, *, total: float | None = None) -> NDArray[np.int64]:
-        """Leaves in which prefix sums fall, (n,) int64: the first leaf whose running sum is larger.
+        """Finds the leaf of each prefix sum, (n,) int64: the first leaf whose running sum is larger.
 
         Args:
-            prefix_sums: (n,) float, below the total that this call sees. While others update, that total may
-                be smaller than the one that the prefix sums were made from: give that too then.
-            total: the total that the prefix sums were made from, and are below; they are scaled to that of
-                this moment.
+            prefix_sums: (n,) float, below the total as read by this call. While other threads update the
+                tree, that may be smaller than the total they were computed from; pass that as ``total`` then.
+            total: the total that the prefix sums were computed from and are below; they are scaled to the
+                current total.
 
         Raises:
             ValueError: a prefix sum is outside ``0..total``.
@@ -159,15 +160,15 @@ class SumTree:
 
     @property
     def scale(self) -> float:
-        """Units per priority 1."""
+        """Integer units per unit of priority."""
 
     @property
     def max_priority(self) -> float:
-        """The largest priority that is stored as it is."""
+        """The largest priority that can be stored."""
 
     @property
     def saturated(self) -> int:
-        """How many priorities were too large so far."""
+        """Number of priorities so far that were beyond :attr:`max_priority`."""
 
     @property
     def largest(self) -> float:
@@ -175,24 +176,24 @@ class SumTree:
 
     @property
     def positive(self) -> int:
-        """Leaves with a priority above 0."""
+        """Number of leaves with a priority above 0."""
 
     @property
     def restarts(self) -> int:
-        """How many draws had to start anew because a writer had emptied the node they were in."""
+        """Number of restarted draws: a writer had emptied a node on their path."""
 
     def histogram(self) -> NDArray[np.uint64]:
-        """Leaves by the size of their priority, readable at any time without stopping writers.
+        """Number of leaves by the size of their priority. Can be read at any time without stopping writers.
 
         Returns:
             (33,) uint64: entry 0 counts zeros, entry k those with ``2**(k-1) <= priority * scale < 2**k``.
         """
 
     def verify(self) -> None:
-        """Checks that every sum is exact; meaningful when no update is under way.
+        """Checks that every sum is exact. Meaningful only while no update is running.
 
         Raises:
-            InconsistentError: names the first node that is not.
+            InconsistentError: a sum is not exact; the message names the first node.
         """
 
     def seed(self, seed: int) -> None:
@@ -214,7 +215,7 @@ class SumTree:
 
 @final
 class Replay:
-    """Rows of bytes, their windows and priorities; ``parl.replay`` gives them names and types."""
+    """Rows of bytes with their windows and priorities; ``parl.replay`` adds names and types."""
 
     def __new__(
         cls,
@@ -295,7 +296,7 @@ class Replay:
     def ticket_tag(self) -> int:
         """The bits by which tickets of this replay differ from ``slot | lap << 32``.
 
-        Random in each new replay. Replays with the same one, and the same rows, have the same tickets.
+        Random in each new replay. Replays with the same tag and the same rows have the same tickets.
         """
 
     @ticket_tag.setter
@@ -320,14 +321,14 @@ class Replay:
 
 @final
 class Dense:
-    """A network of dense layers with ReLU and heads on the last one; passes run in one thread.
+    """A network of dense layers with ReLU, and heads on the last layer. Passes run in one thread.
 
     Args:
-        hidden: of each layer weight (width, inputs), bias (width,) and, of a network that learns, the arrays
-            of the same shapes that their gradients are written into; all float32 and C-contiguous. The arrays
-            are kept, and read as they are at each call.
-        heads: as ``hidden``, each on the last layer's features, without ReLU.
-        turned: all weights and their gradients lie as (inputs, width).
+        hidden: for each layer its weight (width, inputs), its bias (width,) and, for training, the arrays of
+            the same shapes that their gradients are added to; all float32 and C-contiguous. The arrays are
+            kept by reference and read at each call.
+        heads: as ``hidden``; each head reads the features of the last layer, without ReLU.
+        turned: weights and their gradients are stored as (inputs, width).
 
     Raises:
         ValueError: there is no layer or head, an array does not fit or overlaps with another.
@@ -354,37 +355,37 @@ class Dense:
         turned: bool = False,
     ) -> Dense: ...
     def forward(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
-        """Writes what each head gives of ``x`` (B, inputs) into ``outputs``, (B, width) each.
+        """Computes the outputs of the heads for ``x``, (B, inputs), into ``outputs``, (B, width) each.
 
         Args:
             x: float32, C-contiguous.
-            outputs: as many as heads.
-            kept: :meth:`back` is to follow; passes that are not kept do not disturb it.
+            outputs: one array per head.
+            kept: :meth:`backward` may follow; passes that are not kept do not affect it.
 
         Raises:
             ValueError: an array does not fit, or overlaps with another.
         """
 
     def backward(self, x: NDArray[np.float32], of_outputs: Sequence[NDArray[np.float32]]) -> None:
-        """Adds the gradients of all weights and biases.
+        """Adds the gradients of all weights and biases to the arrays given for them.
 
         Args:
-            x: of the latest pass that was kept.
+            x: inputs of the latest kept pass.
             of_outputs: gradients of its outputs, (B, width) each.
 
         Raises:
-            ValueError: the network has no gradients, an array does not fit or overlaps with another.
+            ValueError: no arrays for gradients were given, an array does not fit or overlaps with another.
         """
 
     def back_to_inputs(
         self, first: int, of_outputs: Sequence[NDArray[np.float32]], of_inputs: NDArray[np.float32]
     ) -> None:
-        """Writes the gradients of the inputs from number ``first`` on; the network need have none of its own.
+        """Writes the gradients of the inputs from index ``first`` on. Needs no gradients of weights.
 
         Args:
-            first: below the number of inputs.
-            of_outputs: gradients of the outputs of the latest pass that was kept, (B, width) each; a row that
-                is 0 in all of them costs nothing.
+            first: index of an input.
+            of_outputs: gradients of the outputs of the latest kept pass, (B, width) each; rows that are 0 in
+                all of them are skipped.
             of_inputs: (B, inputs - first), written.
 
         Raises:
@@ -392,7 +393,7 @@ class Dense:
         """
 
 def all_finite(array: NDArray[Any]) -> bool:
-    """Whether no number of ``array``, of any shape, is NaN or infinite; integers and booleans are finite."""
+    """Returns True if ``array``, of any shape, has no NaN or infinity. Integers and booleans are finite."""
 
 def dense_adam(
     weights: NDArray[np.float32],
@@ -405,26 +406,27 @@ def dense_adam(
     betas: tuple[float, float],
     longest: float,
 ) -> None:
-    """One step of Adam in place, by one thread; see :class:`parl.ops.adam.FlatAdam`.
+    """Performs one step of Adam in place, in one thread; see :class:`parl.ops.adam.FlatAdam`.
 
     Args:
-        weights: (P,), changed; as all arrays here C-contiguous.
-        gradients: (P,), scaled down to the length ``longest`` if they are longer.
-        mean: (P,), running mean of the gradients, changed.
-        square: (P,), running mean of their squares, changed.
+        weights: (P,), updated; C-contiguous, as all arrays here.
+        gradients: (P,), scaled down to the norm ``longest`` if theirs is larger.
+        mean: (P,), running mean of the gradients, updated.
+        square: (P,), running mean of their squares, updated.
         step: number of this step, from 1.
         learning_rate: step size.
         epsilon: offset of the denominator.
         betas: decay of the two means.
-        longest: longest gradients; infinite never scales.
+        longest: largest norm of the gradients; infinity disables the scaling.
 
     Raises:
-        ValueError: buffers are not as long as each other, or overlap.
+        ValueError: the buffers differ in length, or overlap.
+        NonFiniteError: ``longest`` is finite and the norm of the gradients is not.
     """
 
 @final
 class GameRow:
-    """What is fixed for a game; ``parl.atari.Game`` adds the rest."""
+    """The fixed properties of a game; ``parl.atari.Game`` adds the rest."""
 
     @property
     def id(self) -> str: ...
@@ -451,7 +453,7 @@ def game_rows() -> list[GameRow]: ...
 
 @final
 class Rom:
-    """A ROM image with what is known about it. Pickles hold the image."""
+    """A ROM image and its metadata. Pickles contain the image."""
 
     def __new__(cls, image: bytes, path: str) -> Rom: ...
     @staticmethod
@@ -468,7 +470,7 @@ class Rom:
 
 @final
 class Console:
-    """One Atari 2600; ``parl.atari.Console`` names and checks what goes in and out."""
+    """One Atari 2600; ``parl.atari.Console`` names and checks arguments and results."""
 
     def __new__(
         cls,
@@ -538,14 +540,14 @@ class Console:
 
 @final
 class AtariBatch:
-    """Environments that are stepped together; :class:`parl.AtariVectorEnv` is made of it.
+    """Environments that are stepped together; :class:`parl.AtariVectorEnv` uses it.
 
-    ``config`` names every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``,
+    ``config`` has every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``,
     ``final_obs`` and ``ram`` are written to: C-contiguous uint8, one row per result. Results are two arrays
-    with one column each: int32 (12, n): reward, reward before clipping, lives, frame number, episode frame
-    number, environment, the same three figures at the end of an episode, its return and its steps,
-    and the return of the whole game; bool (4, n): terminated, truncated, ended, game over; and whether any
-    episode ended.
+    with one column per environment, and whether any episode ended. int32 (12, n): reward, reward before
+    clipping, lives, frame number, episode frame number, environment; lives, frame number and episode frame
+    number at the end of an episode, its return and its steps; and the return of the whole game. bool (4, n):
+    terminated, truncated, ended, game over.
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...
@@ -596,13 +598,13 @@ _Addresses = tuple[int, int, int, int, int, int, bool]
 
 @final
 class CudaAtariBatch:
-    """Environments on a CUDA device; :class:`parl.envs.atari.cuda.CudaAtariVectorEnv` is made of it.
+    """Environments on a CUDA device; :class:`parl.envs.atari.cuda.CudaAtariVectorEnv` uses it.
 
-    ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none;
-    ``targets`` those of obs, final_obs, ram, numbers and flags, then the bytes from one observation to the
-    next (0: side by side) and whether their older planes lie there already. ``reset`` and ``step`` do not
-    wait. Actions are int32 or, with ``wide``, int64; of continuous environments float32 (n, 4): to the right,
-    up, trigger, strength. A single row of states goes into all environments that are named.
+    ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none.
+    ``targets`` are those of obs, final_obs, ram, numbers and flags, then the bytes from one observation to
+    the next (0: adjacent) and whether their older planes are already in place. ``reset`` and ``step`` do not
+    wait for the device. Actions are int32 or, with ``wide``, int64; for continuous environments float32
+    (n, 4): to the right, up, trigger, strength. A single row of states is loaded into all named environments.
     """
 
     def __new__(
@@ -635,14 +637,14 @@ class CudaAtariBatch:
 def cuda_prepare(
     device: int, nvrtc_folders: Sequence[str | PathLike[str]]
 ) -> tuple[str, float, list[tuple[str, int, bool]]]:
-    """Compiles the kernels for a device and keeps them; returns what :func:`cuda_compile` does."""
+    """Compiles the kernels for a device into the kernel cache. Returns the same as :func:`cuda_compile`."""
 
 def cuda_report(nvrtc_folders: Sequence[str | PathLike[str]]) -> list[tuple[str, str]]:
-    """What there is for CUDA: pairs of a name and a finding."""
+    """Lists the CUDA driver, devices, NVRTC and kernel cache, as (name, value) pairs."""
 
 @final
 class CudaProgram:
-    """The kernels of trees and replays on one CUDA device; :class:`parl.replay.cuda.device.Place` has it.
+    """The kernels of trees and replays on one CUDA device; :class:`parl.replay.cuda.device.Place` uses it.
 
     Raises:
         CudaUnavailableError: there is no such device, driver or compiler; the message says why.
@@ -650,22 +652,23 @@ class CudaProgram:
 
     def __new__(cls, device: int, nvrtc_folders: Sequence[str | PathLike[str]]) -> CudaProgram: ...
     def launch(self, kernel: str, shape: tuple[int, int], plan: bytes, call: bytes, stream: int) -> None:
-        """Starts a kernel: blocks and threads, and its two structs as ``crates/sumtree/kernels`` has them.
+        """Starts a kernel with ``shape`` (blocks, threads) and its two structs of ``crates/sumtree/kernels``.
 
-        Does not wait.
+        Does not wait for the device.
         """
 
     @property
     def from_cache(self) -> bool:
-        """Every kernel came from the disk."""
+        """True if every kernel came from the kernel cache."""
 
 def cuda_compile(
     architecture: int, nvrtc_folders: Sequence[str | PathLike[str]], ptx: bool, files: Sequence[str] = ...
 ) -> tuple[str, float, list[tuple[str, int, bool]]]:
-    """Compiles kernels (those of ``files``, or all of the environments') for an architecture such as 90.
+    """Compiles kernels for an architecture such as 90: of ``files``, or all of environments and consoles.
 
-    No device is needed.
+    Needs no device.
 
     Returns:
-        the target, seconds, and for each file its name, its bytes and whether it was on the disk.
+        the target architecture, the seconds taken, and for each file its name, size in bytes and whether it
+        came from the kernel cache.
     """

@@ -255,7 +255,19 @@ class Sink(Protocol):
 
 
 class Algorithm(Protocol):
-    """Factory of the policies and learners of an off-policy algorithm; cheap to pickle, holds no tensors."""
+    """Factory of the policies and learners of an off-policy algorithm; cheap to pickle, holds no tensors.
+
+    Environments on the learner's device need optional members:
+
+    - ``make_device_policy(learner, seed)`` of the algorithm returns a policy that acts with the networks of
+      ``learner``. Its ``act(observations, env_steps)`` takes and returns tensors (N, ...) on the device and
+      does not synchronize; ``state_dict`` and ``load_state_dict`` are those of its generator.
+    - ``records_updates`` (bool) of the algorithm: whether an update is recorded as a CUDA graph.
+    - ``compute_on_device(batch)`` and ``apply_gradients()`` of the learner are ``compute`` and ``step`` with
+      batch and priorities (B,) on the device, without synchronization, so that they can be captured in a
+      graph; ``after_step()`` is the rest of ``step``, such as the periodic copy to a target network;
+      ``generator`` is the random generator of the updates.
+    """
 
     def replay_options(self) -> dict[str, Any]:
         """Returns keywords of the replay: ``alpha`` (0 samples uniformly), ``n_step``, ``gamma``."""
@@ -276,58 +288,6 @@ class Algorithm(Protocol):
 
     def make_learner(self, seed: int, device: str) -> Learner:
         """A learner; equal seeds give equal weights."""
-        ...
-
-
-class DevicePolicy(Protocol):
-    """Chooses actions on the learner's device, with the learner's own networks."""
-
-    def act(self, observations: Tensor, env_steps: int) -> Tensor:
-        """Returns exploring actions (N, ...) for observations (N, ...) on the device; does not block."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """The generator's state."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
-        ...
-
-
-class DeviceLearner(Learner, Protocol):
-    """A learner whose updates do not synchronize with the device.
-
-    Attributes:
-        generator: random generator of the updates.
-    """
-
-    generator: Any
-
-    def compute_on_device(self, batch: Batch) -> Tensor:
-        """As ``compute``, with a batch and priorities (B,) on the device; can be captured in a graph."""
-        ...
-
-    def apply_gradients(self) -> None:
-        """The part of ``step`` that runs on the device; can be captured in a graph."""
-        ...
-
-    def after_step(self) -> None:
-        """The rest of ``step``, such as the periodic copy to a target network."""
-        ...
-
-
-@runtime_checkable
-class DeviceAlgorithm(Algorithm, Protocol):
-    """An algorithm that can act on the device it learns on."""
-
-    @property
-    def records_updates(self) -> bool:
-        """Whether an update is recorded as a CUDA graph."""
-        ...
-
-    def make_device_policy(self, learner: Any, seed: int) -> DevicePolicy:
-        """A policy that acts with the networks of ``learner``."""
         ...
 
 
@@ -443,7 +403,23 @@ class HogwildLearner(RolloutLearner, Protocol):
 
 
 class RolloutAlgorithm(Protocol):
-    """Factory of the policies and learners of an on-policy algorithm; cheap to pickle, holds no tensors."""
+    """Factory of the policies and learners of an on-policy algorithm; cheap to pickle, holds no tensors.
+
+    Environments on the learner's device need optional members:
+
+    - ``make_device_policy(learner, seed)`` of the algorithm returns a policy that acts with the network of
+      ``learner``. Its ``schedule(env_steps)`` sets values that follow a schedule, such as exploration, for
+      the next calls of ``sample(observations)``, which returns actions (N, ...) and their log-probabilities
+      (N,) on the device, does not synchronize and can be captured in a graph. ``generator`` is its random
+      generator; ``state_dict`` and ``load_state_dict`` are those of the generator.
+    - ``check_device(grouped)`` of the algorithm raises ConfigError if a setting needs the host; ``grouped``:
+      whether several processes train together.
+    - ``records_updates`` (bool) of the algorithm: whether collecting a rollout, and learning from it, are
+      recorded as CUDA graphs.
+    - ``schedule(progress)`` of the learner copies values that follow a schedule to the device. ``learn`` can
+      then be captured in a graph; it does not count its steps: ``count_updates(steps)`` adds them.
+      ``generator`` is the learner's random generator on the device.
+    """
 
     @property
     def rollout_steps(self) -> int:
@@ -466,81 +442,6 @@ class RolloutAlgorithm(Protocol):
 
     def make_learner(self, seed: int, device: str) -> RolloutLearner:
         """A learner; equal seeds give equal weights."""
-        ...
-
-
-class DeviceRolloutPolicy(Protocol):
-    """Chooses actions on the learner's device, with the learner's own network.
-
-    Attributes:
-        generator: random generator on the device.
-    """
-
-    generator: Any
-
-    def schedule(self, env_steps: int) -> None:
-        """Sets values that follow a schedule, such as exploration, for :meth:`sample` after ``env_steps``."""
-        ...
-
-    def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples actions (N, ...); also returns their log-probabilities (N,), both on the device.
-
-        Does not synchronize; can be captured in a graph.
-        """
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """The generator's state."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
-        ...
-
-
-class DeviceRolloutLearner(RolloutLearner, Protocol):
-    """A rollout learner that does not synchronize with its device once :meth:`schedule` has been called.
-
-    Attributes:
-        generator: random generator on the device.
-    """
-
-    generator: Any
-
-    def schedule(self, progress: float) -> None:
-        """Copies values that follow a schedule to the device, where ``learn`` reads them.
-
-        ``learn`` can then be captured in a graph. It does not count its steps: call :meth:`count_updates`.
-        """
-        ...
-
-    def count_updates(self, steps: int) -> None:
-        """Adds the ``steps`` optimizer steps since the last call to the learner's counter."""
-        ...
-
-
-@runtime_checkable
-class DeviceRolloutAlgorithm(RolloutAlgorithm, Protocol):
-    """An algorithm that can act on the device it learns on."""
-
-    @property
-    def records_updates(self) -> bool:
-        """Whether collecting a rollout, and learning from it, are recorded as CUDA graphs."""
-        ...
-
-    def check_device(self, grouped: bool) -> None:
-        """Checks that no setting needs the host.
-
-        Args:
-            grouped: whether several processes train together.
-
-        Raises:
-            ConfigError: names the setting.
-        """
-        ...
-
-    def make_device_policy(self, learner: Any, seed: int) -> DeviceRolloutPolicy:
-        """A policy that acts with the network of ``learner``."""
         ...
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from parl.algos import es, ga
-from parl.algos.population import DeterministicPolicy, Shape, noise
+from parl.algos.common.population import DeterministicPolicy, Shape, noise
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from batches import BOX, CAMERA, FOUR, make_batch, observations
 
-from parl.algos import critics, dqn, sac, td3
+from parl.algos import dqn, sac, td3
+from parl.algos.common import critics
 from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.train.registry import make_algorithm, module_of

@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rollouts import alone
 
 from parl.algos import a2c, impala, ppo
-from parl.algos.actor_critic import log_prob_and_entropy
 from parl.algos.bc import Config as BCConfig
+from parl.algos.common.actor_critic import log_prob_and_entropy
 from parl.algos.ga3c import Config as GA3CConfig
 from parl.envs import spec_of
 from parl.errors import ConfigError

@@ -44,7 +44,7 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(ValueError, match="share memory"):
         net.forward(x, [x], True)
     net.forward(x, [out], True)
-    with pytest.raises(ValueError, match="the latest pass had 5 rows, its way back is asked for 4"):
+    with pytest.raises(ValueError, match="the latest forward pass had 5 rows, the backward pass has 4"):
         net.backward(zeros(4, 3), [zeros(4, 2)])
     with pytest.raises(ValueError, match="share memory"):
         net.backward(x, [x])

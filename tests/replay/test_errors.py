@@ -60,7 +60,7 @@ X = {"x": ((), "int64")}
         (
             {"capacity": 2**31, "fields": {"x": ((2**30,), "f8")}},
             MemoryError,
-            "bytes of memory are not to be had",
+            r"cannot allocate \d+ bytes of memory",
         ),
     ],
 )

@@ -26,13 +26,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from parl.algos.actor_critic import (
+from parl.algos.common.actor_critic import (
     ActorCriticAlgorithm,
     ActorCriticConfig,
     ActorCriticLearner,
     log_prob_and_entropy,
 )
-from parl.algos.rollouts import Average
+from parl.algos.common.on_policy import Average
 from parl.errors import ConfigError
 from parl.nets.actor_critic import ActorCritic
 from parl.ops.advantages import gae, vtrace
@@ -195,7 +195,7 @@ class A2CLearner(ActorCriticLearner):
         return total, {name: one.detach() for name, one in figures.items()}
 
     def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
-        """See :class:`OptimizedLearner`; takes a rollout, or its tensors as :meth:`optimize` passes them."""
+        """See :class:`OnPolicyLearner`; takes a rollout, or its tensors as :meth:`optimize` passes them."""
         if len(tensors) == 1:
             return super().make_gradients(*tensors)
         *columns, rows, final = tensors

@@ -17,13 +17,13 @@ from typing import Literal
 
 from torch import Tensor
 
-from parl.algos.actor_critic import (
+from parl.algos.common.actor_critic import (
     ActorCriticAlgorithm,
     ActorCriticConfig,
     ActorCriticLearner,
     evaluate_actions,
 )
-from parl.algos.rollouts import Average
+from parl.algos.common.on_policy import Average
 from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds
 from parl.types import EnvSpec, Preset, Rollout

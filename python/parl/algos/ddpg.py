@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parl.algos import td3
-from parl.algos.critics import default_run
+from parl.algos.common.critics import default_run
 from parl.types import EnvSpec, Preset
 
 __all__ = ["DDPG", "PRESETS", "Config", "default_config", "default_run"]

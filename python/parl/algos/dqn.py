@@ -42,8 +42,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos.replayed import ReplayedAlgorithm, ReplayedConfig
-from parl.algos.seeded import SeededPolicy
+from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
     MLP,
@@ -83,7 +83,7 @@ Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
-class Config(ReplayedConfig):
+class Config(OffPolicyConfig):
     """Settings of DQN. Steps are environment steps (transitions); updates are optimizer steps."""
 
     of: ClassVar[str] = "dqn"
@@ -405,7 +405,7 @@ def _values(outputs: Sequence[Array]) -> Array:
     return q + (value[0].reshape(-1) - q.mean(axis=1))[:, None] if value else q
 
 
-class DQN(ReplayedAlgorithm):
+class DQN(OffPolicyAlgorithm):
     """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
@@ -433,11 +433,11 @@ class DQN(ReplayedAlgorithm):
 
     @property
     def records_updates(self) -> bool:
-        """See :class:`parl.types.DeviceAlgorithm`."""
+        """See :class:`parl.types.Algorithm`."""
         return self.config.cuda_graph
 
     def make_device_policy(self, learner: DQNLearner, seed: int) -> DeviceQPolicy:
-        """See :class:`parl.types.DeviceAlgorithm`. The policy explores like actor 0."""
+        """See :class:`parl.types.Algorithm`. The policy explores like actor 0."""
         return DeviceQPolicy(self.config, self.spec, learner.online, learner.weights.device, seed)
 
 
@@ -493,7 +493,7 @@ class QPolicy(SeededPolicy):
 
 
 class DeviceQPolicy:
-    """As :class:`QPolicy`, with the learner's network and device. See :class:`parl.types.DevicePolicy`."""
+    """As :class:`QPolicy`, with the learner's network and device. See :class:`parl.types.Algorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
         self._config, self._network = config, network
@@ -634,7 +634,7 @@ class DQNLearner:
         return priorities
 
     def compute_on_device(self, batch: Batch) -> Tensor:
-        """See :class:`parl.types.DeviceLearner`."""
+        """See :class:`parl.types.Algorithm`."""
         self._latest = self._backward(batch)
         return self._latest["priorities"]
 
@@ -673,7 +673,7 @@ class DQNLearner:
         self.after_step()
 
     def apply_gradients(self) -> None:
-        """See :class:`parl.types.DeviceLearner`."""
+        """See :class:`parl.types.Algorithm`."""
         config = self._config
         settings = (config.learning_rate, config.adam_epsilon, config.max_gradient_norm)
         self._adam.step(self._updates, self._count, *settings)
@@ -681,7 +681,7 @@ class DQNLearner:
             self._target_weights.lerp_(self.weights, config.target_tau)
 
     def after_step(self) -> None:
-        """See :class:`parl.types.DeviceLearner`."""
+        """See :class:`parl.types.Algorithm`."""
         self._updates += 1
         if not self._config.target_tau and self._updates % self._config.target_period == 0:
             self._target_weights.copy_(self.weights)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
 from parl.errors import NonFiniteError
 from parl.nets import check_observations
 from parl.ops.adam import adam_step

@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parl.algos.actor_critic import (
+from parl.algos.common.actor_critic import (
     ActorCriticAlgorithm,
     ActorCriticConfig,
     ActorCriticLearner,
     evaluate_actions,
     log_prob_and_entropy,
 )
-from parl.algos.rollouts import Average
+from parl.algos.common.on_policy import Average
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae
 from parl.ops.bounds import check_bounds

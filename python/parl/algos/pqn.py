@@ -22,8 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig, check_recordable, check_vectors
-from parl.algos.seeded import SeededPolicy
+from parl.algos.common.on_policy import (
+    Average,
+    OnPolicyConfig,
+    OnPolicyLearner,
+    check_recordable,
+    check_vectors,
+)
+from parl.algos.common.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import MLP, check_observations, flatten, make_torso
@@ -40,7 +46,7 @@ from parl.types import Array, EnvSpec, Observations, Preset, Rollout
 
 
 @dataclass(frozen=True)
-class Config(RolloutConfig):
+class Config(OnPolicyConfig):
     """Settings of PQN. Steps are vector steps; updates are optimizer steps."""
 
     td_lambda: float = 0.95
@@ -194,7 +200,7 @@ class PQNPolicy(SeededPolicy):
 
 
 class DevicePQNPolicy:
-    """As :class:`PQNPolicy`, with the learner's network. See :class:`parl.types.DeviceRolloutPolicy`."""
+    """As :class:`PQNPolicy`, with the learner's network. See :class:`parl.types.RolloutAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
         self._config, self._network = config, network
@@ -227,11 +233,11 @@ class DevicePQNPolicy:
         self.generator.set_state(state["generator"])
 
 
-class PQNLearner(OptimizedLearner):
+class PQNLearner(OnPolicyLearner):
     """Learner of PQN: returns, loss and the loop over minibatches."""
 
     def make_network(self) -> QNetwork:
-        """See :class:`OptimizedLearner`."""
+        """See :class:`OnPolicyLearner`."""
         return QNetwork(self.config, self.spec)
 
     def values_of(self, obs: Tensor) -> Tensor:
@@ -301,14 +307,14 @@ class PQN:
 
     @property
     def records_updates(self) -> bool:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         return self.config.cuda_graph
 
     def check_device(self, grouped: bool) -> None:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         check_recordable(self.config, grouped)
 
     def make_device_policy(self, learner: PQNLearner, seed: int) -> DevicePQNPolicy:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         network = cast("QNetwork", learner.network)
         return DevicePQNPolicy(self.config, self.spec, network, learner.weights.device, seed)

@@ -14,7 +14,7 @@ terminated; truncation bootstraps), E critics Q_e, target networks Q'_e and temp
 
 H is the target entropy: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
 for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are
-computed at the weights before the update (see ``parl.algos.critics``).
+computed at the weights before the update (see ``parl.algos.common.critics``).
 
 Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications"; two critics from Fujimoto et
 al. (2018); more critics, with the smallest value of ``target_critics`` drawn ones as the target, from Chen
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.critics import (
+from parl.algos.common.critics import (
     ActionBox,
     Actor,
     Critics,
@@ -41,7 +41,7 @@ from parl.algos.critics import (
     Networks,
     default_run,
 )
-from parl.algos.replayed import ReplayedAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.errors import ConfigError
 from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
@@ -120,7 +120,7 @@ PRESETS = {
 }
 
 
-class SAC(ReplayedAlgorithm):
+class SAC(OffPolicyAlgorithm):
     """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:

@@ -10,7 +10,7 @@ terminated; truncation bootstraps), two critics Q_e, and target networks Q'_e, m
 
 The target networks change in the same updates as the actor. Actions are scaled to -1..1. Exploration adds
 normal noise. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
-weights before the update (see ``parl.algos.critics``).
+weights before the update (see ``parl.algos.common.critics``).
 
 Source: Fujimoto, van Hoof and Meger (2018), "Addressing Function Approximation Error in Actor-Critic
 Methods", algorithm 1.
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.critics import (
+from parl.algos.common.critics import (
     ActionBox,
     Actor,
     Critics,
@@ -35,7 +35,7 @@ from parl.algos.critics import (
     Networks,
     default_run,
 )
-from parl.algos.replayed import ReplayedAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
@@ -122,7 +122,7 @@ PRESETS = {
 }
 
 
-class TD3(ReplayedAlgorithm):
+class TD3(OffPolicyAlgorithm):
     """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:

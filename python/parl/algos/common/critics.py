@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos.replayed import ReplayedConfig
-from parl.algos.seeded import SeededPolicy
+from parl.algos.common.off_policy import OffPolicyConfig
+from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, flatten, tensors_of
 from parl.nets.fused import Update
@@ -36,7 +36,7 @@ Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
-class CriticsConfig(ReplayedConfig):
+class CriticsConfig(OffPolicyConfig):
     """Settings that SAC, TD3 and DDPG share. Steps are environment steps; updates are optimizer steps."""
 
     hidden: tuple[int, ...] = (256, 256)

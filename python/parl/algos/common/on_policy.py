@@ -31,7 +31,7 @@ Average = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
-class RolloutConfig:
+class OnPolicyConfig:
     """Settings that all on-policy algorithms share. Steps are vector steps."""
 
     rollout_steps: int = 32
@@ -106,7 +106,7 @@ def check_recordable(config: Any, grouped: bool) -> None:
         raise ConfigError("several processes average gradients between steps: cuda_graph = True is for one")
 
 
-def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
+def check_vectors(config: OnPolicyConfig, spec: EnvSpec) -> None:
     """Refuses settings for vectors if the observations are not vectors.
 
     Raises:
@@ -123,7 +123,7 @@ def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
         )
 
 
-class OptimizedLearner(ABC):
+class OnPolicyLearner(ABC):
     """Base class of learners: network, optimizer and statistics.
 
     Subclasses create the network, define the loss, and make the updates of a rollout.
@@ -138,7 +138,7 @@ class OptimizedLearner(ABC):
 
     learners: int = 1
 
-    def __init__(self, config: RolloutConfig, spec: EnvSpec, seed: int, device: str) -> None:
+    def __init__(self, config: OnPolicyConfig, spec: EnvSpec, seed: int, device: str) -> None:
         self.config: Any = config
         self.spec = spec
         self.device = torch.device(device)
@@ -337,7 +337,7 @@ class OptimizedLearner(ABC):
         self.refresh()
 
     def schedule(self, progress: float) -> None:
-        """See :class:`parl.types.DeviceRolloutLearner`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         if self._there is None:
             rate, number = (torch.zeros((), device=self.device) for _ in range(2))
             number.fill_(self._updates)
@@ -345,7 +345,7 @@ class OptimizedLearner(ABC):
         self._there[0].fill_(self.learning_rate(progress))
 
     def count_updates(self, steps: int) -> None:
-        """See :class:`parl.types.DeviceRolloutLearner`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         self._count += steps
         self._updates = int(self._count)
 

@@ -17,7 +17,7 @@ _OF_PRIORITIES = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
 
 
 @dataclass(frozen=True)
-class ReplayedConfig:
+class OffPolicyConfig:
     """Settings that all off-policy algorithms share. Steps are environment steps."""
 
     of: ClassVar[str] = ""
@@ -95,7 +95,7 @@ class ReplayedConfig:
         )
 
 
-class ReplayedAlgorithm:
+class OffPolicyAlgorithm:
     """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`."""
 
     config: Any

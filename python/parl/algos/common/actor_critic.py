@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.rollouts import OptimizedLearner, RolloutConfig, check_recordable, check_vectors
-from parl.algos.seeded import SeededPolicy
+from parl.algos.common.on_policy import OnPolicyConfig, OnPolicyLearner, check_recordable, check_vectors
+from parl.algos.common.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
@@ -26,7 +26,7 @@ Network = ActorCritic | RecurrentActorCritic
 
 
 @dataclass(frozen=True)
-class ActorCriticConfig(RolloutConfig):
+class ActorCriticConfig(OnPolicyConfig):
     """Settings that actor-critic algorithms share."""
 
     gae_lambda: float = 0.95
@@ -193,7 +193,7 @@ class RecurrentPolicy(StochasticPolicy):
 class DeviceStochasticPolicy:
     """As :class:`StochasticPolicy`, with the learner's network and device.
 
-    See :class:`parl.types.DeviceRolloutPolicy`.
+    See :class:`parl.types.RolloutAlgorithm`.
     """
 
     def __init__(self, network: ActorCritic, spec: EnvSpec, device: torch.device, seed: int) -> None:
@@ -226,18 +226,18 @@ class DeviceStochasticPolicy:
         self.generator.set_state(state["generator"])
 
 
-class ActorCriticLearner(OptimizedLearner):
+class ActorCriticLearner(OnPolicyLearner):
     """Base class of learners whose network has a policy head and a value head."""
 
     network: Network
     _memories: Tensor
 
     def make_network(self) -> Network:
-        """See :class:`OptimizedLearner`."""
+        """See :class:`OnPolicyLearner`."""
         return make_network(self.config, self.spec)
 
     def values_of(self, obs: Tensor) -> Tensor:
-        """See :class:`OptimizedLearner`."""
+        """See :class:`OnPolicyLearner`."""
         return self.network.value_of(obs)
 
     def outputs(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
@@ -252,7 +252,7 @@ class ActorCriticLearner(OptimizedLearner):
         return parameters.view(*shape, -1), value.view(shape)
 
     def values(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """See :class:`OptimizedLearner`."""
+        """See :class:`OnPolicyLearner`."""
         if not isinstance(self.network, RecurrentActorCritic):
             return super().values(rollout)
         with torch.no_grad():
@@ -260,7 +260,7 @@ class ActorCriticLearner(OptimizedLearner):
             return value[:-1], self.next_values(rollout, value)
 
     def final_values(self, rollout: Rollout) -> Tensor:
-        """See :class:`OptimizedLearner`; an LSTM has the state after the step that led there."""
+        """See :class:`OnPolicyLearner`; an LSTM has the state after the step that led there."""
         if not isinstance(self.network, RecurrentActorCritic):
             return super().final_values(rollout)
         t, n = rollout.final_at[:, 0], rollout.final_at[:, 1]
@@ -306,16 +306,16 @@ class ActorCriticAlgorithm:
 
     @property
     def records_updates(self) -> bool:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         return self.config.cuda_graph
 
     def check_device(self, grouped: bool) -> None:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         if self.config.lstm:
             raise ConfigError(f"lstm = {self.config.lstm} needs environments of the CPU: leave it at 0")
         check_recordable(self.config, grouped)
 
     def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:
-        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        """See :class:`parl.types.RolloutAlgorithm`."""
         assert isinstance(learner.network, ActorCritic)
         return DeviceStochasticPolicy(learner.network, self.spec, learner.weights.device, seed)

@@ -1,0 +1,1 @@
+"""What the algorithms of a kind share: settings, policies, learners."""
