@@ -1,10 +1,12 @@
-//! The console: microseconds per frame by game and by what is made of it, mixed consoles, saved states. One thread.
+//! Benchmarks of the console in one thread: microseconds per frame of each game, consoles of mixed games,
+//! saved states.
 //!
-//! `frame/plain`, `frame/fast_cpu`: the machine alone, by the plain and the fast interpreter, without pixels;
-//! `frame/drawn`: with them. `act/GAME`: a console with its rules, no frame read; `act/mixed`: 128 consoles of eight
-//! games in turn, so that the processor's jumps are no longer predicted, beside `act/alone`, the same games one after
-//! the other. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py; without them this says so and
-//! times nothing. ale-py is compared in Python (`benches/python/atari_console.py`).
+//! `frame/plain`, `frame/fast_cpu`: the machine alone, with the plain interpreter and with the fast CPU,
+//! without pixels; `frame/drawn`: with pixels. `act/GAME`: a console with its rules, no frame read;
+//! `act/mixed`: 128 consoles of eight games in alternation, so that the processor cannot predict the jumps;
+//! `act/alone`: the same games one after the other. ROMs come from `ALE_ROMS_DIR` or the folder of an
+//! installed ale-py; without ROMs a message is printed and nothing is timed. ale-py is compared in Python
+//! (`benches/python/atari_console.py`).
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use parl_benches::{Frames, GAMES, Player, rom_folders};
 const FRAMES: usize = 200;
 const CONSOLES_PER_GAME: usize = 16;
 
-/// True when the ROMs are there; says so where they are not.
+/// Returns true if the ROMs were found; prints a message otherwise.
 fn has_roms() -> bool {
     let missing = GAMES.iter().find_map(|game| rom::locate(game, rom_folders()).err());
     if let Some(error) = &missing {

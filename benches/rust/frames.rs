@@ -1,10 +1,11 @@
 //! Frames of games, for benchmarks and instruction counts.
 //!
-//! `frames serve [ACTS]` reads lines `GAME WHAT`, plays so many acts of it and answers with microseconds of processor
-//! time per act: a benchmark in another language takes turns with it. `frames count GAME WHAT ACTS` plays them inside
-//! [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (two acts in four are looked at, in gray); `save`
-//! and `load` take and set states instead of acting. `frames instructions GAME FRAMES` prints how many instructions of
-//! the 6507 a frame has. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py.
+//! `frames serve [ACTS]` reads lines `GAME WHAT`, plays `ACTS` acts of each and prints microseconds of
+//! processor time per act, so that a benchmark in another language can alternate with it. `frames count GAME
+//! WHAT ACTS` plays them inside [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (the screen
+//! is read in gray after two of every four acts); `save` and `load` save and load states instead of acting.
+//! `frames instructions GAME FRAMES` prints the number of 6507 instructions per frame. ROMs come from
+//! `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -19,7 +20,7 @@ const USAGE: &str =
     "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load [ACTS] | instructions GAME FRAMES";
 const ACTS: usize = 500;
 
-/// A game, and what is made of its frames or states.
+/// A game, and what is done with its frames or states.
 struct Workload {
     player: Player,
     what: What,
@@ -28,7 +29,7 @@ struct Workload {
 
 enum What {
     Act,
-    /// Act, and look at two acts in four.
+    /// Act, and read the screen after two of every four acts.
     Gray(Vec<u8>),
     Save,
     Load(Vec<u8>),
@@ -70,7 +71,7 @@ impl Workload {
     }
 }
 
-/// What is counted: everything below this frame.
+/// The function that is counted, together with all that it calls.
 #[inline(never)]
 fn counted(workload: &mut Workload, acts: usize) {
     for _ in 0..acts {
@@ -98,7 +99,7 @@ fn serve(acts: usize) -> Result<(), String> {
             kept.insert(line.clone(), Workload::new(game, what)?);
         }
         let workload = kept.get_mut(&line).ok_or("a workload just kept")?;
-        // What ran before has filled the caches with other things.
+        // Warm up: what ran before has filled the caches with other data.
         counted(workload, acts / 10);
         let start = thread_time();
         counted(workload, acts);

@@ -1,4 +1,4 @@
-//! What the benchmarks share: games that play themselves, with seeded inputs.
+//! Code that the benchmarks share: games that are played with seeded random actions.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,11 +14,11 @@ use cule::{Console, CuleError, Options, rom};
 pub const GAMES: [&str; 8] =
     ["breakout", "enduro", "freeway", "ms_pacman", "pong", "qbert", "seaquest", "space_invaders"];
 
-/// An action is kept with this probability, in 256ths.
+/// Probability of keeping the previous action, in 256ths.
 const KEEP: u64 = 205;
 
-/// Where ROMs are besides the folders that the environment names: that of an ale-py installed for `PYTHON`, or for the
-/// `python3` of the path. It is located, never imported.
+/// Folders with ROMs besides those that environment variables name: the folder of an ale-py installed for
+/// `PYTHON`, or for the `python3` on the path. ale-py is located, never imported.
 pub fn rom_folders() -> &'static [PathBuf] {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOLDERS.get_or_init(|| {
@@ -31,7 +31,7 @@ pub fn rom_folders() -> &'static [PathBuf] {
     })
 }
 
-/// A game that is played: the same actions in every run, and a new life from the start when it is over.
+/// Plays a game: with the same actions in every run, and from the start again when the game is over.
 pub struct Player {
     /// The console that is played.
     pub console: Console,
@@ -42,10 +42,10 @@ pub struct Player {
 }
 
 impl Player {
-    /// A console with a game in it, `seed` the player's.
+    /// Creates a console with a game. `seed` determines the actions.
     ///
     /// # Errors
-    /// The ROM is in none of the folders that the environment names.
+    /// The ROM is in none of the folders.
     pub fn new(game: &str, seed: u64, drawing: Drawing) -> Result<Self, CuleError> {
         let rom = rom::load(game, rom_folders(), false)?;
         let options = Options { drawing, ..Options::default() };
@@ -55,10 +55,10 @@ impl Player {
         Ok(Self { console, actions, action: 0, random, start })
     }
 
-    /// Plays one act; its reward.
+    /// Plays one act and returns its reward.
     ///
     /// # Panics
-    /// The console does not take its own state back.
+    /// If the console cannot load its own state.
     pub fn act(&mut self) -> i32 {
         // Xorshift, 64 bits.
         self.random ^= self.random << 13;
@@ -74,7 +74,7 @@ impl Player {
     }
 }
 
-/// Frames of a game as the machine alone runs them: from a state on, with what was pressed.
+/// Recorded frames of a game for the machine alone: the state at the start, and the inputs of each frame.
 pub struct Frames {
     start: Machine,
     inputs: Vec<Input>,
@@ -83,7 +83,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// `count` frames of a game, run by the plain or the fast interpreter.
+    /// Records `count` frames of a game, to be run by the plain interpreter or the fast CPU.
     ///
     /// # Errors
     /// As [`Player::new`].
@@ -102,7 +102,7 @@ impl Frames {
         Ok(Self { start, inputs, board: bytemuck::zeroed_box(), code })
     }
 
-    /// Runs them all, with pixels or without; the machine after them.
+    /// Runs all frames, with or without pixels. Returns the machine after them.
     pub fn run(&mut self, draw: bool) -> Machine {
         let mut m = self.start;
         for &input in &self.inputs {
@@ -113,7 +113,8 @@ impl Frames {
         m
     }
 
-    /// Instructions per frame, those of waiting loops included: the same frames one instruction at a time.
+    /// Number of instructions per frame, including those of waiting loops. Runs the same frames one
+    /// instruction at a time.
     pub fn instructions(&mut self) -> f64 {
         let mut m = self.start;
         let mut total = 0u64;
@@ -137,10 +138,10 @@ impl Frames {
         total as f64 / self.inputs.len() as f64
     }
 
-    /// Checks that another interpreter comes to the same RAM.
+    /// Checks that another interpreter produces the same RAM.
     ///
     /// # Panics
-    /// It does not.
+    /// If the RAM differs.
     pub fn compare(&mut self, other: &mut Self) {
         let (a, b) = (machine::essence(&self.run(false)), machine::essence(&other.run(false)));
         assert_eq!(a.riot.ram, b.riot.ram, "two interpreters differ");

@@ -1,8 +1,9 @@
-//! The sum tree: ns per item of updates and draws over capacity, fan-out and batch size, one thread.
+//! Benchmarks of the sum tree in one thread: ns per item of updates and draws, by capacity, fan-out and batch
+//! size.
 //!
-//! Named `operation/N=2^log2(capacity)/K=fan-out/B=batch`; throughput is items per second, so 1 / it is the time of an
-//! item. Weights change at every update, since an unchanged one is cheaper. `SUMTREE_PATH=scalar` (avx2) takes other instructions.
-//! Peers are compared in Python.
+//! Names are `operation/N=2^log2(capacity)/K=fan-out/B=batch`. Throughput is items per second; its inverse is
+//! the time per item. Weights change at every update, since storing an unchanged weight is cheaper.
+//! `SUMTREE_PATH=scalar` (avx2) chooses another instruction set. Other libraries are compared in Python.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const SHAPES: [(u32, usize, usize); 9] = [
     (20, 64, 256),
     (24, 16, 256),
 ];
-/// Indices are taken from a pool this long, so that a run does not see the same leaves over and over.
+/// Length of the pool of indices, so that a run does not use the same leaves again and again.
 const POOL: usize = 1 << 18;
 
 fn filled(log2: u32, fan_out: usize) -> SumTree {

@@ -1,8 +1,9 @@
-//! Borrowing numpy arrays: checks of shape, type and layout, then plain slices.
+//! Borrows numpy arrays as slices, after checks of shape, type and layout.
 //!
-//! Slices are borrowed from arrays while the interpreter may be released. numpy itself does not resize an array that
-//! others refer to; a caller who writes into an argument from another thread during a call gets unspecified numbers.
-#![allow(unsafe_code)] // Slices over the memory of arrays; the invariants stand at each block.
+//! Slices stay borrowed while the interpreter is detached. numpy does not resize an array that has other
+//! references. If the caller writes into an argument from another thread during a call, results are
+//! unspecified.
+#![allow(unsafe_code)] // Slices over the memory of arrays; each block states its invariants.
 
 use numpy::npyffi::flags::{NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::npyffi::{PY_ARRAY_API, npy_intp};
@@ -36,19 +37,20 @@ pub fn bytes<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResult<&
     if length == 0 {
         return Ok(&[]);
     }
-    // SAFETY: a C-contiguous array of `length` bytes, kept alive by the borrow; see the module page on writers.
+    // SAFETY: a C-contiguous array of `length` bytes, kept alive by the borrow; see the module
+    // documentation on writers.
     Ok(unsafe { std::slice::from_raw_parts(start(array), length) })
 }
 
 /// A borrowed array of real numbers.
 pub struct Reals<'a> {
     pub slice: Priorities<'a>,
-    /// It has no dimension: one number for whatever it is matched with.
+    /// True if the array has no dimensions: one number for all elements that it is matched with.
     pub is_scalar: bool,
 }
 
 impl<'a> Reals<'a> {
-    /// Of an array that [`reals`] gave.
+    /// Borrows an array that [`reals`] returned.
     pub fn of(array: &'a Bound<'_, PyUntypedArray>) -> Self {
         let slice = match exactly::<f32>(array) {
             Some(slice) => Priorities::F32(slice),
@@ -73,10 +75,10 @@ impl<'a> Reals<'a> {
     }
 }
 
-/// All bytes of a writable C-contiguous array, to be written.
+/// All bytes of a writable C-contiguous array, as a mutable slice.
 ///
 /// # Errors
-/// ValueError when it is not that. The caller passes no array twice.
+/// ValueError if the array is not writable and C-contiguous. The caller must not pass an array twice.
 #[allow(clippy::mut_from_ref)] // The memory is the array object's, not the reference's.
 pub fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResult<&'a mut [u8]> {
     if !has_flags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE) {
@@ -86,7 +88,7 @@ pub fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResu
     if length == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `bytes`, and writable; `disjoint` keeps two slices of one call apart.
+    // SAFETY: as in `bytes`, and writable; `disjoint` checks that slices of one call do not overlap.
     Ok(unsafe { std::slice::from_raw_parts_mut(start(array), length) })
 }
 
@@ -114,11 +116,12 @@ pub fn exactly<'a, T: Element>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&
     if array.len() == 0 {
         return Some(&[]);
     }
-    // SAFETY: aligned, contiguous, of type T, kept alive by the borrow; see the module page on writers.
+    // SAFETY: aligned, contiguous, of type T, kept alive by the borrow; see the module documentation on
+    // writers.
     Some(unsafe { std::slice::from_raw_parts(start(array).cast(), array.len()) })
 }
 
-/// As [`exactly`], writable; ValueError names the array.
+/// As [`exactly`], as a mutable slice; else a ValueError that names the array.
 #[allow(clippy::mut_from_ref)] // As above.
 pub fn exactly_mut<'a, T: Element>(
     array: &'a Bound<'_, PyUntypedArray>,
@@ -135,11 +138,12 @@ pub fn exactly_mut<'a, T: Element>(
     if array.len() == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `exactly`, and writable; `disjoint` keeps two slices of one call apart.
+    // SAFETY: as in `exactly`, and writable; `disjoint` checks that slices of one call do not overlap.
     Ok(unsafe { std::slice::from_raw_parts_mut(start(array).cast(), array.len()) })
 }
 
-/// A new array and its memory to be filled. Every element must be written before Python sees it.
+/// Creates an array and returns it with its memory. Every element must be written before Python gets the
+/// array.
 ///
 /// # Errors
 /// MemoryError.
@@ -154,26 +158,27 @@ pub fn fresh<'py, T: Element + Copy>(
     }
     memory::check(length * size_of::<T>()).map_err(|error| sumtree_error(py, error))?;
     let mut dims = [length as npy_intp];
-    // `PyArray_Zeros` is numpy's calloc: small arrays cost nothing to clear, large ones are cleared by the system.
-    // SAFETY: one dimension, and a type description that the call takes over; null comes with an exception.
+    // `PyArray_Zeros` is numpy's calloc: small arrays cost nothing to clear, large ones are cleared by the
+    // system. SAFETY: one dimension, and a type description whose ownership the call takes; a null result
+    // comes with an exception.
     let array = unsafe {
         let dtype = T::get_dtype(py).into_dtype_ptr();
         let array = PY_ARRAY_API.PyArray_Zeros(py, 1, dims.as_mut_ptr(), dtype, 0);
         Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked::<PyArray1<T>>()
     };
-    // SAFETY: zeroed, contiguous, of that length; the slice is the only way to the memory until the caller hands the
-    // array out, and it keeps the array alive that long.
+    // SAFETY: zeroed, contiguous, of that length; the slice is the only access to the memory until the caller
+    // passes the array on, and the caller keeps the array alive that long.
     let slice = unsafe { std::slice::from_raw_parts_mut(array.data(), length) };
     Ok((array, slice))
 }
 
-/// The same 64 bits, signed for numpy and unsigned for the core; values stay below 2^63.
+/// Views int64 of numpy as u64 of the core. The bits are the same, and values stay below 2^63.
 pub fn as_unsigned(slice: &mut [i64]) -> &mut [u64] {
     // SAFETY: same size and alignment, any bits are a value of both.
     unsafe { std::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), slice.len()) }
 }
 
-/// `value` as an array, through `numpy.asarray`; tensors are taken off their graph and device first.
+/// Converts `value` with `numpy.asarray`. Tensors are detached and copied to the CPU first.
 fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         return Ok(array.clone());
@@ -197,7 +202,7 @@ fn wrong_kind(name: &str, array: &Bound<'_, PyUntypedArray>, wanted: &str) -> Py
     PyTypeError::new_err(format!("{name} has dtype {}, expected {wanted}", array.dtype()))
 }
 
-/// Indices as an array of int64; borrowed if it is one already.
+/// Converts indices to an array of int64; returns the array itself if it is one already.
 pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
     if exactly::<i64>(&array).is_some() {
@@ -206,7 +211,7 @@ pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
     match array.dtype().kind() {
         b'i' => converted(&array, "int64"),
         b'u' => {
-            // Beyond 2^63 they would turn negative; no index is that large.
+            // Beyond 2^63 they would become negative; no index is that large.
             let too_large = array.call_method0("max").is_ok_and(|max| max.gt(i64::MAX).unwrap_or(false));
             if too_large {
                 let message = format!("{name} holds {}, outside int64", array.call_method0("max")?);
@@ -219,7 +224,7 @@ pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
     }
 }
 
-/// Tickets as an array of uint64; borrowed if it is one already.
+/// Converts tickets to an array of uint64; returns the array itself if it is one already.
 pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
     if exactly::<u64>(&array).is_some() {
@@ -232,7 +237,7 @@ pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
     }
 }
 
-/// Real numbers as an array of float32 or float64; borrowed if it is one already.
+/// Converts real numbers to an array of float32 or float64; returns the array itself if it is one already.
 pub fn reals<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
     if exactly::<f32>(&array).is_some() || exactly::<f64>(&array).is_some() {

@@ -1,13 +1,13 @@
-//! `parl._native.Console` and what it needs: ROM files, and the table of games.
+//! `parl._native.Console`, ROM files, and the table of games.
 //!
-//! Every call takes the console's lock without holding the interpreter, and gives it back before it asks for the
-//! interpreter again: no thread waits for one while it holds the other.
+//! A call that waits for the console's lock is detached from the interpreter, and releases the lock before it
+//! attaches again: no thread waits for one while it holds the other.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use cule::console::{self, Drawing, Options};
 use cule::console::device::ConsoleDevice;
+use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
 use cule::observe::WIDTH;
@@ -21,16 +21,16 @@ use pyo3::types::{PyBytes, PyString};
 use crate::arrays::{exactly_mut, fresh};
 use crate::errors::cule_error;
 
-/// A full turn moves a paddle this far in a frame; a larger one than this cannot be told from its end.
+/// Largest step of a paddle in a frame. A larger step has the same effect: the paddle reaches its end.
 const FARTHEST: f64 = 1e6;
 const RAM_BYTES: usize = 128;
 
-/// Runs `work` without the interpreter.
+/// Runs `work` while detached from the interpreter.
 fn free<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, CuleError> + Send) -> PyResult<T> {
     py.detach(work).map_err(|error| cule_error(py, error))
 }
 
-/// What is fixed for a game.
+/// The fixed properties of a game.
 #[pyclass(frozen, get_all, module = "parl._native")]
 pub struct GameRow {
     id: &'static str,
@@ -49,7 +49,7 @@ fn actions(set: u32) -> Vec<u32> {
     (0..u32::from(env::ACTIONS)).filter(|&action| set >> action & 1 != 0).collect()
 }
 
-/// A game's name for people.
+/// The display name of a game.
 fn title(row: &Game) -> String {
     if !row.title.is_empty() {
         return row.title.into();
@@ -78,7 +78,7 @@ pub fn game_rows() -> Vec<GameRow> {
     rows
 }
 
-/// A ROM image with what is known about it.
+/// A ROM image and its metadata.
 #[pyclass(frozen, module = "parl._native")]
 pub struct Rom {
     rom: rom::Rom,
@@ -87,7 +87,7 @@ pub struct Rom {
 
 #[pymethods]
 impl Rom {
-    /// Takes an image as read from `path`.
+    /// Creates a ROM from an image that was read from `path`.
     #[new]
     fn new(py: Python<'_>, image: &[u8], path: String) -> PyResult<Self> {
         let image = image.to_vec();
@@ -95,8 +95,8 @@ impl Rom {
         Ok(Self { rom, path })
     }
 
-    /// Finds the file of a game, or takes a path, and compares it with the known ROM of its name. `folders` are
-    /// looked in after those of the environment.
+    /// Loads the ROM of a game, given by name or by path, and compares it with the known ROM of that name.
+    /// `folders` are searched after those that environment variables name.
     #[staticmethod]
     fn find(py: Python<'_>, game: &str, folders: Vec<PathBuf>, allow_unknown: bool) -> PyResult<Self> {
         free(py, || {
@@ -115,7 +115,7 @@ impl Rom {
         &self.rom.md5
     }
 
-    /// The game that this image is, by its hash.
+    /// Name of the game with this image's hash.
     #[getter]
     fn game(&self) -> Option<&'static str> {
         rom::known_md5(&self.rom.md5).map(|known| known.name)
@@ -136,17 +136,17 @@ impl Rom {
 #[pyclass(frozen, module = "parl._native")]
 pub struct Console {
     inner: Mutex<console::Console>,
-    /// Where its frames run, if not here.
+    /// The device that runs its frames, if it is not the CPU.
     device: Option<ConsoleDevice>,
 }
 
 impl Console {
     fn lock(&self) -> MutexGuard<'_, console::Console> {
-        // Nothing panics while it holds the lock; a console left by one that did is still a console.
+        // No code panics while it holds the lock; after a panic the console would still be valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plays on its device, or here.
+    /// Acts on its device, or on the CPU.
     fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> PyResult<i32> {
         match &self.device {
             None => Ok(py.detach(|| self.lock().act_two(a, b))),
@@ -154,7 +154,8 @@ impl Console {
         }
     }
 
-    /// Does something short: at once if the console is free, else waits for it without the interpreter.
+    /// Runs a short operation: at once if the lock is free, else after waiting for it while detached from the
+    /// interpreter.
     fn briefly<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut console::Console) -> T + Send) -> T {
         match self.inner.try_lock() {
             Ok(mut console) => work(&mut console),
@@ -174,7 +175,7 @@ impl Console {
         let Some(out) = out else {
             let (array, bytes) = fresh::<u8>(py, shape.iter().product())?;
             free(py, || work(&mut self.lock(), bytes))?;
-            // One dimension is what `fresh` made.
+            // `fresh` creates arrays of one dimension.
             return Ok(if shape.len() == 1 { array.into_any() } else { array.reshape(shape)?.into_any() });
         };
         let array = out.cast::<PyUntypedArray>().map_err(|_| {
@@ -197,7 +198,7 @@ impl Console {
     }
 }
 
-/// The code of an action given by number or name. Names, and all that can be wrong, are Python's.
+/// The code of an action given by number or name. Python handles names and all errors.
 fn action_code(action: &Bound<'_, PyAny>) -> PyResult<u32> {
     static ACTION_NUMBER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if !action.is_instance_of::<PyString>()
@@ -210,7 +211,7 @@ fn action_code(action: &Bound<'_, PyAny>) -> PyResult<u32> {
     number.call1((action,))?.extract()
 }
 
-/// An action with how far it turns a paddle: 23000 times the strength, whole units.
+/// An action with the step by which it turns a paddle: 23000 times the strength, in whole units.
 fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> {
     if !strength.is_finite() {
         return Err(PyValueError::new_err(format!("{name} is {strength}, expected a finite number")));
@@ -257,7 +258,7 @@ impl Console {
         })
     }
 
-    /// A copy; with a seed its generator starts anew.
+    /// Returns a copy. With a seed, the copy's random generator is seeded with it.
     #[pyo3(signature = (seed = None))]
     fn clone(&self, py: Python<'_>, seed: Option<u32>) -> PyResult<Self> {
         free(py, || {
@@ -358,12 +359,14 @@ impl Console {
         })
     }
 
-    /// Draws every frame at once, instead of those that are likely to be read. Nothing else changes.
+    /// Draws every frame when it runs, instead of only those that are likely to be read. Nothing else
+    /// changes.
     fn draw_every_frame(&self, py: Python<'_>) {
         self.briefly(py, |console| console.set_drawing(true));
     }
 
-    /// The state as bytes; without `held` the actions that stick are left out, as ALE's states leave them out.
+    /// The state as bytes. Without `held`, the actions that sticky actions may repeat are left out, as in
+    /// ALE's states.
     #[pyo3(signature = (generator, held=true))]
     fn save<'py>(&self, py: Python<'py>, generator: bool, held: bool) -> Bound<'py, PyBytes> {
         let state = self.briefly(py, |console| {
@@ -378,7 +381,8 @@ impl Console {
         PyBytes::new(py, &state)
     }
 
-    /// Goes back to a saved state; with `keep_held` the actions that stick stay those of this console.
+    /// Loads a saved state. With `keep_held`, the console keeps its own actions that sticky actions may
+    /// repeat.
     fn load(&self, py: Python<'_>, state: &[u8], keep_held: bool) -> PyResult<()> {
         let load = |console: &mut console::Console| {
             let held = console.held();

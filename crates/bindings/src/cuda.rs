@@ -1,5 +1,5 @@
-//! `parl._native.CudaAtariBatch`: Atari environments on a CUDA device. It takes device addresses and a stream, which
-//! belong to its allocator: torch.
+//! `parl._native.CudaAtariBatch`: Atari environments on a CUDA device. Calls take device addresses and a
+//! stream; torch allocates and owns the memory.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -19,8 +19,9 @@ use crate::arrays::bytes;
 use crate::errors::{cuda_error, cule_error};
 use crate::vector::{Config, colored};
 
-/// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
-/// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (12, n), flags bool (4, n).
+/// Environments on a device. Addresses are those of contiguous device memory with one row per environment, 0
+/// for none: observations and final observations uint8, RAM uint8 (n, 128), numbers int32 (12, n), flags bool
+/// (4, n).
 #[pyclass(frozen, module = "parl._native")]
 pub struct CudaAtariBatch {
     batch: Mutex<Option<CudaBatch<Cuda>>>,
@@ -29,24 +30,24 @@ pub struct CudaAtariBatch {
     /// Dimensions of one observation.
     #[pyo3(get)]
     obs_shape: Vec<usize>,
-    /// Codes that can be chosen, ascending.
+    /// Codes of the actions that can be chosen, ascending.
     #[pyo3(get)]
     actions: Vec<u8>,
-    /// Memory on the device that it holds.
+    /// Bytes of device memory that it uses.
     #[pyo3(get)]
     device_bytes: usize,
-    /// Every kernel came from the disk.
+    /// True if every kernel came from the kernel cache.
     #[pyo3(get)]
     from_cache: bool,
-    /// How each of its games is played was measured before, on this device.
+    /// True if all its games were calibrated before on this device.
     #[pyo3(get)]
     calibrated: bool,
-    /// Actions are sticks; where a direction begins.
+    /// For continuous actions, the threshold above which a direction is pressed; else `None`.
     threshold: Option<f32>,
 }
 
-/// Addresses of obs, final_obs, ram, numbers and flags; bytes from one observation to the next, 0 where they lie side by
-/// side; and whether the older planes of observations lie there already.
+/// Addresses of obs, final_obs, ram, numbers and flags; bytes from one observation to the next, 0 if they are
+/// adjacent; and whether the older planes of observations are already in place.
 type Addresses = (u64, u64, u64, u64, u64, u64, bool);
 
 impl CudaAtariBatch {
@@ -83,7 +84,7 @@ impl CudaAtariBatch {
         let settings = config.settings()?;
         config.check_assignment()?;
         let batch = py.detach(|| {
-            // What is missing is said before anything is loaded.
+            // A missing device or compiler is an error before any ROM is loaded.
             let cuda = Cuda::new(device, &nvrtc_folders)?;
             let games = config.load()?;
             let layout = Layout {
@@ -101,7 +102,7 @@ impl CudaAtariBatch {
                 batch.images().into_iter().map(|image| saved_choices::load(batch.device(), image)).collect();
             let chosen: Vec<Choice> = kept.iter().map(|choice| choice.unwrap_or_default()).collect();
             batch.choose(&chosen, 0)?;
-            // Waits: what comes next is on other streams.
+            // Waits, because later calls use other streams.
             batch.check_faults(0)?;
             Ok((batch, kept.iter().all(Option::is_some)))
         });
@@ -119,14 +120,14 @@ impl CudaAtariBatch {
     }
 
     /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` are int64, negative for none.
-    /// `targets` are the addresses of obs, final_obs, ram, numbers, flags. Does not wait.
+    /// `targets` are the addresses of obs, final_obs, ram, numbers, flags. Does not wait for the device.
     fn reset(&self, py: Python<'_>, seeds: u64, mask: u64, targets: Addresses, stream: u64) -> PyResult<()> {
         let out = addresses(targets);
         self.with(py, |batch| batch.reset(seeds, mask, &out, stream))
     }
 
-    /// One step of every environment; `actions` are int32 or, with `wide`, int64; of continuous environments float32
-    /// (n, 4): to the right, up, trigger, strength. Does not wait.
+    /// Steps every environment. `actions` are int32 or, with `wide`, int64; for continuous environments
+    /// float32 (n, 4): to the right, up, trigger, strength. Does not wait for the device.
     fn step(
         &self,
         py: Python<'_>,
@@ -144,8 +145,9 @@ impl CudaAtariBatch {
         self.with(py, |batch| batch.step(actions, &out, stream))
     }
 
-    /// Measures how its game is played fastest, plays it so from now on, and keeps that on the disk. The environments have
-    /// been reset and stepped afterwards. Form, window and seconds per step of all that was tried.
+    /// Measures which form and window play its game fastest, uses these from now on, and stores them on the
+    /// disk. This resets and steps the environments. Returns form, window and seconds per step of everything
+    /// measured.
     fn calibrate(&self, py: Python<'_>, stream: u64) -> PyResult<Vec<(&'static str, u32, f64)>> {
         self.with(py, |batch| {
             let found = batch.measure(&Choice::all(), Effort::default(), stream)?;
@@ -160,7 +162,7 @@ impl CudaAtariBatch {
         })
     }
 
-    /// How each of its games is played from now on: form and window of each, in the order of the games; one for all.
+    /// Sets form and window of each game, in the order of the games; a single pair is for all games.
     #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn choose(&self, py: Python<'_>, choices: Vec<(String, u32)>, stream: u64) -> PyResult<()> {
         self.with(py, |batch| {
@@ -173,7 +175,7 @@ impl CudaAtariBatch {
         })
     }
 
-    /// Its games in their order, and how each is played: name, form, window.
+    /// Returns name, form and window of each game, in order.
     fn choices(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, u32)>> {
         self.with(py, |batch| {
             let all = batch.choices().into_iter();
@@ -181,12 +183,12 @@ impl CudaAtariBatch {
         })
     }
 
-    /// Waits for the stream; raises what went wrong on the device since the last look.
+    /// Waits for the stream, and raises an error that occurred on the device since the last check.
     fn check(&self, py: Python<'_>, stream: u64) -> PyResult<()> {
         self.with(py, |batch| batch.check_faults(stream))
     }
 
-    /// One row of bytes per environment of `envs`, as `AtariBatch.get_state` gives them.
+    /// Returns the states of `envs`, one row of bytes each, as `AtariBatch.get_state` does.
     fn get_state<'py>(
         &self,
         py: Python<'py>,
@@ -199,7 +201,7 @@ impl CudaAtariBatch {
         numpy::PyArray1::from_vec(py, rows).reshape([count, size])
     }
 
-    /// Puts row i of `states` into environment `envs[i]`, or a single row into all of `envs`.
+    /// Loads row i of `states` into environment `envs[i]`, or a single row into all of `envs`.
     fn set_state(
         &self,
         py: Python<'_>,
@@ -222,7 +224,7 @@ impl CudaAtariBatch {
         })
     }
 
-    /// Native pictures of the environments of `envs` in color, (rows, columns, 3) each. Waits.
+    /// Returns the native pictures of `envs` in color, (rows, columns, 3) each. Waits for the stream.
     fn pictures<'py>(
         &self,
         py: Python<'py>,
@@ -240,7 +242,7 @@ impl CudaAtariBatch {
         self.with(py, |batch| Ok(batch.game(env)))
     }
 
-    /// Frees the environments; nothing more can be asked of them.
+    /// Frees the environments. Later calls raise ValueError.
     fn close(&self, py: Python<'_>) {
         let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
         py.detach(|| drop(batch));
@@ -251,7 +253,7 @@ fn addresses((obs, final_obs, ram, numbers, flags, obs_stride, slides): Addresse
     Targets { obs, final_obs, ram, numbers, flags, obs_stride, slides }
 }
 
-/// What there is for CUDA: pairs of a name and a finding.
+/// Lists the CUDA driver, devices, NVRTC and kernel cache, as (name, value) pairs.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
 pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, String)> {
@@ -266,9 +268,11 @@ pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, 
     })
 }
 
-/// Compiles the kernels of environments and consoles for a device and keeps them on the disk; nothing is loaded.
+/// Compiles the kernels of environments and consoles for a device and stores them in the kernel cache,
+/// without loading them.
 ///
-/// Returns the target, the seconds, and for each file its name, its bytes and whether it was on the disk.
+/// Returns the target architecture, the seconds taken, and for each file its name, size in bytes and whether
+/// it came from the kernel cache.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "a plain tuple for Python")]
 pub fn cuda_prepare(
@@ -285,10 +289,11 @@ pub fn cuda_prepare(
     .map_err(|error| cuda_error(py, &error))
 }
 
-/// Compiles kernels (those of `files`, all of the environments' without any) for an architecture such as 90; no device
-/// is needed.
+/// Compiles kernels for an architecture such as 90: those of `files`, or, if that is empty, all of
+/// environments and consoles. Needs no device.
 ///
-/// Returns the target, the seconds, and for each file its name, its bytes and whether it was on the disk.
+/// Returns the target architecture, the seconds taken, and for each file its name, size in bytes and whether
+/// it came from the kernel cache.
 #[pyfunction]
 #[pyo3(signature = (architecture, nvrtc_folders, ptx, files=vec![]))]
 #[allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "a plain tuple for Python")]
@@ -312,7 +317,7 @@ pub fn cuda_compile(
         } else {
             SOURCES.compile(&nvrtc, &target, 0, &files)?
         };
-        // The console's is left out where files are named and it is not.
+        // The console's kernel is left out if files are named and it is not among them.
         if files.is_empty() || files.iter().any(|file| file == console.files[0].0) {
             images.extend(console.compile(&nvrtc, &target, 0, &[])?);
         }

@@ -1,4 +1,4 @@
-//! `parl._native.Dense` and `dense_*`: small networks and their step, on the memory of numpy arrays.
+//! `parl._native.Dense` and `dense_*`: small networks and the step of Adam, on the memory of numpy arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::arrays::{disjoint, exactly, exactly_mut};
 use crate::errors::dense_error;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
-/// Weight, bias and, of a network that learns, where their gradients go.
+/// Weight, bias and, for a network that is trained, the arrays of their gradients.
 type Given<'py> = (Array<'py>, Array<'py>, Option<Array<'py>>, Option<Array<'py>>);
 
 /// The arrays of one layer.
@@ -25,7 +25,7 @@ struct Arrays {
 pub struct Dense {
     layers: Vec<Arrays>,
     inputs: usize,
-    /// Without a way back, and with one.
+    /// For forward passes that are not kept, and for kept ones, which a backward pass may follow.
     passes: [Mutex<Pass>; 2],
 }
 
@@ -49,7 +49,7 @@ impl Dense {
         }
     }
 
-    /// Weights and biases; `bound` are [`Dense::bound`].
+    /// Weights and biases of the layers; `bound` comes from [`Dense::bound`].
     fn layers<'a>(bound: &'a [[Array<'_>; 2]]) -> PyResult<Vec<Layer<'a>>> {
         let layer = |[weight, bias]: &'a [Array<'_>; 2]| {
             Ok(Layer { weight: floats(weight, "a weight")?, bias: floats(bias, "a bias")? })
@@ -103,7 +103,7 @@ impl Dense {
         Ok(made)
     }
 
-    /// Writes what the heads give for `x`; `kept`: the way back is to follow.
+    /// Computes the outputs of the heads for `x`. `kept`: a backward pass may follow.
     fn forward(&self, py: Python<'_>, x: &Array<'_>, outputs: Vec<Array<'_>>, kept: bool) -> PyResult<()> {
         let rows = self.rows(x)?;
         let bound = self.bound(py);
@@ -118,7 +118,7 @@ impl Dense {
         .map_err(|error| dense_error(&error))
     }
 
-    /// Adds the gradients of all weights, from those of the outputs of the latest `forward` that was kept.
+    /// Adds the gradients of all weights and biases, given those of the outputs of the latest kept `forward`.
     fn backward(&self, py: Python<'_>, x: &Array<'_>, of_outputs: Vec<Array<'_>>) -> PyResult<()> {
         let rows = self.rows(x)?;
         let bound = self.bound(py);
@@ -150,7 +150,8 @@ impl Dense {
         .map_err(|error| dense_error(&error))
     }
 
-    /// Writes the gradients of inputs from number `first` on, from those of the outputs of the latest kept `forward`.
+    /// Writes the gradients of the inputs from index `first` on, given those of the outputs of the latest
+    /// kept `forward`.
     fn back_to_inputs(
         &self,
         py: Python<'_>,
@@ -181,7 +182,7 @@ impl Dense {
     }
 }
 
-/// One step of Adam, gradients that are too long scaled down first.
+/// Performs one step of Adam, after clipping the gradients by their norm.
 #[pyfunction]
 #[pyo3(signature = (weights, gradients, mean, square, step, learning_rate, epsilon, betas, longest))]
 #[allow(clippy::too_many_arguments)] // Buffers and settings.

@@ -1,4 +1,4 @@
-//! Rust errors as Python exceptions: one match per enum.
+//! Converts Rust errors to Python exceptions, with one match per enum.
 
 use cuda::CudaError;
 use cule::CuleError;
@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use sumtree::SumTreeError;
 use sumtree::replay::ReplayError;
 
-/// The class `name` of `parl.errors`, with `message`.
+/// An exception of the class `name` of `parl.errors`, with `message`.
 fn ours(py: Python<'_>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str, message: String) -> PyErr {
     match cell.import(py, "parl.errors", name).and_then(|class| class.call1((message,))) {
         Ok(error) => PyErr::from_value(error),
@@ -73,7 +73,7 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         | ReplayError::TooManyProcesses { .. } => ours!(py, "SharedMemoryError", message),
         ReplayError::Closed => ours!(py, "ReplayClosedError", message),
         ReplayError::File { .. } | ReplayError::Rows { .. } => ours!(py, "ReplayFileError", message),
-        // With an error number Python picks the subclass, FileNotFoundError and so on.
+        // With an error number Python chooses the subclass, such as FileNotFoundError.
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
     }
@@ -121,7 +121,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         | CuleError::BufferLength { .. }
         | CuleError::State { .. }
         | CuleError::ModeSelection { .. } => ours!(py, "AtariError", message),
-        // The enum is open to new kinds.
+        // The enum is non-exhaustive.
         _ => ours!(py, "AtariError", message),
     }
 }

@@ -1,16 +1,16 @@
-//! Whether all numbers of an array are finite: what collection asks of rewards and observations at every step.
+//! Checks that all numbers of an array are finite, for the rewards and observations of every step.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::arrays::exactly;
 
-/// Numbers that are looked at between two decisions to stop.
+/// Numbers that are read before the loop checks whether to stop.
 const PART: usize = 4096;
-/// Arrays longer than this are read without the interpreter's lock.
+/// Arrays longer than this are read while detached from the interpreter.
 const LONG: usize = 1 << 16;
 
-/// Whether no number of `array` is NaN or infinite; integers and booleans are finite.
+/// Returns true if no number of `array` is NaN or infinite. Integers and booleans are finite.
 #[pyfunction]
 pub fn all_finite(py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
     if let Some(numbers) = exactly::<f32>(array) {
@@ -43,6 +43,6 @@ impl Real for f64 {
 }
 
 fn all<T: Real>(numbers: &[T]) -> bool {
-    // `&` instead of `&&`: the compiler takes several numbers at once.
+    // `&` instead of `&&`, so that the compiler vectorizes the loop.
     numbers.chunks(PART).all(|part| part.iter().fold(true, |all, number| all & number.finite()))
 }

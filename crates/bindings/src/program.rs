@@ -1,5 +1,5 @@
-//! `parl._native.CudaProgram`: the kernels of trees and replays on a CUDA device. It is given addresses and a stream,
-//! which belong to their allocator: torch.
+//! `parl._native.CudaProgram`: the kernels of trees and replays on a CUDA device. Launches take addresses and
+//! a stream; torch allocates and owns the memory.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ pub const SOURCES: Sources = Sources {
     headers: &sumtree::kernels::HEADERS,
     kernels: &sumtree::kernels::KERNELS,
 };
-/// What a launch may be given: the driver's limit is 4 KiB.
+/// Largest struct of a launch; the driver's limit for all arguments is 4 KiB.
 const ARGUMENT_BYTES_MAX: usize = 2048;
 /// Structs of kernels are aligned to this.
 const ALIGNMENT: usize = size_of::<u64>();
 
-/// Whether a file is one of [`SOURCES`].
+/// Returns true if a file is one of [`SOURCES`].
 pub fn has(file: &str) -> bool {
     SOURCES.files.iter().any(|(name, _)| *name == file)
 }
 
-/// Bytes as words, so that they are aligned as the kernels' structs.
+/// Copies bytes into words, so that they are aligned as the kernels' structs.
 fn words(bytes: &[u8], name: &str) -> PyResult<Vec<u64>> {
     if bytes.len() > ARGUMENT_BYTES_MAX || !bytes.len().is_multiple_of(ALIGNMENT) {
         let message = format!("{name} has {} bytes, expected a multiple of 8 up to 2048", bytes.len());
@@ -40,7 +40,7 @@ fn words(bytes: &[u8], name: &str) -> PyResult<Vec<u64>> {
 #[pyclass(frozen, module = "parl._native")]
 pub struct CudaProgram {
     program: Program,
-    /// Every kernel came from the disk.
+    /// True if every kernel came from the kernel cache.
     #[pyo3(get)]
     from_cache: bool,
 }
@@ -56,7 +56,8 @@ impl CudaProgram {
         Ok(Self { program, from_cache })
     }
 
-    /// Starts a kernel in so many blocks of so many threads, with its two structs. The addresses in them are not looked at: they are the caller's word.
+    /// Starts a kernel with its two structs; `shape` is the number of blocks and of threads per block. The
+    /// addresses in the structs are not checked.
     fn launch(
         &self,
         py: Python<'_>,

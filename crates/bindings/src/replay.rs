@@ -1,4 +1,4 @@
-//! `parl._native.Replay`: bytes in, bytes out; names, types and batches are put together in `parl.replay`.
+//! `parl._native.Replay`: takes and returns bytes; `parl.replay` handles names, types and batches.
 
 use std::path::PathBuf;
 
@@ -23,10 +23,11 @@ use crate::sumtree::{draws, sizes};
 type FieldSpec = (String, String, Vec<usize>, usize, usize);
 /// Period, burn-in, eta.
 type SequenceSpec = (usize, usize, f64);
-/// Strategy, share of relabelled rows, field of the goal achieved.
+/// Strategy, share of relabeled rows, field of the achieved goal.
 type HindsightSpec = (String, f64, String);
 
-/// What a column must be to be taken as it is; without a type, such as a structured one, it never is.
+/// Name, type and shape of a column that is accepted without conversion. Fields without a `dtype`, such as
+/// structured ones, are never accepted so.
 struct Plain {
     name: Py<PyString>,
     dtype: Option<Py<PyArrayDescr>>,
@@ -63,7 +64,7 @@ impl Replay {
     }
 }
 
-/// What `sample` chooses rows by: shares beside a mode belong to stratified draws.
+/// How `sample` chooses rows. Shares of uniform and newest rows are for stratified draws only.
 fn selection(
     mode: &str,
     (rank, learners): (i64, i64),
@@ -83,7 +84,7 @@ fn selection(
     }
 }
 
-/// A copy of `array`, C-contiguous.
+/// A C-contiguous copy of `array`.
 fn in_rows<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
     Ok(array.call_method1(intern!(array.py(), "copy"), (intern!(array.py(), "C"),))?.cast_into()?)
 }
@@ -152,7 +153,7 @@ impl Replay {
             seed,
         };
         if shared.is_some() && path.is_some() {
-            return Err(PyValueError::new_err("shared and path are given: memory is one or the other"));
+            return Err(PyValueError::new_err("shared and path are both given, expected at most one"));
         }
         let made = py.detach(|| match (shared, path) {
             (Some(name), _) => replay::Replay::open_shared(name, settings),
@@ -194,8 +195,8 @@ impl Replay {
         py.detach(|| self.core.save(&path)).map_err(|error| replay_error(py, error))
     }
 
-    /// Writes a file as `save` does of a replay with these settings and this capacity whose rows are elsewhere: `parts`
-    /// are arrays of its bytes, in the order of the file, and may be made one by one.
+    /// Writes the file that `save` would write for a replay with these settings and this capacity, whose rows
+    /// are stored elsewhere. `parts` iterates over arrays of its bytes, in the order of the file.
     fn save_parts(
         &self,
         py: Python<'_>,
@@ -227,7 +228,7 @@ impl Replay {
         final_present: Option<&Bound<'py, PyUntypedArray>>,
         final_columns: Vec<Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        // These may run code of the caller, which must find no array borrowed.
+        // These conversions may run code of the caller, during which no array may be borrowed.
         let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
         let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
         let names = &self.core.settings().fields;
@@ -247,8 +248,8 @@ impl Replay {
         self.add_rows(py, &given)
     }
 
-    /// As `add`, where `columns` are exactly the fields, as arrays of their types and shapes; else nothing happens and
-    /// None is given back.
+    /// As `add`, if `columns` are exactly the fields, as arrays of their types and shapes. Else does nothing
+    /// and returns None.
     #[pyo3(signature = (columns, env_id, priorities))]
     fn add_plain<'py>(
         &self,
@@ -271,10 +272,10 @@ impl Replay {
             if !fits {
                 return Ok(None);
             }
-            // Gymnasium's CartPole, for one, gives observations that lie the other way round.
+            // Gymnasium's CartPole, for example, returns observations in Fortran order.
             arrays.push(if array.is_c_contiguous() { array } else { in_rows(&array)? });
         }
-        // As in `add`; and before the shapes of the arrays are looked at.
+        // As in `add`; and before the shapes of the arrays are read.
         let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
         let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
         let rows = |array: &Bound<'_, PyUntypedArray>| array.shape().first().copied().unwrap_or(0);

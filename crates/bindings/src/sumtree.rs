@@ -14,7 +14,7 @@ use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 use crate::arrays::{Reals, as_unsigned, exactly, fresh, indices, reals};
 use crate::errors::sumtree_error;
 
-/// Why nothing was found.
+/// Why a search failed.
 enum Found {
     Prefix(String),
     Tree(SumTreeError),
@@ -29,7 +29,7 @@ impl From<SumTreeError> for Found {
 type Mixed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 type Draw<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
-/// The draws of a name; `rank` and `learners` belong to "split".
+/// The draws with this name; `rank` and `learners` are for "split".
 pub fn draws(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
     let within = |name: &str, value: i64| {
         let text = || format!("{name} {value} is outside 0..={}", u32::MAX);
@@ -48,14 +48,14 @@ pub fn draws(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
     }
 }
 
-/// Leaves by the number of significant bits of their weight.
+/// Number of leaves by the number of significant bits of their weight.
 pub fn sizes<'py>(py: Python<'py>, tree: &sumtree::SumTree) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let (array, out) = fresh::<u64>(py, sumtree::SIZES)?;
     out.copy_from_slice(&tree.histogram());
     Ok(array)
 }
 
-/// A count that Python gave, or ValueError with the bound.
+/// Converts a count given by Python, or returns a ValueError with the bounds.
 pub fn count(name: &str, value: i64) -> PyResult<usize> {
     const MAX: i64 = 1 << 32;
     if (0..=MAX).contains(&value) {
@@ -85,7 +85,7 @@ impl SumTree {
             Priorities::F64(p) => self.scale.weights(p, &mut weights)?,
         };
         match weights.as_slice() {
-            // One priority for all of them.
+            // One priority for all leaves.
             [weight] if priorities.is_scalar => {
                 let weight = *weight;
                 weights = vec_with_capacity(indices.len())?;
@@ -109,9 +109,10 @@ impl SumTree {
 
 #[pymethods]
 impl SumTree {
-    /// On the CPU one of these; on a device what Python has for it.
+    /// Returns an instance of this class for the CPU, and of the Python class `CudaSumTree` for a CUDA
+    /// device.
     #[new]
-    #[allow(clippy::new_ret_no_self, reason = "what a device has is of another class")]
+    #[allow(clippy::new_ret_no_self, reason = "trees on a device are of another class")]
     #[pyo3(signature = (capacity, fan_out=16, scale=65536.0, seed=0, *, device="cpu"))]
     fn new<'py>(
         py: Python<'py>,
@@ -179,7 +180,8 @@ impl SumTree {
         Ok((indices, priorities))
     }
 
-    /// A batch with shares drawn uniformly and of the newest leaves: indices, priorities, probabilities.
+    /// Draws a batch with shares of uniform draws and of the newest leaves. Returns indices, priorities,
+    /// probabilities.
     #[pyo3(signature = (n, *, uniform=0.0, newest=0.0, newest_from=0, newest_count=0))]
     fn sample_mixture<'py>(
         &self,
@@ -234,7 +236,8 @@ impl SumTree {
         let refused = |error| sumtree_error(py, error);
         let mut prefixes = vec_with_capacity(prefix_sums.len()).map_err(refused)?;
         prefixes.extend(prefix_sums.iter());
-        // Compared with the total that is searched in, or with the one that the caller made the prefix sums from.
+        // Compared with the total as read by this call, or with the one that the caller computed the prefix
+        // sums from.
         let target = |position: usize, seen: u64| {
             let prefix = prefixes[position];
             let scaled = match total {

@@ -1,7 +1,7 @@
 //! `parl._native.AtariBatch`: many Atari environments at once, on CPU threads.
 //!
-//! Every call releases the interpreter, then takes the batch's lock; it never asks for the interpreter while it holds
-//! the lock.
+//! Every call detaches from the interpreter before it takes the batch's lock, and never attaches while it
+//! holds the lock.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -24,14 +24,14 @@ use pyo3::prelude::*;
 use crate::arrays::{bytes, bytes_mut, disjoint, exactly};
 use crate::errors::cule_error;
 
-/// How long a wait for results lasts before signals are looked at.
+/// How long `recv` waits for results before it checks for signals.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Rows of whole numbers that `step` gives, one column per environment; their names are in `_native.pyi`.
+/// Number of rows of integers that `step` returns, with one column per environment; `_native.pyi` names them.
 const NUMBERS: usize = 12;
-/// Rows of flags: terminated, truncated, ended, game over.
+/// Number of rows of flags: terminated, truncated, ended, game over.
 const FLAGS: usize = 4;
 
-/// What `AtariBatch` is made from: a mapping with these keys.
+/// The configuration of an `AtariBatch`: a mapping with these keys.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Config {
@@ -71,7 +71,7 @@ pub(crate) struct Config {
     difficulty: Option<u32>,
 }
 
-/// The entry of `table` called `value`, or a ValueError that lists them.
+/// The entry of `table` with the name `value`, or a ValueError that lists the names.
 fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> {
     table.iter().find(|(key, _)| *key == value).map(|(_, entry)| *entry).ok_or_else(|| {
         let known: Vec<&str> = table.iter().map(|(key, _)| *key).collect();
@@ -95,7 +95,7 @@ impl Config {
         }
         Ok(Settings {
             rules: StepRules {
-                // The model keeps it in single precision.
+                // Consoles store it in single precision.
                 keep: f64::from(probability as f32),
                 frame_limit: self.max_num_frames_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 step_limit: self.max_num_steps_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
@@ -163,7 +163,7 @@ impl Config {
         Ok(())
     }
 
-    /// The ROMs, with their rows in the table of games.
+    /// Loads the ROMs, and returns them with their rows in the table of games.
     pub(crate) fn load(&self) -> Result<Vec<(rom::Rom, usize)>, CuleError> {
         let load = |game: &String| Ok((rom::load(game, &self.folders, false)?, console::game_row(game)?));
         self.games.iter().map(load).collect()
@@ -194,7 +194,7 @@ type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool
 /// Lives, game over, truncated, frame number, episode frame number, RAM.
 type Facts<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
-/// Environments that are stepped together. Arrays given for output are C-contiguous uint8 with one row per result.
+/// Environments that are stepped together. Output arrays are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
 pub struct AtariBatch {
     batch: Mutex<Option<CpuBatch>>,
@@ -205,7 +205,7 @@ pub struct AtariBatch {
     /// Dimensions of one observation.
     #[pyo3(get)]
     obs_shape: Vec<usize>,
-    /// Codes that can be chosen, ascending.
+    /// Codes of the actions that can be chosen, ascending.
     #[pyo3(get)]
     actions: Vec<u8>,
     #[pyo3(get)]
@@ -214,7 +214,7 @@ pub struct AtariBatch {
 }
 
 impl AtariBatch {
-    /// Runs `work` on the batch, without the interpreter.
+    /// Runs `work` on the batch, while detached from the interpreter.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -230,7 +230,7 @@ impl AtariBatch {
         }
     }
 
-    /// Actions of `count` environments, checked.
+    /// Checks and converts the actions of `count` environments.
     fn commands(&self, actions: &Bound<'_, PyUntypedArray>, count: usize) -> PyResult<Vec<Action>> {
         if let Some(threshold) = self.threshold {
             let values = exactly::<f32>(actions).ok_or_else(|| {
@@ -258,7 +258,7 @@ impl AtariBatch {
             let message = format!("actions have shape {:?}, expected [{count}]", actions.shape());
             return Err(PyValueError::new_err(message));
         }
-        // int32 is what EnvPool and many action spaces use.
+        // EnvPool and many action spaces use int32.
         if let Some(values) = exactly::<i64>(actions) {
             return self.buttons(values.iter().copied());
         }
@@ -268,7 +268,7 @@ impl AtariBatch {
         self.buttons(values.iter().copied().map(i64::from))
     }
 
-    /// Discrete actions by their indices.
+    /// Converts indices of discrete actions.
     fn buttons(&self, indices: impl Iterator<Item = i64>) -> PyResult<Vec<Action>> {
         indices
             .enumerate()
@@ -412,7 +412,7 @@ impl AtariBatch {
         targets.results(py)
     }
 
-    /// One step of every environment.
+    /// Steps every environment.
     #[pyo3(signature = (actions, obs, final_obs=None, ram=None))]
     fn step<'py>(
         &self,
@@ -428,17 +428,17 @@ impl AtariBatch {
         targets.results(py)
     }
 
-    /// Raises what `step` would for these actions.
+    /// Raises the error that `step` would raise for these actions.
     fn check_actions(&self, actions: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
         self.commands(actions, self.num_envs).map(|_| ())
     }
 
-    /// Makes these the environments that the next `send` is for; none of them is at work.
+    /// Sets the environments that the next `send` is for. None of them may be running a step.
     fn set_turn(&self, py: Python<'_>, envs: Vec<usize>) -> PyResult<()> {
         self.with(py, |batch| batch.set_turn(&envs))
     }
 
-    /// Environments that the next `send` is for when it names none.
+    /// Environments that the next `send` is for if it names none.
     fn turn(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         self.with(py, |batch| Ok(batch.turn().to_vec()))
     }
@@ -455,7 +455,7 @@ impl AtariBatch {
         self.with(py, |batch| batch.send_reset(seeds.as_deref()))
     }
 
-    /// Waits for the next results; Ctrl-C works.
+    /// Waits for the next results. Ctrl-C interrupts it.
     #[pyo3(signature = (obs, final_obs=None, ram=None))]
     fn recv<'py>(
         &self,
@@ -471,7 +471,7 @@ impl AtariBatch {
         targets.results(py)
     }
 
-    /// One row of bytes per environment of `envs`: everything that makes its future.
+    /// Returns the complete states of `envs`, one row of bytes each.
     fn get_state<'py>(&self, py: Python<'py>, envs: Vec<usize>) -> PyResult<Bound<'py, PyArray2<u8>>> {
         envs.iter().try_for_each(|&env| self.check_env(env))?;
         let count = envs.len();
@@ -484,7 +484,7 @@ impl AtariBatch {
         PyArray1::from_vec(py, rows).reshape([count, size])
     }
 
-    /// Puts row i of `states` into environment `envs[i]`.
+    /// Loads row i of `states` into environment `envs[i]`.
     fn set_state(
         &self,
         py: Python<'_>,
@@ -513,7 +513,7 @@ impl AtariBatch {
         colored(py, &pixels, rows, pal)
     }
 
-    /// Palette indices, or with `gray` brightness, of the native picture of an environment: (rows, 160).
+    /// The native picture of an environment, (rows, 160), as palette indices or, with `gray`, as brightness.
     fn screen<'py>(&self, py: Python<'py>, env: usize, gray: bool) -> PyResult<Bound<'py, PyArray2<u8>>> {
         self.check_env(env)?;
         let (mut pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
@@ -539,7 +539,7 @@ impl AtariBatch {
         self.with(py, |batch| Ok(batch.game(env)))
     }
 
-    /// Ends the threads and frees the environments; nothing more can be asked of them.
+    /// Ends the threads and frees the environments. Later calls raise ValueError.
     fn close(&self, py: Python<'_>) {
         let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
         py.detach(|| drop(batch));

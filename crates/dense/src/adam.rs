@@ -1,10 +1,11 @@
-//! One step of Adam over a flat buffer, long gradients scaled down first: twice through memory, once per pass.
-#![allow(unsafe_code)] // Calls of functions for instructions that were looked for.
+//! One step of Adam on a flat buffer, after clipping the gradients by their norm. Reads memory twice: once
+//! for the norm, once for the step.
+#![allow(unsafe_code)] // Calls functions compiled for AVX2 after checking that the processor has it.
 
 use crate::DenseError;
 use crate::error::length;
 
-/// Numbers summed side by side.
+/// Number of partial sums that are computed in parallel.
 const LANES: usize = 16;
 
 /// Settings of [`Adam::step`].
@@ -18,16 +19,16 @@ pub struct Adam {
     pub epsilon: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: (f64, f64),
-    /// Gradients longer than this are scaled down to it; infinite never scales.
+    /// Largest norm of the gradients: longer ones are scaled down to it. Infinity disables the scaling.
     pub longest: f64,
 }
 
-/// The buffers of [`Adam::step`], as long as each other.
+/// The buffers of [`Adam::step`], all of the same length.
 #[derive(Debug)]
 pub struct Buffers<'a> {
-    /// Changed.
+    /// Updated in place.
     pub weights: &'a mut [f32],
-    /// Scaled down if they are too long.
+    /// Scaled down in place if their norm is above [`Adam::longest`].
     pub gradients: &'a mut [f32],
     /// Running mean of the gradients; zeros before the first step.
     pub mean: &'a mut [f32],
@@ -35,7 +36,7 @@ pub struct Buffers<'a> {
     pub square: &'a mut [f32],
 }
 
-/// The numbers of one step, in the precision of the buffers.
+/// Constants of one step, in the precision of the buffers.
 #[derive(Clone, Copy)]
 struct Factors {
     scale: f32,
@@ -47,11 +48,12 @@ struct Factors {
 }
 
 impl Adam {
-    /// Step number `step`, from 1: `weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)`.
+    /// Performs step number `step`, counted from 1: `weights -= learning_rate * mean_hat / (sqrt(square_hat)
+    /// + epsilon)`.
     ///
     /// # Errors
-    /// [`DenseError::Length`] when the buffers are not as long as each other, [`DenseError::Gradient`] when there is a
-    /// limit and the length of the gradients is not finite; the buffers are then unchanged.
+    /// [`DenseError::Length`] if the buffers differ in length, [`DenseError::Gradient`] if `longest` is
+    /// finite and the norm of the gradients is not. The buffers are then unchanged.
     pub fn step(&self, buffers: &mut Buffers<'_>, step: u64) -> Result<(), DenseError> {
         let expected = buffers.weights.len();
         for (what, got) in [
@@ -87,7 +89,7 @@ impl Adam {
     }
 }
 
-/// Euclidean length.
+/// Euclidean norm.
 fn norm(numbers: &[f32]) -> f64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -103,7 +105,8 @@ fn squares_avx2(numbers: &[f32]) -> f64 {
     squares(numbers)
 }
 
-/// Sum of squares: in single precision over some hundred numbers, in double precision over these.
+/// Sum of squares: in single precision within parts of some hundred numbers, in double precision over the
+/// parts.
 #[inline(always)]
 fn squares(numbers: &[f32]) -> f64 {
     const PART: usize = 32 * LANES;

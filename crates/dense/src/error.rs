@@ -1,58 +1,58 @@
-//! What can be wrong with a network or the arrays of a call.
+//! Errors of networks and of the arrays of a call.
 
-/// See the variants.
+/// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DenseError {
     /// A number of inputs, outputs or layers is 0.
     #[error("a network without {0}")]
     Without(&'static str),
-    /// An array is not as long as the shape of the network and the rows ask for.
+    /// The length of an array does not match the shape of the network and the number of rows.
     #[error("{what} {number} has {got} numbers, expected {expected}")]
     Length {
         /// Which kind of array.
         what: &'static str,
-        /// Its number among those of its kind.
+        /// Its index among the arrays of its kind.
         number: usize,
         /// Its length.
         got: usize,
-        /// The length that fits.
+        /// The expected length.
         expected: usize,
     },
-    /// There are more or fewer arrays than layers or heads.
+    /// The number of arrays does not match the number of layers or heads.
     #[error("{got} {what}, expected {expected}")]
     Count {
         /// Which kind of array.
         what: &'static str,
-        /// How many there are.
+        /// Number of arrays given.
         got: usize,
-        /// How many fit.
+        /// The expected number.
         expected: usize,
     },
-    /// The way back of a pass that was not made, or was made of another number of rows.
-    #[error("the latest pass had {got} rows, its way back is asked for {expected}")]
+    /// A backward pass without a forward pass, or with another number of rows.
+    #[error("the latest forward pass had {got} rows, the backward pass has {expected}")]
     Rows {
-        /// Of the latest pass; 0 before the first.
+        /// Rows of the latest forward pass; 0 before the first.
         got: usize,
-        /// Of the call.
+        /// Rows of the backward pass.
         expected: usize,
     },
-    /// The gradients of no input are asked for.
-    #[error("gradients of inputs from number {first} on of {inputs}")]
+    /// There is no input to compute gradients for.
+    #[error("first input {first} is outside 0..{inputs}")]
     First {
-        /// The number given.
+        /// Index of the first input, as given.
         first: usize,
-        /// How many there are.
+        /// Number of inputs.
         inputs: usize,
     },
-    /// The gradient holds NaN or infinity, or is too long for its length to be a number.
+    /// The gradient contains NaN or infinity, or its norm is too large for a finite number.
     #[error("the gradient has norm {norm}")]
     Gradient {
-        /// Its Euclidean length.
+        /// Its Euclidean norm.
         norm: f64,
     },
 }
 
-/// Whether array `number` of its kind is as long as it shall be.
+/// Checks the length of array `number` of its kind.
 pub fn length(what: &'static str, number: usize, got: usize, expected: usize) -> Result<(), DenseError> {
     if got == expected { Ok(()) } else { Err(DenseError::Length { what, number, got, expected }) }
 }

@@ -1,12 +1,14 @@
-//! Small networks of dense layers with ReLU, forward and back, by one thread.
+//! Small networks of dense layers with ReLU: forward and backward passes in one thread.
 //!
-//! For learners whose products take a tenth of a millisecond: started one by one from Python, a pass and its way back are
-//! some forty operations, and starting them costs as much as the arithmetic. Products are the `gemm` crate's, which finds
-//! the processor's vector instructions when it runs. One thread does all, so that numbers depend on nothing else.
+//! For learners whose matrix products take a tenth of a millisecond: a forward and backward pass is some
+//! forty operations, and starting these one by one from Python costs as much as the arithmetic. Products use
+//! the `gemm` crate, which detects the processor's vector instructions at run time. Everything runs in one
+//! thread, so results do not depend on the number of threads.
 //!
-//! Adam's step is here too.
+//! The crate also has the step of Adam.
 //!
-//! `x -> relu(x W^T + b) -> ... -> features`, and on the features heads without ReLU, side by side.
+//! A network is `x -> relu(x W^T + b) -> ... -> features`, with any number of heads on the features, without
+//! ReLU.
 
 mod adam;
 mod error;

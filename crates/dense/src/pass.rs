@@ -1,4 +1,4 @@
-//! One pass over a batch, and its way back.
+//! Forward and backward pass over a batch.
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
@@ -16,7 +16,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A network from `inputs` numbers through layers of the widths `hidden` to heads of the widths `heads`.
+    /// The shape of a network with `inputs` inputs, hidden layers of the widths `hidden` and heads of the
+    /// widths `heads`.
     ///
     /// # Errors
     /// [`DenseError::Without`] when there are no hidden layers or heads, or a width is 0.
@@ -32,7 +33,8 @@ impl Shape {
         }
     }
 
-    /// The same with weights, and their gradients, that lie as (inputs, width) and not as (width, inputs).
+    /// Returns the same shape with the given order of weights and their gradients: (inputs, width) if
+    /// `is_turned`, else (width, inputs).
     #[must_use]
     pub fn turned(self, is_turned: bool) -> Self {
         Self { is_turned, ..self }
@@ -43,7 +45,7 @@ impl Shape {
         let seen = std::iter::once(&self.inputs).chain(&self.hidden);
         let features = self.hidden[self.hidden.len() - 1];
         self.hidden.iter().zip(seen).map(|(width, inputs)| (*width, *inputs)).chain(self.heads().map(
-            move |width| (width, features), // each head sees the same features
+            move |width| (width, features), // each head reads the same features
         ))
     }
 
@@ -53,43 +55,44 @@ impl Shape {
     }
 }
 
-/// Weight (width, inputs), or turned, and bias (width) of a layer, row by row.
+/// Weight, (width, inputs) or turned, and bias, (width,), of a layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer<'a> {
-    /// Row by row.
+    /// In row-major order.
     pub weight: &'a [f32],
     /// One for each output.
     pub bias: &'a [f32],
 }
 
-/// Where the gradients of a [`Layer`] go.
+/// Memory to which the gradients of a [`Layer`] are added.
 #[derive(Debug)]
 pub struct Gradient<'a> {
-    /// As the layer's.
+    /// Of the same shape as the layer's.
     pub weight: &'a mut [f32],
-    /// As the layer's.
+    /// Of the same shape as the layer's.
     pub bias: &'a mut [f32],
 }
 
-/// What a pass leaves behind for its way back; memory that is used again while the rows stay as many.
+/// The intermediate results of a forward pass, for its backward pass. The memory is reused while the number
+/// of rows stays the same.
 #[derive(Debug)]
 pub struct Pass {
     shape: Shape,
     rows: usize,
-    /// What each hidden layer gave, (rows, width).
+    /// Output of each hidden layer, (rows, width).
     seen: Vec<Array2<f32>>,
-    /// Their gradients.
+    /// Gradients of these outputs.
     backs: Vec<Array2<f32>>,
 }
 
 impl Pass {
-    /// Nothing yet, of a network of this shape.
+    /// Creates an empty pass for a network of this shape.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
         Self { shape, rows: 0, seen: Vec::new(), backs: Vec::new() }
     }
 
-    /// Writes what the heads give for `rows` rows of inputs `x`.
+    /// Computes the outputs of the heads for `rows` rows of inputs `x`, and writes them to `outputs`.
     ///
     /// # Errors
     /// [`DenseError::Length`] and [`DenseError::Count`] for arrays that do not fit.
@@ -122,10 +125,11 @@ impl Pass {
         Ok(())
     }
 
-    /// Adds the gradients of all weights, from those of the outputs, after [`Pass::forward`] with the same `x`.
+    /// Adds the gradients of all weights and biases, given those of the outputs, after [`Pass::forward`] with
+    /// the same `x`.
     ///
     /// # Errors
-    /// [`DenseError::Rows`] when that had another number of rows; else as there.
+    /// [`DenseError::Rows`] if the forward pass had another number of rows; else as [`Pass::forward`].
     pub fn backward(
         &mut self,
         rows: usize,
@@ -172,8 +176,8 @@ impl Pass {
         Ok(())
     }
 
-    /// Writes the gradients of the inputs from number `first` on, (rows, inputs - first), from those of the
-    /// outputs, after [`Pass::forward`]; rows of which no output has a gradient cost nothing.
+    /// Writes the gradients of the inputs from index `first` on, (rows, inputs - first), given those of the
+    /// outputs, after [`Pass::forward`]. Skips rows whose outputs all have gradient 0.
     ///
     /// # Errors
     /// As [`Pass::backward`], and [`DenseError::First`].
@@ -256,7 +260,7 @@ impl Pass {
         })
     }
 
-    /// Arrays of the heads as matrices.
+    /// Views the arrays of the heads as matrices.
     fn outputs<A: AsRef<[f32]>, M, E>(
         &self,
         rows: usize,
@@ -286,7 +290,7 @@ fn count(what: &'static str, got: usize, expected: usize) -> Result<(), DenseErr
     if got == expected { Ok(()) } else { Err(DenseError::Count { what, got, expected }) }
 }
 
-/// A layer whose weight is known to be (width, inputs).
+/// A layer with its weight as a (width, inputs) matrix.
 struct Matrix<'a> {
     weight: ArrayView2<'a, f32>,
     bias: &'a [f32],
@@ -303,7 +307,7 @@ impl Matrix<'_> {
 }
 
 impl Shape {
-    /// Adds the gradient `g^T x` of a weight; its length is checked.
+    /// Adds the gradient `g^T x` of a weight, whose length was checked.
     fn add(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
         let (left, right) = if self.is_turned { (x, g) } else { (g, x) };
         if let Ok(mut weight) = ArrayViewMut2::from_shape((left.ncols(), right.ncols()), &mut *to.weight) {
@@ -312,18 +316,18 @@ impl Shape {
     }
 }
 
-/// The rows of a matrix that lies row by row.
+/// The rows of a row-major matrix.
 fn rows_of(matrix: &mut Array2<f32>) -> std::slice::ChunksExactMut<'_, f32> {
     let width = matrix.ncols().max(1);
     matrix.as_slice_mut().unwrap_or_default().chunks_exact_mut(width)
 }
 
-/// ReLU; what is not a number stays so.
+/// ReLU; NaN stays NaN.
 fn rectified(value: f32) -> f32 {
     if value < 0.0 { 0.0 } else { value }
 }
 
-/// ReLU's way back, where it gave `seen`.
+/// Backward pass of a ReLU with output `seen`.
 fn mask(g: &mut [f32], seen: &[f32]) {
     for (g, seen) in g.iter_mut().zip(seen) {
         *g = if *seen <= 0.0 { 0.0 } else { *g };

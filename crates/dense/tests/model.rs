@@ -1,8 +1,8 @@
-//! Against sums written out in double precision, and their differences.
+//! Compares outputs with sums in double precision, and gradients with finite differences of these sums.
 
 use dense::{DenseError, Gradient, Layer, Pass, Shape};
 
-/// Numbers in -1..1 that look random.
+/// Pseudorandom numbers in -1..1.
 struct Numbers(u64);
 
 impl Numbers {
@@ -40,7 +40,7 @@ impl Network {
         self.layers.iter().map(|(weight, bias)| Layer { weight, bias }).collect()
     }
 
-    /// What the heads give for one row.
+    /// Outputs of the heads for one row.
     fn model(&self, x: &[f32]) -> Vec<Vec<f64>> {
         let linear = |(weight, bias): &(Vec<f32>, Vec<f32>), x: &[f64]| -> Vec<f64> {
             let rows = weight.chunks(x.len()).zip(bias);
@@ -76,7 +76,7 @@ fn forward(pass: &mut Pass, network: &Network, rows: usize, x: &[f32]) -> Vec<Ve
     outputs
 }
 
-/// Gradients are added to this.
+/// Value of the gradients before the pass adds to them.
 const BEFORE: f32 = 0.5;
 
 fn backward(
@@ -103,7 +103,7 @@ fn outputs_are_those_of_the_sums() {
     {
         let network = Network::new(numbers, inputs, &hidden, &heads);
         let mut pass = Pass::new(network.shape());
-        // The same memory, with other rows in between.
+        // The same pass again, with another number of rows in between.
         for rows in [5, 64, 5] {
             let x = numbers.take(rows * inputs);
             let outputs = forward(&mut pass, &network, rows, &x);
@@ -128,7 +128,7 @@ fn gradients_are_differences_of_the_sums() {
     let of_outputs = vec![numbers.take(rows * 2), numbers.take(rows)];
     let mut pass = Pass::new(network.shape());
     for _ in 0..2 {
-        // The second time in memory that was used before.
+        // The second time in memory that is reused.
         forward(&mut pass, &network, rows, &x);
         let found = backward(&mut pass, &network, rows, &x, &of_outputs);
         for (number, (of_weight, of_bias)) in found.iter().enumerate() {
@@ -156,7 +156,7 @@ fn gradients_are_differences_of_the_sums() {
     }
 }
 
-/// Of `x` (width, inputs), the same numbers as (inputs, width).
+/// Transposes `x` from (width, inputs) to (inputs, width).
 fn turned(x: &[f32], width: usize) -> Vec<f32> {
     let inputs = x.len() / width;
     (0..x.len()).map(|at| x[at % width * inputs + at / width]).collect()
@@ -198,7 +198,7 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
         let mut network = Network::new(numbers, inputs, &[8, 5], &[2, 1]);
         let mut x = numbers.take(rows * inputs);
         let mut of_outputs = vec![numbers.take(rows * 2), numbers.take(rows)];
-        // Rows without a gradient in one of the outputs, or in any.
+        // Rows without a gradient in one output, or in all.
         of_outputs[0][..6].fill(0.0);
         of_outputs[1][1..4].fill(0.0);
         let steps: Vec<f64> = (0..x.len())
@@ -233,7 +233,7 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
             }
         }
         let error = pass.back_to_inputs(rows, 4, &network.layers(), &of_outputs, &mut []).expect_err("none");
-        assert_eq!(error.to_string(), "gradients of inputs from number 4 on of 4");
+        assert_eq!(error.to_string(), "first input 4 is outside 0..4");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Adam against its equations, in double precision.
+//! Compares Adam with its equations in double precision.
 
 use dense::{Adam, Buffers, DenseError};
 

@@ -1,10 +1,10 @@
-// A draw of the replay: the window that follows a row, what a batch keeps of it, and what it weighs.
+// A draw of the replay: the window that starts at a row, what a batch stores of it, and its importance weight.
 #pragma once
 #include "replay.cuh"
 
-// Rows of the table that a draw leaves for the gathering, each with one u32 per draw: where its row, the last of its window
-// and the next one are; then the frames of its stack, newest first, and those of the next stack.
-// Of a sequence: its row and how many steps it has; then the slots of its steps and of the row after them.
+// Rows of the table that draws fill for the gather kernels, each with one u32 per draw: the slots of its row, of the
+// last row of its window and of the next row; then the frames of its stack, newest first, and those of the next stack.
+// For a sequence: its row and its number of steps; then the slots of its steps and of the row after them.
 enum Column : uint32_t { OWN = 0, LAST = 1, NEXT = 2, FRAMES = 3, LENGTH = 1, WALK = 3 };
 
 struct ReplayDraw {
@@ -28,8 +28,8 @@ struct Transition {
     bool terminated, truncated, is_lost;
 };
 
-// Follows the window of a row. The CPU's `draw.rs` in the same order of operations. The slots of its steps and of the row
-// after them go to `walk`, `stride` apart, if that is somewhere.
+// Follows the window of a row, in the same order of operations as the CPU's `draw.rs`. Stores the slots of its steps
+// and of the row after them in `walk`, `stride` apart, unless `walk` is null.
 PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = nullptr, uint64_t stride = 0) {
     Transition t{0.0, 1.0, slot, slot, 1, false, false, false};
     if (!replay.steps) return t;
@@ -41,7 +41,7 @@ PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = 
         t.truncated = !t.terminated && flag(replay.truncated, t.last);
         const uint32_t link = state(replay, t.last)->y;
         if (t.terminated || t.truncated || step == replay.n_step) {
-            // Nothing is bootstrapped after termination; the last observation stands in for the final one.
+            // There is no bootstrap after termination; the last observation replaces the final one.
             t.next = link == NO_LINK ? t.last : link - 1;
             t.is_lost = link == NO_LINK && !t.terminated && replay.rebuilds != 0;
             if (t.terminated) t.discount = 0.0;
@@ -57,8 +57,8 @@ PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = 
     }
 }
 
-// Slots of the stack that ends in the row with this number, newest first, `stride` apart; what is before its episode is
-// padding.
+// Stores the slots of the stack that ends in row `sequence`, newest first, `stride` apart. Frames before its episode
+// are padding.
 PARL_ONCE void put_stack(const Replay& replay, uint32_t* to, uint64_t stride, uint64_t sequence, bool is_lost) {
     Before what = is_lost ? LOST : A_ROW;
     for (uint32_t frame = 0; frame < replay.frames; ++frame, to += stride) {
@@ -80,10 +80,10 @@ struct ReplayTaker {
         return at<uint32_t>(call.table) + static_cast<uint64_t>(row) * call.draws.count + i;
     }
 
-    // Whether something is drawn after the rows, with the numbers that come next.
+    // True if goals are drawn after the rows, with the numbers that follow.
     __device__ bool goes_on() { return replay.strategy != 0; }
 
-    // All lanes see the same; the first one writes.
+    // All lanes compute the same; the first one writes.
     PARL_ONCE_MEMBER bool take(uint32_t i, const Drawn& drawn) {
         const uint32_t slot = drawn.leaf;
         const uint4 own = *state(replay, slot);
@@ -123,7 +123,7 @@ struct ReplayTaker {
 
     __device__ bool is_lost(uint32_t i) { return at<uint32_t>(call.drawn)[i] == 0; }
 
-    // There is nothing to draw: weight 0, a ticket that is none, rows of 0.
+    // Result of a draw without a row: weight 0, `NO_TICKET`, zeros for the row.
     __device__ void nothing(uint32_t i) {
         if (lane() != 0) return;
         at<uint32_t>(call.drawn)[i] = 0;
@@ -140,7 +140,8 @@ struct ReplayTaker {
         if (threadIdx.x == 0 && total != 0) count(replay.tree, SAMPLED, call.draws.count);
     }
 
-    // Importance weights, by a whole block: (probability of the row / smallest probability) ** -beta, of the batch or a bound of all rows.
+    // Importance weights, by a whole block: (probability of the row / smallest probability) ** -beta. The smallest
+    // probability is that of the batch, or a bound for all rows.
     __device__ void weigh() {
         __shared__ uint32_t least;
         if (threadIdx.x == 0) least = NONE;

@@ -1,17 +1,17 @@
-// What a batch has beyond the rows drawn: the steps of sequences, and goals that an episode achieved.
+// What a batch contains besides the drawn rows: the steps of sequences, and goals that an episode achieved.
 #include "draw.cuh"
 
 // ------------------------------------------------------------ sequences
 
 struct ReplaySteps {
-    uint64_t table;      // behind the walk of T + 1 rows: T rows of steps alone, then the frames of all T + 1 stacks
+    uint64_t table;      // after the walk of T + 1 rows: T rows for the steps only, then the frames of all T + 1 stacks
     uint64_t discounts;  // f32 (T, B)
     uint64_t mask;       // bool (T, B)
     uint32_t count;      // B
 };
 
-// What follows from the walks of a batch, a thread to a step: NONE for steps that are not there, their frames, discounts,
-// mask.
+// Computes from the walks of a batch, one thread per step: the slots of steps (NONE beyond the end), their frames,
+// discounts, mask.
 PARL_KERNEL(THREADS) parl_replay_steps(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplaySteps call) {
     const uint64_t count = call.count, all = (replay.n_step + 1) * count;
     uint32_t* table = at<uint32_t>(call.table);
@@ -48,8 +48,8 @@ PARL_KERNEL(THREADS) parl_replay_steps(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
 enum Strategy : uint32_t { FUTURE = 1, FINAL = 2, EPISODE = 3 };
 
 struct ReplayGoals {
-    uint64_t table;       // behind the frames one row more: how many goals there are, which is chosen, where it is
-    uint64_t drawn;       // u32 weights, 0 for draws of nothing
+    uint64_t table;       // after the frames one more row: the number of goals, then the chosen one, then its slot
+    uint64_t drawn;       // u32 weights, 0 for draws without a row
     uint64_t relabelled;  // bool
     uint32_t count;
 };
@@ -58,8 +58,9 @@ PARL_FN uint32_t* goals_of(const Replay& replay, const ReplayGoals& call) {
     return at<uint32_t>(call.table) + static_cast<uint64_t>(FRAMES + 2 * replay.frames) * call.count;
 }
 
-// Of the rows that hold a goal which the episode of the row in `slot` achieved, those before it (backwards) and then those
-// from it on, the one with number `which`; how many there are for NONE. The CPU's `hindsight.rs` in the same order.
+// Goes through the rows with goals that the episode of the row in `slot` achieved: those before it (backwards), then
+// those from it on. Returns the slot of number `which`, or how many there are if `which` is NONE. The same order as the
+// CPU's `hindsight.rs`.
 PARL_ONCE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which) {
     uint32_t found = 0;
     if (replay.strategy == EPISODE) {
@@ -69,7 +70,7 @@ PARL_ONCE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which)
         }
     }
     for (;; ++found) {
-        // What follows the last step only carries the final observation.
+        // The row after the last step only carries the final observation.
         const bool is_last = !replay.goal_in_next && (flag(replay.terminated, slot) || flag(replay.truncated, slot));
         const uint32_t link = state(replay, slot)->y;
         if (replay.goal_in_next) {
@@ -83,14 +84,14 @@ PARL_ONCE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which)
     }
 }
 
-// How many goals there are for each row drawn, a thread to a row; then the last block's first warp chooses with the
-// numbers behind those of the draws, one row after the other, as the CPU does.
+// Counts the goals of each drawn row, one thread per row. Then the first warp of the last block chooses, row by row,
+// with the numbers that follow those of the draws, as the CPU does.
 PARL_KERNEL(THREADS) parl_replay_reach(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayGoals call) {
     uint32_t* goals = goals_of(replay, call);
     const uint32_t* table = at<uint32_t>(call.table);
     const uint64_t count = call.count;
     for (uint64_t i = thread(); i < count; i += threads()) {
-        // What the step achieved is not known where the observation after it is not there.
+        // Without the observation after it, it is unknown what the step achieved.
         const bool lacks = replay.goal_in_next && table[LAST * count + i] == table[NEXT * count + i];
         const bool is_drawn = at<uint32_t>(call.drawn)[i] != 0;
         goals[i] = is_drawn && !lacks ? goal_row(replay, table[OWN * count + i], NONE) : 0;
@@ -114,7 +115,7 @@ PARL_KERNEL(THREADS) parl_replay_reach(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
     }
 }
 
-// Where the goals are that were chosen.
+// Finds the slots of the chosen goals.
 PARL_KERNEL(THREADS) parl_replay_goals(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayGoals call) {
     uint32_t* goals = goals_of(replay, call);
     for (uint64_t i = thread(); i < call.count; i += threads()) {

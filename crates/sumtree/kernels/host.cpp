@@ -1,7 +1,7 @@
-// The kernels as host C++, for machines without a GPU: one block at a time, its threads as fibres that take turns at every
-// operation of a warp or block. The tests of `tests/replay` load it in the place of a device.
+// The kernels as host C++, for machines without a GPU. Blocks run one at a time, and their threads are coroutines that
+// switch at every operation of a warp or block. The tests of `tests/replay` load it in place of a device.
 //
-// A launch in which not all threads reach a barrier ends the program with a message.
+// A launch in which not all threads reach a barrier aborts the program with a message.
 #include <math.h>
 #include <setjmp.h>
 #include <ucontext.h>
@@ -40,14 +40,14 @@ struct Fibre {
     ucontext_t start;
     std::unique_ptr<char[]> stack;
     bool is_done;
-    const uint32_t* phase;  // it waits until this one changes
+    const uint32_t* phase;  // waits until this value changes
     uint32_t seen;
 };
 
 static Fibre fibres[THREADS_MAX];
 static Warp warps[THREADS_MAX / WARP];
 static uint32_t arrived, phase, running;
-// 1: blocks and threads from the last to the first.
+// 1: runs blocks and threads from the last to the first.
 static int backwards;
 static jmp_buf launcher;
 static void (*kernel)(void**);
@@ -59,7 +59,7 @@ static void run(uint32_t i) {
     _longjmp(fibres[i].place, 1);
 }
 
-// Goes on with the next of `count` fibres from `first` on that can, if there is one.
+// Switches to the next coroutine that can run, of `count` from `first` on, if there is one.
 static void go_on(uint32_t first, uint32_t count) {
     const uint32_t from = running - first;
     for (uint32_t step = 1; step <= count; ++step) {
@@ -71,14 +71,14 @@ static void go_on(uint32_t first, uint32_t count) {
     }
 }
 
-// Goes on with another fibre: of its own warp, or else of the block.
+// Switches to another coroutine: of the same warp, or else of the block.
 static void yield() {
     const uint32_t n = blockDim.x;
     go_on(running / WARP * WARP, WARP);
     go_on(0, n);
     for (uint32_t i = 0; i < n; ++i) {
         if (!fibres[i].is_done) {
-            std::fprintf(stderr, "thread %u of block %u waits for threads that never come\n", i, blockIdx.x);
+            std::fprintf(stderr, "thread %u of block %u waits at a barrier that others do not reach\n", i, blockIdx.x);
             std::abort();
         }
     }
@@ -110,7 +110,7 @@ static void body() {
 }
 
 static void launch(uint32_t blocks, uint32_t threads) {
-    // Of what lives across a jump nothing may be in a register.
+    // Static, because variables that live across a jump must not be in registers.
     static uint32_t i, number;
     blockDim.x = threads;
     gridDim.x = blocks;
@@ -123,7 +123,7 @@ static void launch(uint32_t blocks, uint32_t threads) {
         fibre.start.uc_stack.ss_size = STACK_BYTES;
         fibre.start.uc_link = nullptr;
         makecontext(&fibre.start, reinterpret_cast<void (*)()>(+[] {
-                        // The first time it only says where it is to go on.
+                        // The first time it only records where it continues.
                         if (_setjmp(fibres[running].place) == 0) _longjmp(launcher, 1);
                         body();
                     }),
@@ -143,7 +143,7 @@ static void launch(uint32_t blocks, uint32_t threads) {
     }
 }
 
-// The values of all lanes of a warp, once all are there.
+// Returns the values of all lanes of a warp, once all have arrived.
 static const uint64_t* exchange(uint64_t value) {
     Warp& warp = warps[threadIdx.x / WARP];
     const uint32_t turn = warp.phase;
@@ -220,7 +220,7 @@ template <class T> static T atomicCAS(T* place, T expected, T value) {
 
 extern "C" void parl_backwards(int is) { emulation::backwards = is; }
 
-// Runs a kernel; 0, or 1 when there is none of that name.
+// Runs a kernel. Returns 0, or 1 if there is no kernel of that name.
 extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads, void** arguments) {
     struct Entry {
         const char* name;
@@ -250,7 +250,7 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads, 
     return 1;
 }
 
-// Bytes of the structs that the other side fills.
+// Size in bytes of a struct that the caller fills.
 extern "C" uint32_t parl_size(const char* name) {
     struct Entry {
         const char* name;

@@ -1,4 +1,5 @@
-// The CPU's generator (`src/rng.rs`), from any place of its sequence, so that the same seed gives the same draws.
+// The CPU's random number generator (`src/rng.rs`), from any position of its sequence, so that the same seed gives the
+// same draws.
 //
 // SplitMix64: number i of a sequence is a function of its seed and of i. Source: Steele, Lea & Flood, "Fast splittable
 // pseudorandom number generators" (2014); Lemire, "Fast random integer generation in an interval" (2019) for `below`.
@@ -28,7 +29,7 @@ PARL_FN uint64_t number_of(uint64_t seed, uint64_t i) {
     return next(random);
 }
 
-// Whether a number has one preimage too many below `bound` and is drawn again.
+// True if Lemire's method rejects the number for `bound`; another one is drawn then.
 PARL_ONCE bool is_surplus(uint64_t number, uint64_t bound) {
     const uint64_t low = number * bound;
     return low < bound && low < (0 - bound) % bound;
@@ -42,13 +43,13 @@ PARL_FN uint64_t below(Random& random, uint64_t bound) {
 
 // ------------------------------------------------------------ targets
 
-// How the draws of a batch hang together; numbers as in `structs.py`.
+// How the draws of a batch depend on each other; numbers as in `structs.py`.
 enum Mode : uint32_t { INDEPENDENT = 0, STRATIFIED = 1, SYSTEMATIC = 2 };
 
 struct Draws {
     uint32_t mode;
     uint32_t count;  // of the batch
-    uint32_t rank;   // the first stratum, and how many to go on by
+    uint32_t rank;   // the first stratum; `learners` is the distance to the next
     uint32_t learners;
 };
 
@@ -70,8 +71,8 @@ PARL_ONCE uint64_t divide(uint64_t high, uint64_t low, uint64_t by) {
     return quotient;
 }
 
-// Draw `i` from its offset below the total. Stratum j of S holds the points j * total..(j + 1) * total of a line S times as
-// fine as the weights: every unit of weight is covered by exactly S points.
+// The target of draw `i`, from its offset below the total. Stratum j of S contains the points j * total..(j + 1) *
+// total of a scale S times as fine as the weights, so each unit of weight has exactly S points.
 PARL_FN uint64_t target_of(const Draws& draws, uint32_t i, uint64_t offset, uint64_t total) {
     if (draws.mode == INDEPENDENT) return offset;
     const uint64_t stratum = draws.rank + static_cast<uint64_t>(i) * draws.learners;

@@ -1,4 +1,4 @@
-// Kernels of the replay: what `parl.PrioritizedReplay(device="cuda")` does.
+// Kernels of the replay, for `parl.PrioritizedReplay(device="cuda")`.
 #include "draw.cuh"
 
 // ------------------------------------------------------------ sampling
@@ -8,9 +8,9 @@ PARL_KERNEL(SAMPLE_THREADS) parl_replay_draw(PARL_ARGUMENT Replay replay, PARL_A
     sample(replay.tree, call.draws, taker, at<uint64_t>(call.indices));
 }
 
-// Outputs of one launch of the gathering.
+// Largest number of outputs of one gather launch.
 constexpr uint32_t OUTPUTS_MAX = 24;
-// Pieces that a thread copies at once, so that their loads are under way together.
+// Pieces that a thread copies at once, so that their loads overlap.
 constexpr uint32_t PIECES = 4;
 constexpr uint64_t NOWHERE = ~static_cast<uint64_t>(0);
 
@@ -18,12 +18,12 @@ struct Output {
     uint64_t column, out;
     uint32_t row_bytes, piece_bytes;  // a piece is 1, 4 or 16 bytes
     uint32_t pieces;                  // of a row
-    uint32_t table_row;               // of the table: the slot, or the newest frame of a stack
-    uint32_t frames;                  // 1 where there is no stack
+    uint32_t table_row;               // row of the table with the slot, or the newest frame of a stack
+    uint32_t frames;                  // 1 without a stack
     uint32_t first_block;             // of a tile
 };
 
-// Blocks go over tiles of some rows; within a tile over all outputs, so that frames that two of them share are read from
+// Blocks are ordered by tiles of rows, and within a tile by outputs, so that frames shared by two outputs are read from
 // the cache.
 struct ReplayGather {
     Output outputs[OUTPUTS_MAX];
@@ -80,8 +80,8 @@ struct ReplayUpdate {
     uint32_t count;
 };
 
-// A ticket's slot where its row is there, else NONE. `unknown`: this replay did not issue it. After the largest lap
-// counting continues at 0, so any lap may have been written.
+// The slot of a ticket if its row is still stored, else NONE. `unknown`: this replay did not issue the ticket. After
+// the largest lap, counting continues at 0, so any lap may have been written.
 PARL_FN uint32_t slot_of(const Replay& replay, uint64_t given, bool& unknown) {
     const Row row = row_of(replay, given);
     const uint64_t laps = words(replay.tree)[NEWEST_LAP] + 1;
@@ -126,7 +126,7 @@ PARL_KERNEL(THREADS) parl_replay_scatter(PARL_ARGUMENT Replay replay, PARL_ARGUM
                 bool saturated = false;
                 weight = weight_of(replay, priority, saturated);
                 uint4* cell = state(replay, slot);
-                // For a row that still waits for the end of its window, and then gets it.
+                // If the row still waits for the end of its window, it gets this weight then.
                 cell->z = weight;
                 if ((cell->x & SAMPLEABLE) != 0) leaf = slot;
             }
@@ -141,11 +141,11 @@ PARL_KERNEL(THREADS) parl_replay_scatter(PARL_ARGUMENT Replay replay, PARL_ARGUM
 
 struct ReplayAdd {
     uint64_t envs;        // i64, 0: row i is from environment i
-    uint64_t order;       // i64, rows by environment, those of one in order; 0: as they come, each another environment
+    uint64_t order;       // i64, rows sorted by environment, in order within each; 0: as given, one row per environment
     Reals priorities;     // address 0 for none
     uint64_t terminated;  // bool, 0 for none, as the next two
     uint64_t truncated;
-    uint64_t finals;      // there are final observations of all rows, or none
+    uint64_t finals;      // 0: the call has no final observations
     Reals discounts;      // address 0 for none
     Reals rewards;        // address 0 for none
     uint64_t tickets;     // u64
@@ -158,12 +158,13 @@ PARL_FN End end_of(const ReplayAdd& call, uint64_t i) {
     if (call.terminated != 0 && at<uint8_t>(call.terminated)[i] != 0) return TERMINATED;
     return call.truncated != 0 && at<uint8_t>(call.truncated)[i] != 0 ? TRUNCATED : GOES_ON;
 }
-// Whether a row comes with its final observation, where the next row does not carry it.
+// True if a row needs its final observation in this call, because the next row does not carry it.
 PARL_FN bool needs_final(const Replay& replay, const ReplayAdd& call, uint64_t i) {
     return !replay.independent && !replay.resets_next_step && replay.rebuilds && end_of(call, i) == TRUNCATED;
 }
 
-// Of rows that come in several pieces: the largest priority of all of them, before the first piece is weighed.
+// For rows that are added in several parts: the largest priority of all of them, before the first part gets its
+// weights.
 PARL_KERNEL(THREADS) parl_replay_note(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
     for (uint64_t i = thread(); i < call.count; i += threads()) {
         const double priority = real(call.priorities, i);
@@ -172,7 +173,7 @@ PARL_KERNEL(THREADS) parl_replay_note(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
     }
 }
 
-// One block: numbers the final observations, and takes the sequence numbers of the call.
+// In one block: numbers the final observations, and reserves the sequence numbers of the call.
 PARL_KERNEL(1024) parl_replay_reserve(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
     __shared__ uint32_t of_warp[LANES];
     uint64_t* word = words(replay.tree);
@@ -199,20 +200,21 @@ PARL_KERNEL(1024) parl_replay_reserve(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
     word[RESERVED] = end;
     word[ADDED] += count;
     word[LISTED] = 0;
-    // As where threads share a ring: the chunk after the newest one is closed already.
+    // As in a ring that threads share: the chunk after the newest one is already closed.
     const uint64_t marked = end == 0 ? 0 : (end - 1) / replay.chunk + 2, chunks = replay.slots / replay.chunk;
     word[HORIZON] = (marked > chunks ? marked - chunks : 0) * replay.chunk;
     word[NEWEST_LAP] = (marked * replay.chunk == 0 ? 0 : marked * replay.chunk - 1) / replay.slots;
 }
 
-// Closes the row that is in a slot with this generation, unless another thread does. Gives its leaf, or NONE.
+// Counts the row of a slot as closed, given the generation that this thread replaced. Returns its leaf, or NONE if it
+// was closed already.
 PARL_FN uint32_t close(const Replay& replay, uint32_t slot, uint32_t generation) {
     if ((generation & OPEN) == 0) return NONE;
     if ((generation & SAMPLEABLE) != 0) count(replay.tree, READY, ~static_cast<uint64_t>(0));
     return slot;
 }
 
-// Closes the rows that fall out of the capacity, and opens the new ones, which are not sampleable yet.
+// Closes the rows beyond the capacity, and opens the new ones, which are not sampleable yet.
 PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
     const Tree& tree = replay.tree;
     const uint64_t first = words(tree)[FIRST], rows = words(tree)[COUNT];
@@ -245,7 +247,7 @@ PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUM
             cell->y = NO_LINK;
             cell->z = parked;
             const uint32_t old = atomicExch(&cell->x, row.lap << LAP_SHIFT | OPEN);
-            // A row that was not closed, because it falls out in this same call.
+            // A row that was not closed yet, because it exceeds the capacity in this same call.
             replaced = close(replay, row.slot, old);
             if (i < call.count) at<uint64_t>(call.tickets)[i] = ticket_of(replay, row);
         }
@@ -263,7 +265,7 @@ PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUM
     }
 }
 
-// Columns of one launch of the writing.
+// A column of a write launch.
 struct Source {
     uint64_t column, rows;  // rows of the caller, `stride` bytes apart
     uint64_t stride;
@@ -311,14 +313,14 @@ PARL_KERNEL(THREADS) parl_replay_write(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
     }
 }
 
-// Rows of one episode are counted up to about this.
+// The rows of an episode are counted up to about this number.
 constexpr uint64_t AGE_MAX = (1u << 30) - 1;
 
-// The newest row of one environment and those that wait for the end of their window. The CPU's `tails.rs`.
+// The newest row of one environment and the rows that wait for the end of their window, as in the CPU's `tails.rs`.
 struct Tail {
     const Replay& replay;
-    // Waiting rows | index of the first << 16 | how the last row ended << 32 | rows of the episode << 34; newest row;
-    // rows that wait.
+    // Number of waiting rows | index of the first << 16 | how the last row ended << 32 | rows of the episode << 34;
+    // newest row; waiting rows.
     uint64_t* words_;
 
     __device__ Tail(const Replay& replay, uint64_t env)
@@ -328,21 +330,21 @@ struct Tail {
     __device__ End ended() { return static_cast<End>(words_[0] >> 32 & 3); }
     __device__ void set_ended(End end) { words_[0] = (words_[0] & ~(3ull << 32)) | static_cast<uint64_t>(end) << 32; }
 
-    // Rows of an episode after one more; beyond AGE_MAX whole periods are left out.
+    // Number of rows of an episode after one more; beyond AGE_MAX whole periods are subtracted.
     __device__ uint64_t counted(uint64_t rows) {
         if (rows < AGE_MAX) return rows + 1;
         return rows + 1 - replay.period * (AGE_MAX / replay.period / 2);
     }
 
-    // Whether the row `age` rows after the first of its episode is worth drawing with `left` steps, itself included: the
-    // steps of a shorter sequence at the end of an episode are in the one before it, or all burnt in.
+    // True if a sequence of `left` steps starts at the row `age` rows after the first of its episode. Shorter sequences
+    // at the end of an episode are left out if their steps are all in the one before, or all burn-in.
     __device__ bool starts(uint64_t age, uint64_t left) {
         if (replay.period == 0) return true;
         const uint64_t overlap = age == 0 ? 0 : replay.n_step - replay.period;
         return age % replay.period == 0 && left > (overlap > replay.burn_in ? overlap : replay.burn_in);
     }
 
-    // Takes the row after the newest; only those that are whole wait to become sampleable.
+    // Adds the row after the newest. Only rows with complete stacks wait to become sampleable.
     __device__ void push(Row row, bool is_whole) {
         const uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
         if (replay.period != 0) words_[0] = (words_[0] & 0x3ffffffffull) | counted(words_[0] >> 34) << 34;
@@ -356,7 +358,7 @@ struct Tail {
     PARL_ONCE_MEMBER void complete(uint64_t left) {
         uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
         const uint64_t rows = words_[0] >> 34;
-        // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
+        // Rows that only carry the final observation of a waiting row are not steps and were not pushed.
         const uint64_t beyond = replay.rebuilds != 0 && left > 0 ? 1 : 0;
         for (; waiting > left; --waiting, first = (first + 1) % replay.window_rows) {
             if (starts(rows - waiting, waiting - beyond)) list(replay, unpacked(words_[2 + first]));
@@ -364,7 +366,7 @@ struct Tail {
         words_[0] = (words_[0] >> 32 << 32) | first << 16 | waiting;
     }
 
-    // A row that can be drawn from now on, if it is still there.
+    // Makes a row sampleable, if it is still stored.
     static __device__ void list(const Replay& replay, Row row) {
         uint4* cell = state(replay, row.slot);
         if (cell->x != (row.lap << LAP_SHIFT | OPEN)) return;
@@ -411,7 +413,7 @@ struct Tail {
     }
 };
 
-// Links rows to those before them and makes those sampleable whose windows are complete: a thread to an environment.
+// Links rows to those before them, and makes rows with complete windows sampleable. One thread per environment.
 PARL_KERNEL(THREADS) parl_replay_append(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
     const uint64_t first = words(replay.tree)[FIRST];
     const int64_t* order = at<int64_t>(call.order);
@@ -442,7 +444,7 @@ PARL_KERNEL(THREADS) parl_replay_append(PARL_ARGUMENT Replay replay, PARL_ARGUME
     }
 }
 
-// Weights of the rows that became sampleable.
+// Sets the weights of the rows that became sampleable.
 PARL_KERNEL(THREADS) parl_replay_weigh(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
     (void)call;
     const uint64_t listed = words(replay.tree)[LISTED];
@@ -465,7 +467,7 @@ struct ReplayCut {
     uint32_t count;
 };
 
-// Ends episodes where they stand.
+// Ends the current episodes of environments.
 PARL_KERNEL(THREADS) parl_replay_cut(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayCut call) {
     for (uint64_t i = thread(); i < call.count; i += threads()) {
         const int64_t env = at<int64_t>(call.envs)[i];

@@ -1,41 +1,42 @@
-// The replay: rows of bytes in a ring of slots, one column per field, as `crates/sumtree/src/replay` has them, without
-// what threads need there: launches of one stream come one after the other. README.md says which launch does what.
+// The replay: rows of bytes in a ring of slots, one column per field, as in `crates/sumtree/src/replay`, but without
+// the synchronization of threads: launches on one stream run one after the other. README.md lists the launches of each
+// call.
 #pragma once
 #include "sample.cuh"
 
-// Two bits of a generation; the lap of the row, counted from 1, stands above.
+// Bits of a generation: two flags, and above them the lap of the row, counted from 1.
 constexpr uint32_t OPEN = 1, SAMPLEABLE = 2, LAP_SHIFT = 2, LAP_MASK = (1u << 30) - 1;
 // No next row.
 constexpr uint32_t NO_LINK = 0;
-// What a call without rows to draw returns in place of tickets.
+// Ticket that a call returns if it has no rows to draw.
 constexpr uint64_t NO_TICKET = 0;
-// The row before: it is the first of its episode, or is too far back.
+// Distances to the row before: there is none in the episode, or it is too far back.
 constexpr uint32_t FIRST_ROW = 0, LOST_ROW = 0xffffffffu;
 
 struct Replay {
     Tree tree;
     uint64_t states;   // one uint4 per slot: generation, link (slot + 1), parked weight, distance of the row before
-    uint64_t tails;    // per environment: state, newest row, rows that wait
+    uint64_t tails;    // per environment: state, newest row, waiting rows
     uint64_t listed;   // slots of rows that became sampleable in this call
-    uint64_t final_of; // per row of this call: its final observation is row `count + this`; NONE
+    uint64_t final_of; // per row of this call: its final observation is row `count + final_of`, or NONE
     uint64_t reward, terminated, truncated, discount;  // columns, 0 for none
     double gamma;
-    double share;      // of the rows drawn that get another goal
+    double share;      // of the drawn rows that get another goal
     float alpha, epsilon;
     uint32_t reward_is_double, discount_is_double;
     uint32_t slots, capacity, chunk;
-    uint32_t n_step, window_rows;  // rows from a row on, itself included, before it is complete
+    uint32_t n_step, window_rows;  // rows in the window of a row, itself included
     uint32_t frames;               // of the largest stack
     uint32_t num_envs;
     uint32_t resets_next_step;  // the row after the last of an episode carries the final observation
     uint32_t rebuilds;          // next observations come from the next row
     uint32_t steps;             // rows are steps of episodes
-    uint32_t independent;       // rows neither wait for others nor come after others
+    uint32_t independent;       // rows have no windows and no rows before them
     uint32_t pads_first;
     uint32_t is_global;  // importance weights are divided by a bound for all rows
     uint32_t period;     // steps from one sequence of `n_step` steps to the next; 0: rows are drawn, not sequences
-    uint32_t burn_in;    // steps at the start of a sequence that nothing is learned from
-    uint32_t strategy;   // whose goals rows get, numbers as in `structs.py`; 0: none
+    uint32_t burn_in;    // steps at the start of a sequence that are not trained on
+    uint32_t strategy;   // which goals rows get, numbers as in `structs.py`; 0: none
     uint32_t goal_in_next;  // the goal that a step achieved is in the row after it
     uint32_t tag;           // the bits by which the laps in tickets differ from those of rows
 };
@@ -57,13 +58,13 @@ PARL_ONCE Row row_at(const Replay& replay, uint64_t sequence) {
     const uint64_t lap = sequence / replay.slots;
     return Row{static_cast<uint32_t>(sequence - lap * replay.slots), static_cast<uint32_t>(lap + 1) & LAP_MASK};
 }
-// Sequence number of a row that is there.
+// Sequence number of a stored row.
 PARL_ONCE uint64_t sequence_of(const Replay& replay, Row row) {
     const uint64_t newest = words(replay.tree)[NEWEST_LAP];
     const uint64_t behind = (newest - row.lap + 1) & LAP_MASK;
     return (newest >= behind ? newest - behind : 0) * replay.slots + row.slot;
 }
-// Of a row in `slot` that came after the row with number `sequence`, less than a lap ago.
+// Sequence number of the row in `slot`, which was added less than a lap after row `sequence`.
 PARL_FN uint64_t later(const Replay& replay, uint64_t sequence, uint32_t slot) {
     const uint64_t here = sequence % replay.slots;
     return sequence + (slot + replay.slots - here) % replay.slots;
@@ -73,7 +74,7 @@ PARL_FN bool is_open(const Replay& replay, Row row) {
     return (generation & OPEN) != 0 && generation >> LAP_SHIFT == row.lap;
 }
 
-// What comes before a row.
+// What precedes a row: a stored row, the start of its episode, or a row that is no longer stored.
 enum Before : uint32_t { A_ROW, START, LOST };
 PARL_ONCE Before before(const Replay& replay, uint64_t sequence, uint64_t& found) {
     const uint32_t distance = state(replay, static_cast<uint32_t>(sequence % replay.slots))->w;
@@ -82,7 +83,7 @@ PARL_ONCE Before before(const Replay& replay, uint64_t sequence, uint64_t& found
     found = sequence - distance;
     return found >= words(replay.tree)[HORIZON] ? A_ROW : LOST;
 }
-// Whether the rows before a row that its stacks need are there, as far as its episode has them.
+// True if the earlier rows that a row's stacks need are stored, as far as its episode has them.
 PARL_ONCE bool is_whole(const Replay& replay, uint64_t sequence) {
     for (uint32_t i = 1; i < replay.frames; ++i) {
         const Before what = before(replay, sequence, sequence);
@@ -105,7 +106,7 @@ PARL_ONCE uint32_t weight_of(const Replay& replay, double priority, bool& satura
     const float units = static_cast<float>(replay.tree.units), most = static_cast<float>(MAX_WEIGHT);
     const float scaled = replay.alpha == 0.0f ? units : multiply_once(power(base, replay.alpha), units);
     saturated = scaled > most;
-    // Half up; a positive priority never becomes weight 0.
+    // Rounds half up; a positive priority never becomes weight 0.
     uint32_t weight = static_cast<uint32_t>(add_once(saturated ? most : scaled, 0.5f));
     if (weight == 0 && base > 0.0f) weight = 1;
     return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;

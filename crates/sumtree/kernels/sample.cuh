@@ -1,19 +1,20 @@
-// A batch of draws: 32 to a block, a warp each. What a batch is made of is the caller's `Taker`: `take` keeps draw i and
-// says whether it is of use, `finish` is called by all threads of the last block once all draws are there; `goes_on` says
+// A batch of draws: 32 per block, one warp each. The caller's `Taker` defines what is stored: `take` stores draw i and
+// returns whether it is valid, all threads of the last block call `finish` after all draws, and `goes_on` returns
 // whether a later launch draws more numbers of this call.
 //
-// The draws are those of the CPU, one number of the generator after the other. Two things break that order, and are put
-// right by the last block, in order: a number with one preimage too many (each about total / 2^64) moves all later ones
-// on by one; and a draw that is of no use is drawn anew after the batch.
+// The draws are those of the CPU, which uses one number of the generator after the other. Two cases break that order,
+// and the last block corrects them in order: a rejected number (probability about total / 2^64 each) shifts all later
+// ones by one; and an invalid draw is redrawn after the batch.
 #pragma once
 #include "random.cuh"
 
 constexpr uint32_t DRAWS_PER_BLOCK = 32;
 constexpr uint32_t SAMPLE_THREADS = DRAWS_PER_BLOCK * LANES;
-// Draws of one row again before it is given up.
+// Redraws before the call gives up.
 constexpr uint32_t REDRAWS_MAX = 10000;
 
-// Whether this block is the last one of its launch; all its threads are here. What all blocks wrote can be read then.
+// True if this block is the last one of its launch to end; it can then read what all blocks wrote. Called by all
+// threads of the block.
 PARL_FN bool is_last_block(const Tree& tree) {
     __shared__ uint32_t is_last;
     __threadfence();
@@ -27,14 +28,14 @@ PARL_FN bool is_last_block(const Tree& tree) {
     return is_last != 0;
 }
 
-// Seed of the generator of the present call.
+// Seed of the generator of the current call.
 PARL_FN uint64_t call_seed(const Tree& tree) {
     const uint64_t* word = words(tree);
     if (!tree.is_chained) return word[GENERATOR] ^ word[CALLS] * 0xd1342543de82ef95ull;
     return number_of(word[GENERATOR], 0);
 }
 
-// Leaves the generator of this call where it is; by one thread.
+// Stores the generator's state for a later launch of this call. Called by one thread.
 PARL_FN void leave(const Tree& tree, const Random& random) {
     words(tree)[AFTER] = random.state;
 }
@@ -50,10 +51,10 @@ PARL_FN void end_call(const Tree& tree) {
     word[ODD] = 0;
 }
 
-// Numbers of `ODD`: draws of no use below, surplus numbers above.
+// `ODD` counts invalid draws in its lower half and rejected numbers in its upper half.
 constexpr uint64_t SURPLUS = 1ull << 32;
 
-// The last block: all draws once more, one number after the other. `targets` is room for one u64 each.
+// In the last block: repeats all draws, one number after the other. `targets` has room for one u64 per draw.
 template <class Taker>
 PARL_FN void draw_in_order(const Tree& tree, const Draws& draws, Taker& taker, uint64_t* targets, Random& random) {
     uint64_t seen, prefix;
@@ -70,7 +71,7 @@ PARL_FN void draw_in_order(const Tree& tree, const Draws& draws, Taker& taker, u
     __syncthreads();
 }
 
-// Draws of no use anew, in order; by the first warp.
+// Redraws invalid draws, in order. Called by the first warp.
 template <class Taker> PARL_FN void draw_anew(const Tree& tree, const Draws& draws, Taker& taker, Random& random) {
     uint64_t seen, prefix;
     const uint64_t total = read_top(tree, seen, prefix);
@@ -113,7 +114,7 @@ template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws,
     if (!is_last_block(tree)) return;
     const uint64_t odd = total == 0 ? 0 : words(tree)[ODD];
     if (odd != 0 || taker.goes_on()) {
-        // `random` stands after the one number of systematic draws, at the start for the others.
+        // `random` is after the one number of systematic draws, and at the start for the other modes.
         if (odd >= SURPLUS) {
             draw_in_order(tree, draws, taker, targets, random);
         } else if (draws.mode != SYSTEMATIC) {

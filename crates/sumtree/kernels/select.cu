@@ -1,4 +1,4 @@
-// Draws that are not by weight alone: distinct rows, the largest, uniform ones, mixtures; and what `evict` gives up.
+// Draws that are not by weight alone: distinct rows, the largest weights, uniform draws, mixtures; and eviction.
 //
 // Distinct rows are those with the largest keys (`parl_replay_keys`, then torch's top k). Source: Efraimidis & Spirakis
 // (2006), "Weighted random sampling with a reservoir", with exponential keys.
@@ -7,7 +7,7 @@
 // Numbers as in `structs.py`.
 enum Kind : uint32_t { DISTINCT = 0, LARGEST_FIRST = 1, EVICTION = 2, UNIFORM = 3, MIXTURE = 4 };
 
-// Above 0, at most 1.
+// A uniform number above 0 and at most 1.
 PARL_FN double unit(uint64_t word) { return static_cast<double>((word >> 11) + 1) / 9007199254740992.0; }
 
 PARL_FN uint32_t weight_in(const Replay& replay, uint64_t slot) { return at<uint32_t>(replay.tree.levels[0])[slot]; }
@@ -15,7 +15,7 @@ PARL_FN uint32_t weight_in(const Replay& replay, uint64_t slot) { return at<uint
 // ------------------------------------------------------------ distinct rows
 
 struct ReplayKeys {
-    uint64_t keys;  // i64, one per slot: the rows to be taken have the largest; 0 where nothing can be drawn
+    uint64_t keys;  // i64, one per slot: the largest are taken; 0 for slots that cannot be drawn
     uint32_t kind;
 };
 
@@ -35,7 +35,8 @@ PARL_KERNEL(THREADS) parl_replay_keys(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
             if (call.kind == LARGEST_FIRST) {
                 key = static_cast<uint64_t>(weight) << 32 | (NONE - place);
             } else {
-                // An exponential variable; the smallest is drawn first. Bits of positive floats are in their order.
+                // An exponential variable; the smallest is drawn first. The bits of positive floats have the order of
+                // their values.
                 const double one = -log(unit(number_of(seed, slot)));
                 const double size = call.kind == EVICTION ? one * weight : one / weight;
                 key = (~static_cast<uint64_t>(0) >> 1) - bits_of(size);
@@ -48,7 +49,7 @@ PARL_KERNEL(THREADS) parl_replay_keys(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
 struct ReplayEvict {
     uint64_t chosen;  // i64 slots
     uint64_t keys;    // i64, of these
-    uint64_t closed;  // i64, how many were taken out; 0 before
+    uint64_t closed;  // i64, number of evicted rows; 0 before the launch
     uint32_t count;
 };
 
@@ -86,7 +87,7 @@ struct ReplaySelect {
     uint32_t kind;
 };
 
-// `share * count`, rounded up with the probability of its fraction.
+// `share * count`, rounded up with a probability equal to its fractional part, else down.
 PARL_FN uint64_t share_of(uint32_t count, double share, uint64_t word) {
     const double exact = share * count;
     const uint64_t whole = static_cast<uint64_t>(exact);
@@ -94,7 +95,8 @@ PARL_FN uint64_t share_of(uint32_t count, double share, uint64_t word) {
     return found < count ? found : count;
 }
 
-// One block: how many draws of a mixture are of which kind, and which rows are the newest: more while none can be drawn.
+// In one block: computes how many draws of a mixture are of each kind, and which rows are the newest (twice as many
+// while none of them can be drawn).
 PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplaySelect call) {
     __shared__ uint32_t of_warp[LANES];
     uint64_t* word = words(replay.tree);
@@ -126,10 +128,11 @@ PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT R
     word[OF_ALL] = uniform < left ? uniform : left;
 }
 
-// Tries of a warp, each of as many rows as it has lanes, before it looks at all rows.
+// Attempts of a warp, each with one row per lane, before it reads all rows.
 constexpr uint32_t TRIES = 64;
 
-// One of the `among` newest slots that have weight, each alike (but for a share of among / 2^64); all lanes see the same.
+// Draws one of the `among` newest slots with a weight above zero, uniformly (except for a share of among / 2^64). All
+// lanes return the same.
 PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
     const uint64_t newest = words(replay.tree)[RESERVED] - 1;
     for (uint32_t i = 0; i < TRIES; ++i) {
@@ -140,7 +143,7 @@ PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
         const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(found))) - 1;
         return Drawn{__shfl_sync(ALL, slot, first), __shfl_sync(ALL, weight, first)};
     }
-    // Weight is rare: of random words, one for each row that has it, the largest.
+    // Few rows have a weight above zero: give each of them a random word and take the largest.
     const uint64_t seed = next(random);
     uint64_t best = 0;
     uint32_t slot = 0;
@@ -162,7 +165,7 @@ PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
     return Drawn{slot, __shfl_sync(ALL, best, 0) == 0 ? 0 : weight_in(replay, slot)};
 }
 
-// Takes draw i of a batch; all lanes of a warp are here. False if there is nothing that it could be.
+// Takes draw i of a batch. Called by all lanes of a warp. False if no row can be drawn.
 PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTaker& taker, uint32_t i, uint64_t total) {
     const Tree& tree = replay.tree;
     const uint64_t* word = words(tree);
@@ -196,7 +199,7 @@ PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTa
         if (taker.take(i, drawn)) return true;
         if (lane() == 0) ::count(tree, REDRAWN, 1);
         if (call.kind != MIXTURE) continue;
-        // One draw of the mixture in its place.
+        // Replaced by one draw of the mixture.
         const double what = unit(next(random));
         is_newest = what <= call.newest;
         is_any = what <= call.newest + call.uniform;
@@ -204,7 +207,7 @@ PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTa
     return false;
 }
 
-// The probability with which one draw of a mixture comes up with a row. The CPU's `mixture.rs` in the same order.
+// The probability of a row in one draw of a mixture. The same order of operations as the CPU's `mixture.rs`.
 struct Odds {
     const Replay& replay;
     const ReplaySelect& call;
@@ -282,7 +285,7 @@ PARL_KERNEL(SAMPLE_THREADS) parl_replay_select(PARL_ARGUMENT Replay replay, PARL
     if (threadIdx.x != 0) return;
     if (total != 0) count(tree, SAMPLED, batch);
     if (lacks != 0) count(tree, EMPTY, 1);
-    // The largest take no numbers; the others took words of a sequence of their own.
+    // LARGEST_FIRST takes no random numbers; the other kinds took those of a separate sequence.
     const uint64_t seed = call_seed(tree);
     leave(tree, Random{call.kind == LARGEST_FIRST ? seed : number_of(seed, ~static_cast<uint64_t>(0))});
     end_call(tree);

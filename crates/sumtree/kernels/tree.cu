@@ -1,7 +1,7 @@
-// Kernels of the tree alone: what `parl.SumTree(device="cuda")` does.
+// Kernels of the tree alone, for `parl.SumTree(device="cuda")`.
 #include "sample.cuh"
 
-// `round(priority * units)`; a positive one never becomes 0.
+// `round(priority * units)`; a positive priority never becomes weight 0.
 PARL_FN uint32_t weight_of(const Tree& tree, double priority, bool& saturated) {
     const double scaled = multiply_once(priority, tree.units), most = MAX_WEIGHT;
     saturated = scaled > most;
@@ -15,7 +15,7 @@ struct TreeUpdate {
     uint32_t count;
 };
 
-// First half of an update: what is wrong with it, and which item wins a leaf.
+// First launch of an update: counts invalid items, and finds the item that counts for each leaf.
 PARL_KERNEL(THREADS) parl_tree_stamp(PARL_ARGUMENT Tree tree, PARL_ARGUMENT TreeUpdate call) {
     for (uint64_t round = 0; round < rounds(call.count); ++round) {
         const uint64_t i = round * threads() + thread();
@@ -38,7 +38,7 @@ PARL_KERNEL(THREADS) parl_tree_stamp(PARL_ARGUMENT Tree tree, PARL_ARGUMENT Tree
     }
 }
 
-// Second half: the winners' weights, and the sums above.
+// Second launch: stores the weights of these items, and adds to the sums above.
 PARL_KERNEL(THREADS) parl_tree_scatter(PARL_ARGUMENT Tree tree, PARL_ARGUMENT TreeUpdate call) {
     for (uint64_t round = 0; round < rounds(call.count); ++round) {
         const uint64_t i = round * threads() + thread();
@@ -92,7 +92,7 @@ PARL_KERNEL(SAMPLE_THREADS) parl_tree_sample(PARL_ARGUMENT Tree tree, PARL_ARGUM
 struct TreeFind {
     uint64_t prefixes;  // f64, in units of priority
     uint64_t indices;   // i64
-    double total;       // that the prefixes were made from, negative for none
+    double total;       // total that the prefix sums refer to, negative for none
     uint32_t count;
 };
 

@@ -1,23 +1,24 @@
-// The tree: u32 leaves, u64 sums of 32 of the level below, up to one node of at most 32 sums. A warp is a node.
+// The tree: u32 leaves, u64 sums of 32 entries of the level below, up to one node of at most 32 sums. A warp processes
+// a node.
 //
-// All sums are exact: they are made of integer adds, which commute. Layout, who writes what, and why nothing races:
-// README.md. `python/parl/replay/cuda/structs.py` mirrors the structs.
+// All sums are exact, because integer additions commute. README.md describes the layout, what each launch writes, and
+// why there are no races. `python/parl/replay/cuda/structs.py` mirrors the structs.
 #pragma once
 #include "prelude.cuh"
 
 constexpr uint32_t LEVELS_MAX = 7;  // 32^6 * 4 leaves are 2^32.
-constexpr uint32_t MAX_WEIGHT = (1u << 27) - 1;  // 32 of them sum within u32.
+constexpr uint32_t MAX_WEIGHT = (1u << 27) - 1;  // The sum of 32 of them fits in u32.
 constexpr uint32_t SIZES = 33;
-// Leaves a weight to "the largest so far, when it is stored".
+// In place of a weight: the largest weight at the time when it is stored.
 constexpr uint32_t LARGEST = 0xffffffffu;
 
 // Words of 64 bits beside the tree. Counters only grow.
 enum Word : uint32_t {
     CALLS = 1,      // sample calls so far
-    GENERATOR = 2,  // state of the generator that seeds each call; or a number that is mixed with that of the call
+    GENERATOR = 2,  // state of the generator that seeds each call; or a number that is mixed with the call's number
     LARGEST_EVER = 6,
     SATURATED = 7,
-    DONE = 8,       // blocks of a launch that are done
+    DONE = 8,       // blocks of a launch that have ended
     ODD = 9,        // draws of a launch that need its last block
     BAD_PRIORITY = 10,
     BAD_INDEX = 11,
@@ -27,7 +28,7 @@ enum Word : uint32_t {
     FIRST = 49,     // sequence number of the first row of this call
     COUNT = 50,     // rows of this call, final observations included
     RESERVED = 51,  // sequence number of the next row
-    HORIZON = 52,   // the oldest sequence number whose row is whole
+    HORIZON = 52,   // the oldest sequence number whose row is intact
     NEWEST_LAP = 53,
     LISTED = 54,    // rows that became sampleable in this call
     ADDED = 55,
@@ -41,7 +42,7 @@ enum Word : uint32_t {
     BAD_DISCOUNT = 63,
     // Of a mixture.
     YOUNG = 64,        // rows that count as newest
-    YOUNG_READY = 65,  // of which so many can be drawn
+    YOUNG_READY = 65,  // how many of these can be drawn
     OF_NEWEST = 66,    // draws among them
     OF_ALL = 67,       // uniform draws among all rows
     BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
@@ -67,7 +68,7 @@ PARL_FN void count(const Tree& tree, uint32_t word, uint64_t by) {
     if (by != 0) atomicAdd(&words(tree)[word], by);
 }
 
-// Counts what is true in lanes of a warp; all lanes are here.
+// Counts the lanes of a warp in which `is` is true. Called by all lanes.
 PARL_ONCE void count_lanes(const Tree& tree, uint32_t word, bool is) {
     const uint32_t lanes = __ballot_sync(ALL, is);
     if (lane() == 0) count(tree, word, static_cast<uint64_t>(__popc(lanes)));
@@ -80,20 +81,20 @@ struct Drawn {
     uint32_t weight;
 };
 
-// The sums of the top, one to a lane, and their prefix; the total in all lanes.
+// Reads the sums of the top, one per lane, and computes their prefix sums. Returns the total in all lanes.
 PARL_FN uint64_t read_top(const Tree& tree, uint64_t& seen, uint64_t& prefix) {
     seen = at<uint64_t>(tree.levels[tree.depth - 1])[lane()];
     prefix = prefix_sum(seen);
     return __shfl_sync(ALL, prefix, LANES - 1);
 }
 
-// The leaf in which a prefix sum below the total falls. The first child whose running sum is above what is left, strictly:
-// a child of sum 0 is never entered.
+// Finds the leaf that contains a prefix sum below the total. Enters the first child whose running sum is strictly above
+// the residual, so never a child of sum 0.
 PARL_ONCE Drawn descend(const Tree& tree, uint64_t target, uint64_t seen, uint64_t prefix) {
     uint32_t node = 0;
     for (uint32_t level = tree.depth - 1;; --level) {
         const uint32_t above = __ballot_sync(ALL, prefix > target);
-        // Sums are exact, so there is one; without it the walk still stays inside.
+        // Sums are exact, so there is one; without it the descent would still stay inside the tree.
         const uint32_t child = above != 0 ? static_cast<uint32_t>(__ffs(static_cast<int>(above))) - 1 : LANES - 1;
         if (level == 0) return Drawn{node * LANES + child, static_cast<uint32_t>(__shfl_sync(ALL, seen, child))};
         target -= __shfl_sync(ALL, prefix - seen, child);
@@ -106,8 +107,8 @@ PARL_ONCE Drawn descend(const Tree& tree, uint64_t target, uint64_t seen, uint64
 
 // ------------------------------------------------------------ updates
 
-// Adds `delta` to the sums above a leaf; a lane without one gives `NONE`. All lanes are here. Where a warp's leaves have
-// one parent in common, as neighbours do, it adds once.
+// Adds `delta` to the sums above a leaf; a lane without a leaf passes `NONE`. Called by all lanes. If the leaves of a
+// warp have the same parent, as neighbors do, adds once.
 PARL_FN void add_path(const Tree& tree, uint32_t leaf, uint64_t delta) {
     const uint32_t with = __ballot_sync(ALL, leaf != NONE && delta != 0);
     if (with == 0) return;
@@ -127,17 +128,17 @@ PARL_FN void add_path(const Tree& tree, uint32_t leaf, uint64_t delta) {
     }
 }
 
-// Significant bits: 0 for 0.
+// Number of significant bits; 0 for 0.
 PARL_FN uint32_t size_of(uint32_t weight) { return LANES - static_cast<uint32_t>(__clz(static_cast<int>(weight))); }
 
-// Adds `by` to the counter of each lane's size, 0 for none: once for each size that a warp has. All lanes are here.
+// Adds `by` to the counter of each lane's size, 0 for none, with one addition per distinct size. Called by all lanes.
 PARL_FN void tally(const Tree& tree, uint32_t size, int64_t by) {
     const uint32_t alike = __match_any_sync(ALL, size);
     const bool leads = static_cast<uint32_t>(__ffs(static_cast<int>(alike))) - 1 == lane();
     if (leads && size != 0) count(tree, HISTOGRAM + size, static_cast<uint64_t>(by * __popc(alike)));
 }
 
-// Sets the weight of one leaf per lane, `NONE` for none; leaves of a launch are distinct. All lanes are here.
+// Sets the weight of one leaf per lane, `NONE` for none; leaves of a launch are distinct. Called by all lanes.
 PARL_ONCE void set_weight(const Tree& tree, uint32_t leaf, uint32_t weight) {
     uint64_t delta = 0;
     uint32_t from = 0, to = 0;
@@ -156,12 +157,14 @@ PARL_ONCE void set_weight(const Tree& tree, uint32_t leaf, uint32_t weight) {
     add_path(tree, leaf, delta);
 }
 
-// Of several items of a launch with one leaf the last one wins: each writes its position + 1, the largest stays.
+// Of several items of a launch that set the same leaf, the last one counts: each writes its position + 1, the largest
+// stays.
 PARL_FN void stamp(const Tree& tree, uint32_t leaf, uint32_t item) {
     atomicMax(&at<uint32_t>(tree.stamps)[leaf], item + 1);
 }
 
-// In a later launch: whether an item has won its leaf. Takes the stamp away; the others do not match it either way.
+// In a later launch: returns true for the item that counts for its leaf, and clears the stamp. Other items match
+// neither the stamp nor 0.
 PARL_FN bool has_won(const Tree& tree, uint32_t leaf, uint32_t item) {
     uint32_t* cell = &at<uint32_t>(tree.stamps)[leaf];
     if (*cell != item + 1) return false;
@@ -169,7 +172,7 @@ PARL_FN bool has_won(const Tree& tree, uint32_t leaf, uint32_t item) {
     return true;
 }
 
-// A number of (n,) floats: f32, f64, or one for all.
+// An array of (n,) floats, f32 or f64, or one value for all.
 struct Reals {
     uint64_t address;
     uint32_t is_double;

@@ -1,5 +1,5 @@
-//! The whole tree at once: loading all weights, making the sums again from the leaves, the largest weights. In
-//! parallel over nodes, for trees that are large enough for it.
+//! Operations on the whole tree: loading all weights, recomputing the sums from the leaves, finding the
+//! largest weights. Loading and recomputing run in parallel for trees that are large enough.
 
 use rayon::prelude::*;
 
@@ -10,15 +10,17 @@ use crate::sync::Ordering::Relaxed;
 use crate::tree::same_length;
 use crate::{SumTree, SumTreeError};
 
-/// Nodes that one task handles: some thousand cache lines, so that a task is worth its start.
+/// Nodes per parallel task: some thousand cache lines, so that starting a task pays off.
 const NODES_PER_TASK: usize = 4096;
 
 impl SumTree {
-    /// Sets all weights at once, one per leaf, and makes all sums from them. Much faster than storing them one by
-    /// one, and meant for a tree that no other thread uses yet: draws meanwhile may fail, updates meanwhile may be lost.
+    /// Sets all weights at once, one per leaf, and computes all sums from them. Much faster than storing them
+    /// one by one. For a tree that no other thread uses yet: concurrent draws may fail and concurrent updates
+    /// may be lost.
     ///
     /// # Errors
-    /// [`SumTreeError::Length`] unless there is one weight per leaf; [`SumTreeError::Weight`]. Nothing is stored then.
+    /// [`SumTreeError::Length`] unless there is one weight per leaf; [`SumTreeError::Weight`]. Stores nothing
+    /// on an error.
     pub fn load(&self, weights: &[u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), self.capacity())?;
         let max = max_weight(self.fan_out());
@@ -35,8 +37,8 @@ impl SumTree {
         Ok(())
     }
 
-    /// Makes every sum, and the histogram, from the leaves: after a process died between a leaf and its path. No thread
-    /// else may update meanwhile.
+    /// Recomputes every sum and the histogram from the leaves, after a process died between storing a leaf
+    /// and updating its path. No other thread may update the tree during the call.
     pub fn restore_sums(&self) {
         for level in 1..self.layout.levels().len() {
             let group = self.layout.levels()[level - 1].group;
@@ -56,7 +58,7 @@ impl SumTree {
         }
     }
 
-    /// Checks that the histogram is that of the leaves. Meaningful when no update is under way.
+    /// Checks that the histogram matches the leaves. Meaningful only while no update is running.
     ///
     /// # Errors
     /// [`SumTreeError::Histogram`] names the first size that is miscounted.
@@ -76,11 +78,11 @@ impl SumTree {
             .reduce(|| [0; SIZES], |a, b| std::array::from_fn(|size| a[size] + b[size]))
     }
 
-    /// The `indices.len()` leaves of largest weight, largest first, of equal ones the lower leaf first. Reads every
-    /// leaf once: O(capacity).
+    /// Finds the `indices.len()` leaves of largest weight, largest first; of equal weights the lower leaf
+    /// comes first. Reads every leaf once: O(capacity).
     ///
     /// # Errors
-    /// [`SumTreeError::TooFewLeaves`] when fewer leaves than that have a weight above zero; [`SumTreeError::Length`].
+    /// [`SumTreeError::TooFewLeaves`] if fewer leaves have a weight above zero; [`SumTreeError::Length`].
     pub fn largest(&self, indices: &mut [u64], weights: &mut [u32]) -> Result<(), SumTreeError> {
         let asked = indices.len();
         same_length("weights", weights.len(), asked)?;
@@ -90,8 +92,8 @@ impl SumTree {
         if asked > self.capacity() {
             return Err(SumTreeError::TooFewLeaves { asked, positive: self.positive() as usize });
         }
-        // The sizes of weights are counted: nothing below the size in which the last one lies is of interest. Writers
-        // may have changed that meanwhile.
+        // The histogram gives a lower bound of the weights to find. Writers may have changed them since: if
+        // too few leaves reach the bound, search again without it.
         let mut counts = self.histogram().into_iter().enumerate().skip(1).rev();
         let mut above = 0;
         let size = counts.find(|(_, count)| {
@@ -112,8 +114,8 @@ impl SumTree {
         Ok(())
     }
 
-    /// At most `asked` leaves of at least weight `bound`, best first. In this thread alone: a pool's threads do not
-    /// come along into a fork, and reading the leaves is bound by memory.
+    /// Returns at most `asked` leaves of weight `bound` or more, largest first. Runs in this thread alone:
+    /// the threads of a pool do not exist after a fork, and reading the leaves is bound by memory bandwidth.
     fn largest_from(&self, bound: u32, asked: usize) -> Result<Vec<(u32, u64)>, SumTreeError> {
         let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
         let (mut best, mut bound) = (vec_with_capacity(2 * asked)?, bound);

@@ -1,20 +1,20 @@
-//! What can go wrong, with the value and the bound in each message.
+//! Errors of this crate. Each message names the value and the bound.
 
-/// Every error of this crate.
+/// Errors of trees and of regions.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SumTreeError {
     /// The capacity is zero or larger than [`crate::MAX_CAPACITY`].
     #[error("capacity {capacity} is outside 1..={max}")]
     Capacity {
-        /// What was asked for.
+        /// The requested value.
         capacity: u64,
-        /// The largest capacity there is.
+        /// The largest capacity.
         max: u64,
     },
-    /// The fan-out is none of [`crate::FAN_OUTS`].
+    /// The fan-out is not one of [`crate::FAN_OUTS`].
     #[error("fan-out {fan_out} is none of 4, 8, 16, 32, 64")]
     FanOut {
-        /// What was asked for.
+        /// The requested value.
         fan_out: usize,
     },
     /// A leaf index outside the tree.
@@ -22,7 +22,7 @@ pub enum SumTreeError {
     Index {
         /// The index as it was given.
         index: i128,
-        /// Where in the batch it stood.
+        /// Its position in the batch.
         position: usize,
         /// Number of leaves.
         capacity: usize,
@@ -32,7 +32,7 @@ pub enum SumTreeError {
     Weight {
         /// The weight as it was given.
         weight: u32,
-        /// Where in the batch it stood.
+        /// Its position in the batch.
         position: usize,
         /// The largest weight a leaf may hold.
         max: u32,
@@ -42,7 +42,7 @@ pub enum SumTreeError {
     Priority {
         /// The priority as it was given.
         priority: f64,
-        /// Where in the batch it stood.
+        /// Its position in the batch.
         position: usize,
     },
     /// A scale that is not a finite number above zero.
@@ -56,9 +56,9 @@ pub enum SumTreeError {
     Prefix {
         /// The prefix sum as it was given.
         prefix: u64,
-        /// Where in the batch it stood.
+        /// Its position in the batch.
         position: usize,
-        /// The total that this call saw.
+        /// The total as read by this call.
         total: u64,
     },
     /// Two slices that belong together differ in length.
@@ -68,21 +68,21 @@ pub enum SumTreeError {
         what: &'static str,
         /// Its length.
         got: usize,
-        /// The length of its partner.
+        /// The expected length.
         expected: usize,
     },
     /// Nothing can be drawn: every weight is zero.
     #[error("every weight is zero, so nothing can be drawn")]
     Empty,
-    /// Fewer positive leaves than distinct draws were asked for.
+    /// Fewer leaves have a weight above zero than distinct leaves were requested.
     #[error("{asked} distinct leaves asked for, but only {positive} have a weight above zero")]
     TooFewLeaves {
         /// Number of draws.
         asked: usize,
-        /// Number of leaves with positive weight that this call saw.
+        /// Number of leaves with a weight above zero, as read by this call.
         positive: usize,
     },
-    /// A learner's rank that its group does not have.
+    /// The rank of a learner is not below the number of learners.
     #[error("rank {rank} is outside 0..{learners}")]
     Rank {
         /// The rank as it was given.
@@ -97,9 +97,9 @@ pub enum SumTreeError {
         level: usize,
         /// Node within the level.
         node: usize,
-        /// What the node holds.
+        /// The sum in the node.
         stored: u64,
-        /// What its children sum to.
+        /// The sum of its children.
         computed: u64,
     },
     /// The histogram of weights differs from the leaves.
@@ -107,28 +107,28 @@ pub enum SumTreeError {
     Histogram {
         /// Significant bits of the weights.
         bits: usize,
-        /// What the histogram holds.
+        /// Their number according to the histogram.
         stored: u64,
-        /// What the leaves hold.
+        /// Their number among the leaves.
         counted: u64,
     },
-    /// Shares of a mixture that are no shares of one.
-    #[error("shares uniform {uniform} and newest {newest} are not at least 0 with a sum of at most 1")]
+    /// The shares of a mixture are negative or sum to more than one.
+    #[error("shares uniform {uniform} and newest {newest} must be at least 0 and have a sum of at most 1")]
     Shares {
         /// The uniform share as it was given.
         uniform: f64,
         /// The newest share as it was given.
         newest: f64,
     },
-    /// The memory is not to be had.
-    #[error("{bytes} bytes of memory are not to be had: {reason}")]
+    /// The memory cannot be allocated.
+    #[error("cannot allocate {bytes} bytes of memory: {reason}")]
     OutOfMemory {
-        /// How much was asked for.
+        /// Number of bytes requested.
         bytes: u64,
-        /// What the system said.
+        /// The reason that the system gave.
         reason: String,
     },
-    /// A part of a region that lies outside it or is not aligned.
+    /// A part of a region is outside it or not aligned.
     #[error(
         "bytes {offset}..{offset}+{bytes} do not fit a region of {len} bytes, or {offset} is not a multiple of 64"
     )]
@@ -142,17 +142,17 @@ pub enum SumTreeError {
     },
     /// A part of a region already holds a tree of another shape.
     #[error(
-        "the memory at offset {offset} already holds something else than a tree of {capacity} leaves, fan-out {fan_out}"
+        "the memory at offset {offset} already holds something other than a tree of {capacity} leaves, fan-out {fan_out}"
     )]
     OtherLayout {
-        /// Where the tree was to lie.
+        /// Offset of the requested tree.
         offset: usize,
         /// Its capacity.
         capacity: usize,
         /// Its fan-out.
         fan_out: usize,
     },
-    /// A name that a shared region cannot have.
+    /// The name is not valid for a shared region.
     #[error(
         "shared memory name {name:?} is not 1 to 200 of the characters A-Z a-z 0-9 . _ - or starts with a dot"
     )]
@@ -160,25 +160,25 @@ pub enum SumTreeError {
         /// The name as it was given.
         name: String,
     },
-    /// A shared region that could not be made, opened or removed.
+    /// A shared region could not be created, opened or removed.
     #[error("shared memory {name:?} ({path}): {reason}")]
     Shared {
         /// Its name.
         name: String,
         /// The file behind the name.
         path: String,
-        /// What is wrong, or what the system said.
+        /// What is wrong, or the error of the system.
         reason: String,
-        /// The system's kind of error: `AlreadyExists` when the name is taken, `NotFound` when nothing has it,
-        /// `UnexpectedEof` when its maker has not given it a size yet.
+        /// The system's kind of error: `AlreadyExists` if the name is taken, `NotFound` if it does not exist,
+        /// `UnexpectedEof` if its size has not been set yet.
         kind: std::io::ErrorKind,
     },
-    /// An instruction path that is unknown or not supported here.
-    #[error("instruction path {name:?} is {reason}; there are scalar, arrays, neon, avx2 and avx512")]
+    /// The instruction path is unknown or not supported by this machine.
+    #[error("instruction path {name:?} is {reason}; the paths are scalar, arrays, neon, avx2 and avx512")]
     Path {
         /// The path as it was given.
         name: String,
-        /// Why it cannot be taken.
+        /// Why it cannot be used.
         reason: &'static str,
     },
 }

@@ -5,11 +5,11 @@
 use crate::SumTree;
 use crate::sync::{AtomicU32, Ordering, yield_now};
 
-/// Attempts before a waiting thread gives its core away. An update of 256 leaves takes about as long.
+/// Attempts before a waiting thread yields its core. An update of 256 leaves takes about as long.
 #[cfg(not(loom))]
 const SPINS: u32 = 100;
 
-/// Which thread may write: 0 if none does, else one more than the number of forks of the process when it began.
+/// The writer's lock: 0 if no thread writes, else one more than the number of forks of the writing process.
 pub(crate) struct ExclusiveWriter {
     held: AtomicU32,
 }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(tree.total(), 4 * (200 + 100) * 400);
     }
 
-    /// What a fork leaves behind of a writing thread of the parent does not block the child.
+    /// A thread of the parent that was writing during the fork does not block the child.
     #[test]
     fn a_writer_from_before_a_fork_is_ignored() {
         let tree = SumTree::new(100, 16).unwrap().exclusive();

@@ -1,4 +1,4 @@
-//! How often this process was forked.
+//! Counts the forks of this process.
 #![allow(unsafe_code)] // The fork hook.
 
 use std::sync::Once;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks between the process that loaded the library and this one. If it changes, what the process knew
-/// of its threads and registrations is its parent's.
+/// The number of forks between the process that loaded the library and this one. If it has changed, this is a
+/// child process, and recorded threads and registrations belong to its parent.
 pub(crate) fn count() -> u32 {
     static HOOK: Once = Once::new();
     extern "C" fn in_child() {

@@ -1,6 +1,6 @@
 //! The tree and the replay on a CUDA device: sources of kernels, which the caller compiles and launches.
 //!
-//! What they do, and who launches what: `kernels/README.md`. Each file is compiled by itself with C++17.
+//! `kernels/README.md` describes the kernels and who launches them. Each file is compiled by itself as C++17.
 
 /// Names and texts of the files that are compiled.
 pub const FILES: [(&str, &str); 4] = [

@@ -1,46 +1,48 @@
-//! Index arithmetic of a tree: how many entries each level has, where it lies, and which entries are siblings.
-//! Pure: no atomics, no memory.
+//! Index arithmetic of a tree: how many entries each level has, where it is stored, and which entries are
+//! siblings. Computes only; it accesses no memory of a tree.
 //!
-//! Level 0 holds the leaves (u32). Level 1 holds the sums of groups of `fan_out` leaves (u32 where a level above
-//! is searched, else u64), higher levels sums of groups of the level below (u64). Levels are added until one has at
-//! most [`TOP_MAX`] entries; that *top* is the last stored level, and each sample call prefixes it privately. A level
-//! has as many entries as its children need, rounded up to whole groups and cache lines, so a tree of N leaves takes
-//! about N * K / (K - 1) entries whatever N is.
+//! Level 0 holds the leaves (u32). Level 1 holds the sums of groups of `fan_out` leaves (u32, or u64 if it is
+//! the top), higher levels the sums of groups of the level below (u64). The first level with at most
+//! [`TOP_MAX`] sums is the *top*, the last level that is stored; each sample call computes its own prefix
+//! sums of it. A level has as many entries as its children need, rounded up to whole groups and cache lines,
+//! so a tree of N leaves takes about N * K / (K - 1) entries for any N.
 
 use crate::SumTreeError;
 use crate::region::LINE_BYTES;
 
 /// The fan-outs a tree can have.
 pub const FAN_OUTS: [usize; 5] = [4, 8, 16, 32, 64];
-/// 16 u32 leaves are one cache line.
+/// The default fan-out: 16 u32 leaves fill one cache line.
 pub const DEFAULT_FAN_OUT: usize = 16;
 /// The largest number of leaves of one tree.
 pub const MAX_CAPACITY: u64 = 1 << 32;
 
-/// A level of at most this many sums is the top. Many, because writers spread over them; few enough that a sample
-/// call can prefix them all. Tiny under loom, so that small trees have inner levels.
+/// The first level with at most this many sums is the top. Large, so that writers rarely update the same sum;
+/// small enough that each sample call can compute all prefix sums. Tiny under loom, so that small trees have
+/// inner levels.
 pub(crate) const TOP_MAX: usize = if cfg!(loom) { 2 } else { 1024 };
-/// Inner nodes are at most this wide: wider ones cost more to search than the level they save.
+/// Largest number of children of an inner node: searching wider nodes costs more than the level they save.
 const INNER_MAX: usize = 32;
-/// 2^32 leaves at fan-out 4 down to 2^10 sums are levels 0 to 11; down to the 2 sums of a top under loom, 0 to 16.
+/// Largest number of levels: 2^32 leaves at fan-out 4 with a top of 2^10 sums have levels 0 to 11; with the
+/// top of 2 sums under loom, 0 to 16.
 pub(crate) const LEVELS_MAX: usize = 17;
-/// Bytes of the header in front of the levels: 64 counters.
+/// Words of the header in front of the levels: 64 u64 counters.
 pub(crate) const HEADER_WORDS: usize = 64;
 
 /// One level: an array of entries in groups of siblings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// Entries that have a child below (leaves: the capacity).
+    /// Number of entries with a child below; for the leaves, the capacity.
     pub used: usize,
-    /// Entries stored: `used` rounded up to whole groups and whole cache lines.
+    /// Number of entries stored: `used` rounded up to whole groups and whole cache lines.
     pub stored: usize,
-    /// Siblings that share a parent; 0 for the top, which has none.
+    /// Number of siblings that share a parent; 0 for the top, which has no parent.
     pub group: usize,
-    /// Entry of this level above leaf `i`: `i >> shift`.
+    /// The entry of this level above leaf `i` is `i >> shift`.
     pub shift: u32,
     /// Bytes of one entry, 4 or 8.
     pub width: usize,
-    /// First byte, counted from the start of the tree.
+    /// Byte offset from the start of the tree.
     pub offset: usize,
 }
 
@@ -71,7 +73,8 @@ impl Layout {
         let mut out = Self { capacity, fan_out, levels: Default::default(), len: 0, bytes: HEADER_WORDS * 8 };
         let (mut used, mut group, mut shift) = (capacity, fan_out, 0);
         loop {
-            // The leaves always have a parent level, the sums only while there are too many of them for a top.
+            // The leaves always have a level above them; a level of sums has one if it is too large for a
+            // top.
             let top = out.len > 0 && used <= TOP_MAX;
             let width = if out.len == 0 || (out.len == 1 && !top) { 4 } else { 8 };
             let group_here = if top { 0 } else { group };
@@ -85,7 +88,7 @@ impl Layout {
             }
             used = used.div_ceil(group);
             shift += group.trailing_zeros();
-            // A top of fewer than 64 sums would be contended: narrow the last group instead.
+            // Writers would contend for a top of fewer than 64 sums: use a smaller last group instead.
             group = fan_out.min(INNER_MAX);
             if used.div_ceil(group) < 64 {
                 group = group.min(16);
@@ -94,8 +97,8 @@ impl Layout {
     }
 }
 
-/// The largest weight a leaf may hold, so that a group of them sums within u32: 28 bits up to fan-out 16, then 27
-/// and 26.
+/// The largest weight that a leaf may hold. The sum of a group of such leaves fits in u32: 28 bits up to
+/// fan-out 16, 27 bits at 32, 26 bits at 64.
 #[must_use]
 pub const fn max_weight(fan_out: usize) -> u32 {
     match fan_out {
@@ -110,7 +113,8 @@ pub const fn max_weight(fan_out: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// 2^20 leaves at 16: 2^16 block sums, 2^12, and a top of 2^8; 2^24 has one level more.
+    /// 2^20 leaves at fan-out 16 have levels of 2^16 and 2^12 sums and a top of 2^8; 2^24 leaves have one
+    /// level more.
     #[test]
     fn default_shape() {
         let used = |n, k| Layout::new(n, k).unwrap().levels().iter().map(|l| l.used).collect::<Vec<_>>();
@@ -122,8 +126,8 @@ mod tests {
         assert_eq!(used(100_001, 16), [100_001, 6251, 391]);
     }
 
-    /// Fault 1: a sibling group starts at a multiple of its own size or of a cache line, whichever is smaller, so it
-    /// never straddles more lines than it must. Fault 5: memory follows N, not the next power of K.
+    /// A sibling group starts at a multiple of its own size or of a cache line, whichever is smaller, so it
+    /// spans as few lines as possible. Memory is proportional to N, not to the next power of K.
     #[test]
     fn groups_are_aligned_and_memory_follows_capacity() {
         for k in FAN_OUTS {
@@ -144,7 +148,8 @@ mod tests {
                     end = level.offset + level.stored * level.width;
                 }
                 assert_eq!(layout.bytes, end);
-                // 4 bytes a leaf, 4 per group of K, 8 per group above; rounding costs at most some lines a level.
+                // 4 bytes a leaf, 4 per group of K, 8 per group above; rounding adds at most a few cache
+                // lines per level.
                 let (nf, kf) = (n as f64, k as f64);
                 let bound = 4.0 * nf * (1.0 + 1.0 / kf) + 8.0 * nf / (kf * kf.min(16.0)) * 1.4 + 5000.0;
                 assert!(
@@ -163,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Sums lie in memory raised by some bits, and one bit is their sign.
+    /// Sums are stored shifted left by `RAISED` bits, and one bit is their sign.
     #[test]
     fn the_largest_sums_fit_when_raised() {
         for k in FAN_OUTS {

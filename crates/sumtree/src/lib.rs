@@ -34,16 +34,18 @@ pub use sample::Draws;
 pub use stats::SIZES;
 pub use tree::SumTree;
 
-/// An integer that can name a leaf. Negative and too large ones are errors that show the value as given.
+/// An integer type that can index a leaf. Negative and too large values are errors, whose message shows the
+/// value as given.
 pub trait Index: Copy + sealed::Sealed {
-    /// The index, or a number that no tree has for one that does not fit.
+    /// The index. A value that does not fit becomes a number beyond the capacity of any tree.
     fn to_usize(self) -> usize;
-    /// The value as given, for messages.
+    /// The value as given, for error messages.
     fn to_i128(self) -> i128;
 }
 
 mod sealed {
-    /// Unchecked code relies on an index being the same number each time it is asked.
+    /// Only this crate implements `Index`: unchecked code relies on `to_usize` returning the same number at
+    /// each call.
     pub trait Sealed {}
 }
 
@@ -53,7 +55,7 @@ macro_rules! index {
         impl Index for $int {
             #[inline(always)]
             fn to_usize(self) -> usize {
-                // With 64 bits a negative one becomes 2^63 or more, which no tree has.
+                // With 64-bit pointers a negative value becomes 2^63 or more, beyond any capacity.
                 if cfg!(target_pointer_width = "64") { self as usize } else { usize::try_from(self).unwrap_or(usize::MAX) }
             }
             fn to_i128(self) -> i128 { self as i128 }

@@ -1,22 +1,23 @@
-//! Vectors for batches of any size: memory that the system refuses is an error of the call, not an abort of the process.
-//! Those of a few kilobytes are made as any other.
+//! Allocates vectors for batches of any size: if the system refuses the memory, the call returns an error
+//! instead of aborting the process. Vectors of up to 4 KiB are allocated as usual.
 
 use crate::SumTreeError;
 use crate::region::check_against_machine;
 
-/// Less is allocated as anywhere else: where it fails, the error could not be told either.
+/// Vectors up to this size are allocated as usual: if that fails, there is no memory to report an error
+/// either.
 const SMALL_BYTES: usize = 4096;
 
-/// Whether so many elements are few.
+/// Returns true if `length` elements take at most `SMALL_BYTES`.
 #[inline(always)]
 fn is_small<T>(length: usize) -> bool {
     length <= SMALL_BYTES / size_of::<T>().max(1)
 }
 
-/// An empty vector with room for `length` elements.
+/// Returns an empty vector with capacity for `length` elements.
 ///
 /// # Errors
-/// [`SumTreeError::OutOfMemory`] when the system refuses the memory, or the machine could never hold it.
+/// [`SumTreeError::OutOfMemory`] if the system refuses the memory, or the machine has less.
 #[inline(always)]
 pub fn vec_with_capacity<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
     if is_small::<T>(length) { Ok(Vec::with_capacity(length)) } else { large(length) }
@@ -30,7 +31,7 @@ fn large<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
     Ok(items)
 }
 
-/// A vector of `length` elements of value zero (the default).
+/// Returns a vector of `length` default elements (zeros).
 ///
 /// # Errors
 /// As [`vec_with_capacity`].
@@ -41,7 +42,7 @@ pub fn vec_of_zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, SumTreeE
     Ok(items)
 }
 
-/// Makes room for `more` elements in `items`.
+/// Reserves capacity for `more` additional elements in `items`.
 ///
 /// # Errors
 /// As [`vec_with_capacity`].
@@ -52,8 +53,8 @@ pub fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), SumTreeError> {
     items.try_reserve_exact(more).map_err(|error| out_of_memory(bytes, &error))
 }
 
-/// Whether so many bytes could be in memory at once. Arrays made without touching them may be larger together than the
-/// machine's memory; the process is killed later, when they are filled.
+/// Checks that `bytes` fit in memory at once. The system may grant untouched arrays that are together larger
+/// than the machine's memory, and kill the process later, when they are filled.
 ///
 /// # Errors
 /// [`SumTreeError::OutOfMemory`] when the machine, or the control group of this process, has less.
@@ -62,7 +63,7 @@ pub fn check(bytes: usize) -> Result<(), SumTreeError> {
     check_against_machine(bytes)
 }
 
-/// The items of an iterator, whose number is not known before.
+/// Collects an iterator whose length is not known in advance.
 ///
 /// # Errors
 /// As [`vec_with_capacity`].

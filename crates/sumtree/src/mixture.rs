@@ -1,5 +1,5 @@
-//! Draws that are only in part by weight: uniform over the leaves that have one, mixtures with shares of uniform and of
-//! newest leaves, and draws of what to give up.
+//! Draws that are not, or only in part, proportional to weight: uniform draws among leaves with a weight
+//! above zero, mixtures with shares of uniform and of newest leaves, and draws of leaves to evict.
 
 use std::ops::Range;
 
@@ -8,33 +8,33 @@ use crate::sync::{Ordering, fence};
 use crate::tree::same_length;
 use crate::{Draws, Rng, SumTree, SumTreeError};
 
-/// Uniform tries before the leaves are counted off instead: a range in which one leaf in 16 has weight runs dry with
-/// probability (15/16)^64 = 2 %.
+/// Uniform attempts before the leaves with a weight above zero are listed instead. If one leaf in 16 has
+/// weight, all attempts fail with probability (15/16)^64 = 2 %.
 const TRIES: u32 = 64;
 
-/// How much of a batch is drawn otherwise than by weight.
+/// Shares of a batch that are not drawn by weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
-    /// Share drawn uniformly among the leaves of `live` that have weight.
+    /// Share drawn uniformly among the leaves of `live` with a weight above zero.
     pub uniform: f64,
-    /// Share drawn uniformly among the newest leaves that have weight.
+    /// Share drawn uniformly among the newest leaves with a weight above zero.
     pub newest: f64,
     /// Leaves in use.
     pub live: Range<usize>,
-    /// The newest leaves: so many from this one on, going on at the start of `live` after its end.
+    /// First of the newest leaves. They continue at the start of `live` after its end.
     pub newest_from: usize,
-    /// How many leaves count as newest, at most those of `live`.
+    /// Number of newest leaves, at most the length of `live`.
     pub newest_count: usize,
-    /// No leaf outside `live` has weight, so that those in it need not be counted.
+    /// True if all leaves outside `live` have weight 0, so that those in it need not be counted.
     pub live_is_all: bool,
 }
 
-/// With what probability one draw of a mixture comes up with a leaf, as the call that drew saw the tree.
+/// Probabilities of the leaves in one draw of a mixture, for the tree as read by the drawing call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Odds {
     total: u64,
     mixture: Mixture,
-    /// Leaves with weight: of all live ones, and of the newest.
+    /// Number of leaves with a weight above zero, among all live leaves and among the newest.
     live: u64,
     young: u64,
 }
@@ -46,20 +46,20 @@ impl Odds {
         self.total
     }
 
-    /// A lower bound of the probability of leaves of at least this weight.
+    /// A lower bound of the probability of live leaves of at least this weight.
     #[must_use]
     pub fn least(&self, weight: u32) -> f64 {
         let Mixture { uniform, newest, .. } = self.mixture;
         (1.0 - uniform - newest) * f64::from(weight) / self.total as f64 + uniform / self.live.max(1) as f64
     }
 
-    /// Probability of a leaf of this weight: `(1 - uniform - newest) * w / total + uniform / live + newest / newest
-    /// leaves`, the counts being of leaves with weight.
+    /// Probability of a leaf of this weight: `(1 - uniform - newest) * w / total + uniform / live + newest /
+    /// newest leaves`, where only leaves with a weight above zero are counted.
     #[must_use]
     pub fn probability(&self, leaf: usize, weight: u32) -> f64 {
         let Mixture { uniform, newest, live, .. } = &self.mixture;
         let mut p = (1.0 - uniform - newest) * f64::from(weight) / self.total as f64;
-        // At least 1: the leaf itself was seen with weight, whatever writers did since the count.
+        // At least 1: the leaf itself had a weight above zero when it was drawn, whatever the count.
         if *uniform > 0.0 && live.contains(&leaf) {
             p += uniform / self.live.max(1) as f64;
         }
@@ -89,7 +89,7 @@ impl Mixture {
         Ok(())
     }
 
-    /// The newest leaves as at most two runs.
+    /// The newest leaves as at most two contiguous ranges.
     fn newest_runs(&self) -> [Range<usize>; 2] {
         let end = self.newest_from + self.newest_count;
         let over = end.saturating_sub(self.live.end);
@@ -105,11 +105,12 @@ fn check_range(range: &Range<usize>, capacity: usize) -> Result<(), SumTreeError
 }
 
 impl SumTree {
-    /// Draws uniformly and independently among the leaves of `range` with a weight above zero; `weights` get these.
+    /// Draws uniformly and independently among the leaves of `range` with a weight above zero. Stores the
+    /// drawn leaves in `indices` and their weights in `weights`.
     ///
     /// # Errors
-    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::Empty`] when no leaf of it
-    /// has weight; [`SumTreeError::Length`].
+    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::Empty`] if all
+    /// leaves in it have weight 0; [`SumTreeError::Length`].
     pub fn sample_uniform(
         &self,
         rng: &mut Rng,
@@ -122,14 +123,16 @@ impl SumTree {
         self.uniform_among(rng, &[range, 0..0], indices, weights)
     }
 
-    /// Draws a batch of which random shares are uniform, newest, and by weight (stratified); the order is newest,
-    /// uniform, by weight. [`Odds::probability`] says with which chance one draw of the mixture comes up with a leaf,
-    /// for importance weights. Counts the newest leaves that have weight, and the live ones if `uniform` is above zero
-    /// unless `live_is_all`, by reading them once.
+    /// Draws a batch of three parts, in this order: from the newest leaves, uniform, and by weight
+    /// (stratified). The sizes of the parts are random; on average they are the shares of `mixture`.
+    /// [`Odds::probability`] is the probability of a leaf in one draw of the mixture, for importance weights.
+    /// Reads the newest leaves once to count those with a weight above zero, and the live leaves too if
+    /// `uniform` is above zero, unless `live_is_all`.
     ///
     /// # Errors
-    /// [`SumTreeError::Shares`]; [`SumTreeError::Index`] and [`SumTreeError::Length`] for bad ranges and slices;
-    /// [`SumTreeError::Empty`] when the tree, the live or the newest leaves have no weight.
+    /// [`SumTreeError::Shares`]; [`SumTreeError::Index`] and [`SumTreeError::Length`] for bad ranges and
+    /// slices; [`SumTreeError::Empty`] if all weights of the tree, of the live or of the newest leaves are
+    /// zero.
     pub fn sample_mixture(
         &self,
         rng: &mut Rng,
@@ -140,7 +143,7 @@ impl SumTree {
         let n = indices.len();
         same_length("weights", weights.len(), n)?;
         mixture.check(self.capacity())?;
-        // Each share is rounded up or down at random, so that it is right in the mean.
+        // Each share is rounded up or down at random, so that it is exact on average.
         let newest = share_of(n, mixture.newest, rng);
         let uniform = share_of(n, mixture.uniform, rng).min(n - newest);
         let runs = mixture.newest_runs();
@@ -164,14 +167,14 @@ impl SumTree {
         Ok(Odds { total, mixture: mixture.clone(), live, young })
     }
 
-    /// Draws distinct leaves of `range` to be given up, for prioritized eviction: one after the other, each with
-    /// probability proportional to one over its weight among what the earlier ones left. Reads the range once.
+    /// Draws distinct leaves of `range` for prioritized eviction, one after the other, each from the leaves
+    /// not drawn before with probability proportional to 1 / weight. Reads the range once.
     ///
     /// Source: Efraimidis & Spirakis (2006), "Weighted random sampling with a reservoir", with exponential keys.
     ///
     /// # Errors
-    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::TooFewLeaves`] when fewer
-    /// leaves of it have weight; [`SumTreeError::Length`].
+    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::TooFewLeaves`] if
+    /// fewer leaves in it have a weight above zero; [`SumTreeError::Length`].
     pub fn sample_eviction(
         &self,
         rng: &mut Rng,
@@ -189,8 +192,8 @@ impl SumTree {
             let positive = self.positive_among(&[range, 0..0]) as usize;
             return Err(SumTreeError::TooFewLeaves { asked, positive });
         }
-        // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits are in
-        // their order.
+        // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits
+        // have the same order as their values.
         let mut kept = std::collections::BinaryHeap::from(vec_with_capacity(asked + 1)?);
         let mut bound = f64::INFINITY;
         for leaf in range {
@@ -198,8 +201,8 @@ impl SumTree {
             if weight == 0 {
                 continue;
             }
-            // An exponential variable of mean w: the leaf with the smallest one is drawn first. -ln(u) >= 1 - u, which
-            // is cheaper and settles most leaves.
+            // An exponential variable of mean w: the leaf with the smallest one is drawn first. -ln(u) >= 1 -
+            // u, which is cheaper and excludes most leaves.
             let (u, w) = (1.0 - rng.unit(), f64::from(weight));
             if kept.len() == asked && w * (1.0 - u) >= bound {
                 continue;
@@ -232,8 +235,8 @@ impl SumTree {
         runs.iter().map(count).sum()
     }
 
-    /// Uniform draws among the positive leaves of two runs: by trying leaves, then, where weight is rare, by listing
-    /// those that have it.
+    /// Draws uniformly among the leaves of two ranges with a weight above zero: by trying random leaves, or,
+    /// if such leaves are rare, from a list of them.
     fn uniform_among(
         &self,
         rng: &mut Rng,
@@ -279,7 +282,7 @@ impl SumTree {
     }
 }
 
-/// `share * n`, rounded up with the probability of its fraction.
+/// Returns `share * n`, rounded up with a probability equal to its fractional part, else down.
 fn share_of(n: usize, share: f64, rng: &mut Rng) -> usize {
     let exact = share * n as f64;
     let up = share > 0.0 && rng.unit() < exact.fract();

@@ -1,35 +1,37 @@
-//! One node: K sums side by side, and the lane in which a residual falls.
+//! One node: K adjacent sums, and the search for the lane that contains a residual (what remains of a prefix
+//! sum).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A sum of u64 lies in memory this many bits higher. So its lowest byte is 0 and stays so, and a writer may store
-/// that 0 to take the cache line ahead of the add: see [`crate::prefetch::claim`].
+/// u64 sums are stored shifted left by this many bits. Their lowest byte is therefore always 0, and a writer
+/// can store that 0 to get the cache line ahead of the addition: see [`crate::prefetch::claim`].
 pub(crate) const RAISED: u32 = 8;
 
-/// The sum, or difference of sums, as it lies in memory.
+/// Encodes a sum, or a difference of sums, for storage.
 #[inline(always)]
 pub(crate) fn raised(sum: u64) -> u64 {
     sum << RAISED
 }
 
-/// The sum that lies in memory as `cell`; one below zero for a moment has its upper bits set.
+/// Decodes a stored sum. A temporarily negative sum has its upper bits set.
 #[inline(always)]
 pub(crate) fn lowered(cell: u64) -> u64 {
     (cell as i64 >> RAISED) as u64
 }
 
-/// Where a residual falls among siblings.
+/// Result of searching for a residual among siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// `residual` counts from the start of child `lane`, and is below its sum as seen.
+    /// Child `lane` contains the residual. `residual` counts from the start of the child and is below the sum
+    /// read from it.
     Child { lane: usize, residual: u64 },
-    /// The residual reaches beyond the `sum` of all children as seen: writers were at work above.
+    /// The residual is at least `sum`, the sum read from all children, because writers are updating the path.
     Beyond { sum: u64 },
 }
 
-/// A number that a level stores.
+/// A sum or leaf as a level stores it.
 pub(crate) trait Sum {
-    /// The sum as seen; one that writers have driven below zero for a moment counts as zero.
+    /// Reads the sum. A sum that writers have made temporarily negative reads as zero.
     fn seen(&self) -> u64;
 }
 
@@ -49,7 +51,8 @@ impl Sum for AtomicU64 {
     }
 }
 
-/// Scans siblings left to right. Strictly below: a child of sum zero is never entered.
+/// Searches siblings from left to right for the first whose sum is strictly above the residual, so that a
+/// child with sum zero is never entered.
 #[inline(always)]
 pub(crate) fn search<S: Sum>(siblings: &[S], mut residual: u64) -> Step {
     let mut sum = 0;
@@ -69,8 +72,8 @@ pub(crate) fn search<S: Sum>(siblings: &[S], mut residual: u64) -> Step {
 mod tests {
     use super::*;
 
-    /// Sums 0, 3, 0, 2: residuals 0..3 fall in lane 1, 3..5 in lane 3, 5 and more beyond. Lanes of sum 0 are never
-    /// entered, not even with residual 0 (fault 3).
+    /// Sums 0, 3, 0, 2: residuals 0..3 fall in lane 1, 3..5 in lane 3, 5 and more beyond. Lanes of sum 0 are
+    /// never entered, not even with residual 0.
     #[test]
     fn scan_is_strict() {
         let node = [0, 3, 0, 2].map(AtomicU32::new);

@@ -1,4 +1,4 @@
-//! Which instructions a descent uses: chosen at run time, or by an explicit switch.
+//! The instruction set of the descents: the fastest that the machine supports, or an explicit choice.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,8 @@ use crate::SumTreeError;
 pub enum Path {
     /// Plain integer instructions, on every machine.
     Scalar,
-    /// The code of [`Path::Neon`] over plain arrays, on every machine: for its tests. Slower than [`Path::Scalar`].
+    /// The code of [`Path::Neon`] with plain arrays, on every machine, for tests. Slower than
+    /// [`Path::Scalar`].
     Arrays,
     /// 128-bit vectors (AArch64).
     Neon,
@@ -26,7 +27,7 @@ impl Path {
     /// Every path, slowest first.
     pub const ALL: [Self; 5] = [Self::Arrays, Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512];
 
-    /// Whether this machine has the instructions.
+    /// Returns true if this machine has the instructions.
     #[must_use]
     pub fn is_supported(self) -> bool {
         match self {
@@ -59,10 +60,11 @@ impl Path {
         Self::ALL.into_iter().rev().find(|path| path.is_supported()).unwrap_or(Self::Scalar)
     }
 
-    /// What [`PATH_VARIABLE`] asks for, else [`Path::best`]. Looked up once per process.
+    /// The path that [`PATH_VARIABLE`] names, or [`Path::best`] if it is not set. Read once per process.
     ///
     /// # Errors
-    /// [`SumTreeError::Path`] when the variable names no path or one that this machine lacks.
+    /// [`SumTreeError::Path`] if the variable names an unknown path or one that this machine does not
+    /// support.
     pub fn from_environment() -> Result<Self, SumTreeError> {
         static CHOSEN: OnceLock<Result<Path, SumTreeError>> = OnceLock::new();
         let asked = || std::env::var_os(PATH_VARIABLE).map(|name| name.to_string_lossy().into_owned());
@@ -82,7 +84,8 @@ impl Path {
     }
 
     pub(crate) fn check(self) -> Result<Self, SumTreeError> {
-        let lacking = || SumTreeError::Path { name: format!("{self:?}"), reason: "not on this machine" };
+        let lacking =
+            || SumTreeError::Path { name: format!("{self:?}"), reason: "not supported by this machine" };
         if self.is_supported() { Ok(self) } else { Err(lacking()) }
     }
 }

@@ -1,7 +1,7 @@
-//! Asking for cache lines ahead of use; nothing where the machine has no way to.
-#![allow(unsafe_code)] // Prefetch instructions, which touch no memory as far as the language can see.
+//! Prefetches of cache lines. They do nothing on machines other than x86-64.
+#![allow(unsafe_code)] // Prefetch instructions, which access no memory in terms of the language.
 
-/// For reading.
+/// Prefetches a cache line for reading.
 #[inline(always)]
 pub(crate) fn read<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -14,16 +14,17 @@ pub(crate) fn read<T>(at: *const T) {
     let _ = at;
 }
 
-/// Takes the line of a sum for this core, without waiting for it, even if other cores have it too: what a prefetch does
-/// not do once the line is here for reading. A locked instruction waits for that with nothing else under way, which
-/// costs as much as 150 ns each where two cores read and write the same sums; stores wait side by side.
+/// Requests exclusive ownership of the cache line of a sum for this core, without waiting for it. A prefetch
+/// does not do that once this core has the line for reading. A locked instruction waits for ownership with
+/// nothing else in flight, up to 150 ns each if two cores read and write the same sums; plain stores wait in
+/// parallel.
 ///
-/// To the language this is `cell.fetch_or(0)`, Relaxed: the lowest byte of a [raised](crate::node::RAISED) sum is 0 at
-/// all times, so storing 0 there changes nothing.
+/// In terms of the language this is a Relaxed `cell.fetch_or(0)`: the lowest byte of a
+/// [raised](crate::node::RAISED) sum is always 0, so storing 0 there changes nothing.
 #[inline(always)]
 pub(crate) fn claim(cell: &crate::sync::AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a store inside the cell, which may be written at any time, of what is there anyway.
+    // SAFETY: stores the value that the byte already has, inside the cell, which may be written at any time.
     unsafe {
         std::arch::asm!("mov byte ptr [{at}], 0", at = in(reg) cell.as_ptr(), options(nostack, preserves_flags));
     }
@@ -31,11 +32,11 @@ pub(crate) fn claim(cell: &crate::sync::AtomicU64) {
     let _ = cell;
 }
 
-/// For writing: the line arrives in the state that an exchange needs.
+/// Prefetches a cache line for writing, in the state that an atomic exchange needs.
 #[inline(always)]
 pub(crate) fn write<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above; a machine without the instruction takes it as no operation.
+    // SAFETY: as above; machines without the instruction execute it as a no-op.
     unsafe {
         std::arch::asm!("prefetchw byte ptr [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
     }

@@ -1,15 +1,15 @@
-//! Priorities are floating point, weights are integers: the fixed-point scale between them.
+//! Conversion of floating-point priorities to integer weights and back, by a fixed-point scale.
 
 use crate::layout::{FAN_OUTS, max_weight};
 use crate::{DEFAULT_FAN_OUT, SumTreeError};
 
-/// Weight units per unit of priority if nothing else is said.
+/// The default number of weight units per unit of priority.
 pub const DEFAULT_SCALE: f64 = 65_536.0;
 
 /// Converts priorities to the weights of a tree and back: `weight = round(priority * units)`.
 ///
-/// A positive priority never becomes weight 0, a priority beyond the largest weight becomes that weight and is
-/// counted.
+/// A positive priority becomes at least weight 1. A priority beyond the largest weight is saturated: it
+/// becomes that weight and is counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     units: f64,
@@ -23,7 +23,7 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// `units` of weight per unit of priority, for trees of this fan-out.
+    /// Creates a scale of `units` weight units per unit of priority, for trees of this fan-out.
     ///
     /// # Errors
     /// [`SumTreeError::Scale`] unless `units` is finite and above zero; [`SumTreeError::FanOut`].
@@ -43,7 +43,7 @@ impl Scale {
         self.units
     }
 
-    /// The largest weight; priorities beyond [`Scale::max_priority`] get it.
+    /// The largest weight, also used for priorities beyond [`Scale::max_priority`].
     #[must_use]
     pub fn max_weight(&self) -> u32 {
         self.max_weight
@@ -55,11 +55,11 @@ impl Scale {
         self.priority(self.max_weight)
     }
 
-    /// Weights of a batch of priorities (f32 or f64). Returns how many were saturated.
+    /// Converts a batch of priorities (f32 or f64) to weights. Returns how many were saturated.
     ///
     /// # Errors
-    /// [`SumTreeError::Priority`] for the first NaN, infinite or negative one; [`SumTreeError::Length`]. `weights`
-    /// then holds nothing of use.
+    /// [`SumTreeError::Priority`] for the first NaN, infinite or negative priority; [`SumTreeError::Length`].
+    /// The contents of `weights` are then unspecified.
     pub fn weights<P: Copy + Into<f64>>(
         &self,
         priorities: &[P],
@@ -84,7 +84,7 @@ impl Scale {
         if fine { Ok(saturated) } else { Err(first_bad(priorities)) }
     }
 
-    /// Weight of one priority, and whether it was saturated.
+    /// Converts one priority. Returns its weight and whether it was saturated.
     ///
     /// # Errors
     /// [`SumTreeError::Priority`].
@@ -96,14 +96,14 @@ impl Scale {
         }
     }
 
-    /// Priority that a weight stands for.
+    /// Converts a weight to its priority.
     #[must_use]
     #[inline]
     pub fn priority(&self, weight: u32) -> f64 {
         f64::from(weight) / self.units
     }
 
-    /// Priorities of a batch of weights.
+    /// Converts a batch of weights to priorities.
     ///
     /// # Errors
     /// [`SumTreeError::Length`].
@@ -120,13 +120,13 @@ impl Scale {
     fn convert(&self, priority: f64) -> (u32, bool) {
         let scaled = priority * self.units;
         let max = f64::from(self.max_weight);
-        // Half up; `as` saturates, and takes NaN to 0.
+        // Rounds half up; `as` saturates, and converts NaN to 0.
         let rounded = (scaled.min(max) + 0.5) as u32;
         (rounded.max(u32::from(priority > 0.0)), scaled > max)
     }
 }
 
-/// Finite and not negative; NaN is in no range.
+/// Returns true if the priority is finite and not negative. False for NaN, which no range contains.
 #[inline(always)]
 fn is_fine(priority: f64) -> bool {
     (0.0..f64::INFINITY).contains(&priority)
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(scale.weight(scale.max_priority()).unwrap(), ((1 << 26) - 1, false));
     }
 
-    /// Fault 7: the error names the value and where it stood.
+    /// The error names the value and its position.
     #[test]
     fn nan_infinite_and_negative_are_errors() {
         let scale = Scale::default();

@@ -1,6 +1,6 @@
-//! Zeroed, page-aligned memory for everything that threads or processes share: an anonymous mapping or a named
-//! shared one. Structures are offsets in a region, so both go through one code path.
-#![allow(unsafe_code)] // Views of mapped memory; the invariants stand at each block.
+//! Zeroed, page-aligned memory for everything that threads or processes share: an anonymous mapping, a named
+//! shared one, or a file. Structures are placed at offsets in a region, so all kinds use the same code.
+#![allow(unsafe_code)] // Views of mapped memory; each block states its invariants.
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -14,8 +14,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use crate::SumTreeError;
 use crate::memory::out_of_memory;
 
-/// Why a file without a length cannot be attached to.
-const EMPTY: &str = "it is empty: its maker ended before it had a size, or is about to give it one";
+/// Reason why a file of length 0 cannot be attached.
+const EMPTY: &str =
+    "it is empty: the process that created it has not set its size yet, or ended before it did";
 /// Arrays in a region start at multiples of this: one cache line.
 pub const LINE_BYTES: usize = 64;
 /// The usual size of a huge page.
@@ -23,25 +24,25 @@ const HUGE_BYTES: usize = 2 << 20;
 
 /// Zeroed bytes, page-aligned, unmapped when the last owner drops them.
 ///
-/// Two structures in one region must not overlap; who lays a region out decides the offsets.
+/// Structures in one region must not overlap; the caller chooses their offsets.
 #[derive(Debug)]
 pub struct Region {
     map: MmapRaw,
     len: usize,
     name: Option<String>,
-    /// The file of a region that has one; its lock lasts as long as the region.
+    /// Path and handle of the file of a file region. Dropping the region releases the file's lock.
     file: Option<(PathBuf, File)>,
 }
 
 impl Region {
-    /// `bytes` of private memory, shared by the threads of this process. Huge pages are asked for.
+    /// Allocates `bytes` bytes of private memory, shared by the threads of this process. Requests huge pages.
     ///
     /// # Errors
-    /// [`SumTreeError::OutOfMemory`] when the system refuses, or when the machine (or control group) could never
-    /// hold that much.
+    /// [`SumTreeError::OutOfMemory`] if the system refuses the memory, or the machine (or control group) has
+    /// less.
     pub fn heap(bytes: usize) -> Result<Self, SumTreeError> {
         check_against_machine(bytes)?;
-        // The kernel puts a mapping on a huge page's boundary if it is a whole number of them.
+        // The kernel aligns a mapping to huge pages if its length is a multiple of their size.
         let whole = if bytes < HUGE_BYTES / 2 { bytes.max(1) } else { bytes.next_multiple_of(HUGE_BYTES) };
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         let map = MmapRaw::from(map);
@@ -49,13 +50,14 @@ impl Region {
         Ok(Self { map, len: bytes, name: None, file: None })
     }
 
-    /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
+    /// Creates `bytes` bytes of zeroed memory under a name. Other processes of the same user open it with
+    /// [`Region::attach_shared`].
     ///
-    /// It is a file of mode 0600 in `/dev/shm` (the temporary directory where that is missing or not writable); it
-    /// stays until [`Region::unlink`].
+    /// The memory is a file of mode 0600 in `/dev/shm`, or in the temporary directory if `/dev/shm` is
+    /// missing or not writable. The file exists until [`Region::unlink`].
     ///
     /// # Errors
-    /// [`SumTreeError::Name`], [`SumTreeError::Shared`] when the name is taken, [`SumTreeError::OutOfMemory`].
+    /// [`SumTreeError::Name`], [`SumTreeError::Shared`] if the name is taken, [`SumTreeError::OutOfMemory`].
     pub fn create_shared(name: &str, bytes: usize) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
         check_against_machine(bytes)?;
@@ -78,11 +80,11 @@ impl Region {
         made
     }
 
-    /// The region that [`Region::create_shared`] made under `name`, here or in another process.
+    /// Opens the region that [`Region::create_shared`] created under `name`, in this or another process.
     ///
     /// # Errors
-    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none, or it is not a file that only this user
-    /// can open; [`SumTreeError::OutOfMemory`].
+    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] if it does not exist, or is not a file that only this
+    /// user can open; [`SumTreeError::OutOfMemory`].
     pub fn attach_shared(name: &str) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
         let file =
@@ -117,16 +119,17 @@ impl Region {
         Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
     }
 
-    /// `bytes` of zeroed memory that is the new file `path`, of mode 0600. It may be larger than the machine's memory.
+    /// Creates the file `path` with mode 0600 and maps `bytes` bytes of it, all zero. It may be larger than
+    /// the machine's memory.
     ///
     /// # Errors
-    /// What the system said, for instance that there is such a file or that the disk is full.
+    /// Errors of the system, for example if the file exists or the disk is full.
     pub fn create_file(path: &Path, bytes: usize) -> std::io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         file.lock_shared()?;
         let made = reserve(&file, bytes.max(1)).map_err(|error| match error {
             SumTreeError::OutOfMemory { reason, .. } => {
-                std::io::Error::other(format!("{bytes} bytes of disk are not to be had: {reason}"))
+                std::io::Error::other(format!("cannot allocate {bytes} bytes on the disk: {reason}"))
             }
             other => std::io::Error::other(other),
         });
@@ -137,11 +140,11 @@ impl Region {
         made
     }
 
-    /// The region that [`Region::create_file`] made, and whether no other process has it open. No other process can open it until
-    /// [`Region::share_file`], if so.
+    /// Maps a file that [`Region::create_file`] created. The second value is true if no other process has the
+    /// file open; in that case other processes wait in this function until [`Region::share_file`].
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn open_file(path: &Path) -> std::io::Result<(Self, bool)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let meta = file.metadata()?;
@@ -155,7 +158,7 @@ impl Region {
         let is_alone = match file.try_lock() {
             Ok(()) => true,
             Err(std::fs::TryLockError::WouldBlock) => {
-                // Waits for one who was alone and is mending it.
+                // Waits for a process that had the file alone and is repairing it.
                 file.lock_shared()?;
                 false
             }
@@ -170,54 +173,56 @@ impl Region {
         Ok(Self { map, len: bytes, name: None, file: Some((path.to_owned(), file)) })
     }
 
-    /// Lets others open the file.
+    /// Lets other processes open the file.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn share_file(&self) -> std::io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |(_, file)| file.lock_shared())
     }
 
-    /// Whether no other process has the file open, and no process can open it until this handle releases it. Gives the lock up that
-    /// the handle had.
+    /// Releases this handle's lock and tries to lock the file exclusively. Returns true if no other process
+    /// has the file open; no process can open it then until this handle releases it.
     #[must_use]
     pub fn lock_file_alone(&self) -> bool {
-        // Of two that close at once, both with a shared lock, neither could get it alone; so without it first.
+        // Unlock first: of two processes that close at once and both hold a shared lock, neither could get
+        // the exclusive one.
         self.file.as_ref().is_some_and(|(_, file)| file.unlock().is_ok() && file.try_lock().is_ok())
     }
 
-    /// Says that this handle does nothing with the file any more.
+    /// Releases the file's lock, when this handle no longer uses the file.
     pub fn release_file(&self) {
         if let Some((_, file)) = &self.file {
             let _ = file.unlock(); // Dropping the region does it too.
         }
     }
 
-    /// Writes the first `bytes` bytes to the disk, as far as it does not have them.
+    /// Writes changes of the first `bytes` bytes to the disk.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn flush(&self, bytes: usize) -> std::io::Result<()> {
         self.map.flush_range(0, bytes.min(self.len))
     }
 
-    /// The file, `None` if the region is in memory.
+    /// Path of the file, or `None` if the region is in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(path, _)| path.as_path())
     }
 
-    /// Calls the file by another name, which it has by now.
+    /// Records the new path of the file after it has been renamed.
     pub fn set_path(&mut self, path: &Path) {
         if let Some((old, _)) = &mut self.file {
             *old = path.to_owned();
         }
     }
 
-    /// Removes the name. Processes that have mapped the memory keep it; no other can attach.
+    /// Removes the name of a shared region. Processes that have mapped the memory keep it; no other process
+    /// can attach.
     ///
     /// # Errors
-    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none.
+    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] if it does not exist.
     pub fn unlink(name: &str) -> Result<(), SumTreeError> {
         let path = shared_path(name)?;
         std::fs::remove_file(&path).map_err(|e| shared(name, &path, &e))
@@ -229,7 +234,7 @@ impl Region {
         self.len
     }
 
-    /// Whether there is not one byte.
+    /// Returns true if the region has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -241,11 +246,12 @@ impl Region {
         self.name.as_deref()
     }
 
-    /// Pointer to `bytes` bytes from `offset`, valid as long as the region. Others may write there at any time: go
-    /// through atomics, or hold a protocol that keeps them out.
+    /// Returns a pointer to `bytes` bytes from `offset`, valid as long as the region. Other threads and
+    /// processes may write there at any time: use atomics, or a protocol that excludes them.
     ///
     /// # Errors
-    /// [`SumTreeError::OutsideRegion`] when it does not fit or `offset` is no multiple of [`LINE_BYTES`].
+    /// [`SumTreeError::OutsideRegion`] if the bytes do not fit or `offset` is not a multiple of
+    /// [`LINE_BYTES`].
     pub fn bytes(&self, offset: usize, bytes: usize) -> Result<*mut u8, SumTreeError> {
         let end = offset.checked_add(bytes);
         if !offset.is_multiple_of(LINE_BYTES) || end.is_none_or(|end| end > self.len()) {
@@ -255,11 +261,11 @@ impl Region {
     }
 }
 
-/// Marks the atomics that may be viewed in mapped memory.
+/// Marks the atomic types that may be placed in mapped memory.
 ///
 /// # Safety
-/// All zero bits are a value of the type, any bits are, and shared references may be used by several threads and
-/// processes at once.
+/// Every bit pattern, all zeros included, is a value of the type, and several threads and processes may use
+/// shared references at once.
 pub unsafe trait SharedCell: Sync {
     /// A cell holding zero.
     fn zero() -> Self;
@@ -277,10 +283,10 @@ shared_cell!(std::sync::atomic::AtomicU32, std::sync::atomic::AtomicU64);
 #[cfg(loom)]
 shared_cell!(crate::sync::AtomicU32, crate::sync::AtomicU64);
 
-/// An array of atomics in a region, which it keeps alive.
+/// An array of atomics in a region. The array keeps the region alive.
 ///
-/// Under `cfg(loom)` it owns fresh cells of its own, because loom must see every access; the region then only says
-/// how long the array is.
+/// Under `cfg(loom)` the array owns separate cells, because loom must see every access; the region is then
+/// used for the bounds check only.
 pub struct Cells<A> {
     #[cfg(not(loom))]
     start: *const A,
@@ -293,7 +299,7 @@ pub struct Cells<A> {
 }
 
 impl<A: SharedCell> Cells<A> {
-    /// `len` cells from byte `offset` of `region`.
+    /// The array of `len` cells at byte `offset` of `region`.
     ///
     /// # Errors
     /// [`SumTreeError::OutsideRegion`].
@@ -337,7 +343,7 @@ impl<A: SharedCell> Deref for Cells<A> {
     }
 }
 
-/// Asks for huge pages. Advice only: a system that has none to give answers with an error that changes nothing.
+/// Requests huge pages. Only advice: an error of the system changes nothing and is ignored.
 fn advise_huge(map: &MmapRaw) {
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
@@ -354,9 +360,9 @@ pub(crate) fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
     Ok(dir.join(name))
 }
 
-/// Whether this process may make files in `dir`: containers may lack it, or have it read-only.
+/// Returns true if this process may create files in `dir`. In containers it may be missing or read-only.
 fn is_writable(dir: &CStr) -> bool {
-    // SAFETY: `dir` is a string with its end, and the call keeps nothing of it.
+    // SAFETY: `dir` is a NUL-terminated string, and the call does not keep the pointer.
     unsafe { libc::access(dir.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
@@ -369,13 +375,14 @@ fn shared(name: &str, path: &Path, error: &std::io::Error) -> SumTreeError {
     }
 }
 
-/// A file that is there, but not one that is safe to share memory through.
+/// Error for a file that exists but is not safe for sharing memory.
 fn refused(name: &str, path: &Path, reason: String) -> SumTreeError {
     let kind = std::io::ErrorKind::PermissionDenied;
     SumTreeError::Shared { name: name.to_owned(), path: path.display().to_string(), reason, kind }
 }
 
-/// Makes the file `bytes` long with memory behind every page, so that a later write cannot fail with a bus error.
+/// Sets the file's length to `bytes` and allocates every page, so that a later write cannot fail with a bus
+/// error.
 fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
     file.set_len(bytes as u64).map_err(|e| out_of_memory(bytes, &e))?;
     #[cfg(target_os = "linux")]
@@ -390,8 +397,9 @@ fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
     Ok(())
 }
 
-/// Refuses what the machine, or the control group this process is in, could never hold. An anonymous mapping may
-/// succeed far beyond that, and the process would be killed later, when it touches the pages.
+/// Returns an error if the machine, or the control group of this process, has less memory than `bytes`. An
+/// anonymous mapping may succeed far beyond that, and the process would be killed later, when it writes the
+/// pages.
 #[inline]
 pub(crate) fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
     const WORTH_ASKING_BYTES: usize = 64 << 20;
@@ -405,7 +413,7 @@ pub(crate) fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
 fn compare_with_machine(bytes: usize) -> Result<(), SumTreeError> {
     let limit = memory_limit_bytes();
     if bytes as u64 > limit {
-        let reason = format!("this machine or its control group has {limit}");
+        let reason = format!("this machine or its control group has {limit} bytes");
         return Err(SumTreeError::OutOfMemory { bytes: bytes as u64, reason });
     }
     Ok(())

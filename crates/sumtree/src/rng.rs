@@ -1,9 +1,9 @@
-//! A small seeded random generator: the same numbers on every platform and on a GPU.
+//! A small seeded random number generator with the same numbers on every platform and on a GPU.
 //!
-//! SplitMix64. It is counter-based: number `i` of a sequence is a function of the seed and of `i`, so that the threads of a
-//! GPU compute their numbers independently (`kernels/random.cuh`). Why this one: `docs/decisions/0006-random-numbers.md`.
-//! Source: Steele, Lea & Flood, "Fast splittable pseudorandom number generators" (2014); Lemire, "Fast random integer
-//! generation in an interval" (2019) for [`Rng::below`].
+//! SplitMix64. It is counter-based: number `i` of a sequence is a function of the seed and of `i`, so that
+//! the threads of a GPU compute their numbers independently (`kernels/random.cuh`). Reasons for the choice:
+//! `docs/decisions/0006-random-numbers.md`. Source: Steele, Lea & Flood, "Fast splittable pseudorandom number
+//! generators" (2014); Lemire, "Fast random integer generation in an interval" (2019) for [`Rng::below`].
 
 /// SplitMix64: 64 bits of state, period 2^64. Not for cryptography.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) fn splitmix64(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// A generator that starts from `seed`, which may also be a [`Rng::state`] to continue from.
+    /// Creates a generator from a seed. A saved [`Rng::state`] as the seed continues its sequence.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -40,11 +40,12 @@ impl Rng {
         splitmix64(&mut self.state)
     }
 
-    /// A uniform integer in `0..bound`, exactly uniform; 0 when `bound` is 0.
+    /// An exactly uniform integer in `0..bound`; 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         let mut m = u128::from(self.next_u64()) * u128::from(bound);
-        // The low half tells whether this value has one preimage too many; the division is done in that case alone.
+        // Only if the low half is below `bound` may this value have to be rejected to avoid a bias; only then
+        // is the division needed.
         if (m as u64) < bound {
             let surplus = bound.wrapping_neg() % bound;
             while (m as u64) < surplus {

@@ -1,4 +1,5 @@
-//! Draws over a tree: a private prefix of the top, then a descent from there to a leaf.
+//! Drawing leaves: each call computes private prefix sums of the top, then descends from there to a leaf for
+//! each draw.
 
 use std::cell::RefCell;
 
@@ -11,37 +12,38 @@ use crate::top::Top;
 use crate::tree::same_length;
 use crate::{Rng, SumTree, SumTreeError};
 
-/// How the draws of one batch hang together. In every mode leaf `i` is drawn with probability proportional to its
-/// weight, and the batch takes its random numbers from one generator in order.
+/// How the draws of one batch depend on each other. In every mode leaf `i` is drawn with probability
+/// proportional to its weight, and the batch takes its random numbers from one generator in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Draws {
-    /// Each draw alone.
+    /// Each draw is independent of the others.
     Independent,
-    /// One draw from each of B strata of equal mass: each leaf is drawn B * w / total times in the mean, with less
-    /// variance. The batch comes in leaf order.
+    /// One draw from each of B strata of equal weight: each leaf is drawn B * w / total times on average,
+    /// with less variance than independent draws. The batch is in leaf order.
     #[default]
     Stratified,
-    /// As stratified, with one random offset for all strata: each leaf is drawn floor or ceil of B * w / total times.
+    /// As stratified, with one random offset for all strata: each leaf is drawn B * w / total times, rounded
+    /// down or up.
     Systematic,
-    /// Distinct leaves: each draw is from what the earlier ones left.
+    /// Distinct leaves: each draw is from the leaves not drawn before.
     WithoutReplacement,
-    /// The strata of a batch `learners` times as large, of which this caller takes every `learners`-th from `rank`:
-    /// learners that share a tree draw from disjoint masses.
+    /// Stratified draws for learners that share a tree: the batch of all learners has `learners` times as
+    /// many strata, and this caller draws from every `learners`-th of them, starting at `rank`.
     Split {
-        /// Which of the learners this one is, from 0.
+        /// Index of this learner, from 0.
         rank: u32,
-        /// How many there are.
+        /// Number of learners.
         learners: u32,
     },
 }
 
-/// Redraws near the first target, then anywhere, before the leaves themselves are scanned. Few under loom, which
-/// tries every place at which a writer can stand still.
+/// Attempts to redraw near the target, and attempts in total, before all leaves are scanned. Few under loom,
+/// which tries every point at which a writer can be suspended.
 const NEAR_RESTARTS: u32 = if cfg!(loom) { 1 } else { 8 };
 const RESTARTS_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
-/// Batches of independent draws before a draw without replacement goes round the leaves it has.
+/// Rounds of independent draws without replacement before the drawn leaves are excluded from the targets.
 const DISTINCT_ROUNDS: usize = 4;
-/// A leaf with the weight it was seen with, and how far into it the target fell.
+/// A drawn leaf, the weight read from it, and the offset of the target within it.
 #[derive(Debug, Clone, Copy)]
 struct Drawn {
     leaf: usize,
@@ -49,8 +51,8 @@ struct Drawn {
     within: u64,
 }
 
-/// Division by a number that is the same for a whole batch. Source: Granlund & Montgomery (1994), theorem 4.2 with
-/// 63-bit numerators.
+/// Division by a number that is constant for a batch, as a multiplication and a shift. Source: Granlund &
+/// Montgomery (1994), theorem 4.2 with 63-bit numerators.
 #[derive(Debug, Clone, Copy)]
 struct Divisor {
     by: u64,
@@ -72,12 +74,12 @@ impl Divisor {
     }
 }
 
-/// Where the targets of a batch come from: integers in `0..total`.
+/// Generates the targets of a batch: prefix sums in `0..total`.
 struct Targets {
     total: u64,
-    /// Strata by which targets are divided; `None` for independent draws.
+    /// Number of strata, by which points are divided; `None` for independent draws.
     strata: Option<Divisor>,
-    /// The next stratum, and how many to go on by.
+    /// The next stratum, and the distance to the one after it.
     next: u64,
     step: u64,
     /// The offset that systematic draws share.
@@ -106,8 +108,9 @@ impl Targets {
         }
     }
 
-    /// Stratum j of S holds the points `j * total..(j + 1) * total` of a line S times as fine as the weights; a point
-    /// there divided by S is the target, so every unit of weight is covered by exactly S points: no rounding error.
+    /// Stratum j of S contains the points `j * total..(j + 1) * total` of a scale S times as fine as the
+    /// weights. The target is a point divided by S. Each unit of weight has exactly S points, so there is no
+    /// rounding error.
     #[inline(always)]
     fn next(&mut self, rng: &mut Rng) -> u64 {
         let Some(strata) = &self.strata else { return rng.below(self.total) };
@@ -123,7 +126,7 @@ impl Targets {
         }
     }
 
-    /// The next targets, as many as `out` holds.
+    /// Fills `out` with the next targets.
     fn fill(&mut self, rng: &mut Rng, out: &mut [u64]) {
         let strata = match (&self.strata, self.shared) {
             (Some(strata), None) => strata,
@@ -144,22 +147,23 @@ impl Targets {
         self.next += self.step * out.len() as u64;
     }
 
-    /// Mass of one stratum: how far a restarted draw may move.
+    /// Weight of one stratum: the largest distance by which a restarted draw may move.
     fn window(&self) -> u64 {
         self.strata.map_or(self.total, |s| self.total / s.by).max(1)
     }
 }
 
 impl SumTree {
-    /// Fills `indices` and `weights` with a batch of draws and returns the total of all weights as this call saw it,
-    /// so that `weights[j] / total` is the probability with which draw `j` came up.
+    /// Fills `indices` and `weights` with a batch of draws. Returns the sum of all weights as read by this
+    /// call, so that `weights[j] / total` is the probability of draw `j`.
     ///
-    /// Every leaf returned was seen with exactly the weight returned, above zero, during the call; what its writer
-    /// wrote before storing that weight is visible to the caller. Never waits for a writer.
+    /// At some moment of the call, every returned leaf had exactly the returned weight, which is above zero.
+    /// What its writer wrote before storing that weight is visible to the caller. Never waits for a writer.
     ///
     /// # Errors
-    /// [`SumTreeError::Empty`] when every weight is zero; [`SumTreeError::TooFewLeaves`] when fewer positive leaves
-    /// exist than distinct ones are asked for; [`SumTreeError::Rank`]; [`SumTreeError::Length`].
+    /// [`SumTreeError::Empty`] when every weight is zero; [`SumTreeError::TooFewLeaves`] if fewer leaves have
+    /// a weight above zero than distinct leaves are requested; [`SumTreeError::Rank`];
+    /// [`SumTreeError::Length`].
     pub fn sample(
         &self,
         rng: &mut Rng,
@@ -201,11 +205,13 @@ impl SumTree {
         })
     }
 
-    /// Leaves in which the given prefix sums fall (leaf order, 0-based: prefix sum 0 is in the first positive leaf),
-    /// with their weights. Returns the total that this call saw.
+    /// Finds the leaves that contain the given prefix sums, and their weights. Prefix sums are in leaf order
+    /// and start at 0, which is in the first leaf with a weight above zero. Returns the total as read by this
+    /// call.
     ///
     /// # Errors
-    /// [`SumTreeError::Empty`]; [`SumTreeError::Prefix`] for one at or beyond the total; [`SumTreeError::Length`].
+    /// [`SumTreeError::Empty`]; [`SumTreeError::Prefix`] for a prefix sum at or beyond the total;
+    /// [`SumTreeError::Length`].
     pub fn find(
         &self,
         prefix_sums: &[u64],
@@ -219,12 +225,12 @@ impl SumTree {
         })
     }
 
-    /// As [`SumTree::find`] for the prefix sums that `target(position, total)` gives, `total` being the one that this
-    /// call saw: so that a prefix sum can be compared with, or made from, the total that it is searched in. Targets at
-    /// or beyond the total fall in the last leaf that has weight.
+    /// As [`SumTree::find`], for the prefix sums that `target(position, total)` returns. `total` is the total
+    /// as read by this call, so that `target` can check a prefix sum against it or compute one from it.
+    /// Targets at or beyond the total find the last leaf with a weight above zero.
     ///
     /// # Errors
-    /// [`SumTreeError::Empty`]; [`SumTreeError::Length`]; those of `target`.
+    /// [`SumTreeError::Empty`]; [`SumTreeError::Length`]; errors of `target`.
     pub fn find_with<E: From<SumTreeError>>(
         &self,
         indices: &mut [u64],
@@ -255,7 +261,7 @@ impl SumTree {
         })
     }
 
-    /// Walks a chunk of targets to leaves and draws those anew that found nothing.
+    /// Finds the leaves of a chunk of targets. Redraws the targets for which no leaf was found.
     fn walk_all(
         &self,
         top: &Top,
@@ -291,7 +297,7 @@ impl SumTree {
         Ok(())
     }
 
-    /// From an entry of the top down to a leaf; `None` when writers emptied a node on the way.
+    /// Descends from an entry of the top to a leaf. `None` if writers emptied a node on the way.
     fn descend(&self, mut entry: usize, mut residual: u64) -> Option<Drawn> {
         let levels = self.layout.levels();
         for level in (1..levels.len() - 1).rev() {
@@ -308,8 +314,9 @@ impl SumTree {
         Some(Drawn { leaf: entry * group + lane, weight, within })
     }
 
-    /// A new draw for one whose node was emptied under it: near its target first (a stratified draw stays in about
-    /// its stratum), then anywhere, then by a scan of the leaves, so it ends whatever writers do.
+    /// Redraws a target after writers emptied a node on its path: near the target first (a stratified draw
+    /// stays close to its stratum), then anywhere, then by a scan of the leaves. So the call ends whatever
+    /// writers do.
     #[cold]
     fn restart(&self, target: u64, total: u64, window: u64) -> Result<Drawn, SumTreeError> {
         let mut state = target ^ total.rotate_left(32);
@@ -332,7 +339,8 @@ impl SumTree {
         self.scan(&mut Rng::new(state), |_| true).ok_or(SumTreeError::Empty)
     }
 
-    /// One leaf by weight among those allowed, in a single pass over all leaves; `None` when none has weight.
+    /// Draws one of the allowed leaves by weight, in a single pass over all leaves. `None` if all of them are
+    /// zero.
     #[cold]
     fn scan(&self, rng: &mut Rng, allowed: impl Fn(usize) -> bool) -> Option<Drawn> {
         let mut sum = 0;
@@ -349,8 +357,9 @@ impl SumTree {
         drawn
     }
 
-    /// Rounds of independent draws, dropping repeated leaves, which is the same as drawing each from what the earlier
-    /// ones left; where that stalls (a few leaves hold nearly all the mass), draws that step over the leaves taken.
+    /// Draws distinct leaves. Draws independently in rounds and drops repeated leaves, which is equivalent to
+    /// drawing each leaf from those not drawn before. If that stalls (a few leaves hold nearly all the
+    /// weight), draws from the prefix sums that the taken leaves do not cover.
     fn sample_distinct(
         &self,
         top: &Top,
@@ -404,7 +413,8 @@ impl SumTree {
     }
 }
 
-/// Finds the child for a residual; one beyond the sum seen is taken modulo it, once. `None` when nothing is left.
+/// Finds the child for a residual. A residual beyond the sum of the children is taken modulo that sum, once.
+/// `None` if the children are zero or the second search fails too.
 #[inline(always)]
 pub(crate) fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
     let mut left = residual;
@@ -417,7 +427,8 @@ pub(crate) fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u6
     None
 }
 
-/// As [`settle`] among leaves: also the weight with which the leaf was compared, which is not read again.
+/// As [`settle`] for leaves. Also returns the weight that was compared with the residual; it is not read
+/// again.
 #[inline(always)]
 pub(crate) fn settle_leaf(siblings: &[AtomicU32], residual: u64) -> Option<(usize, u64, u32)> {
     let mut within = residual;
@@ -436,7 +447,7 @@ pub(crate) fn settle_leaf(siblings: &[AtomicU32], residual: u64) -> Option<(usiz
     None
 }
 
-/// `residual` modulo the sum seen; `None` when there is nothing to take, or the draw was lost before.
+/// Returns `residual` modulo `sum`; `None` if `sum` is zero or the draw was lost before.
 fn fold(residual: u64, sum: u64) -> Option<u64> {
     if residual == LOST { None } else { residual.checked_rem(sum) }
 }
@@ -458,14 +469,14 @@ fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
     thread_local! {
         static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Scratch::boxed());
     }
-    // Threads of a loom model are fibres of one thread and would meet in it.
+    // Threads of a loom model are coroutines of one thread and would share it.
     if cfg!(loom) { f(&mut Scratch::boxed()) } else { SCRATCH.with_borrow_mut(|scratch| f(scratch)) }
 }
 
-/// Leaves already drawn in a call without replacement, with the stretch of prefix sums that each covers.
+/// Leaves already drawn in a call without replacement, with the range of prefix sums that each covers.
 struct Taken {
     leaves: std::collections::HashSet<usize>,
-    /// (start, weight), by start.
+    /// (start, weight) of each range, sorted by start.
     stretches: Vec<(u64, u64)>,
     mass: u64,
 }
@@ -485,7 +496,7 @@ impl Taken {
         self.leaves.contains(&leaf)
     }
 
-    /// False when the leaf was taken before.
+    /// Adds a leaf. Returns false if it was taken before.
     fn insert(&mut self, drawn: Drawn, target: u64) -> bool {
         if !self.leaves.insert(drawn.leaf) {
             return false;
@@ -497,7 +508,7 @@ impl Taken {
         true
     }
 
-    /// The `nth` unit of mass that no taken leaf covers.
+    /// The prefix sum of the `nth` unit of weight that no taken leaf covers.
     fn step_over(&self, nth: u64) -> u64 {
         let mut target = nth;
         for (start, weight) in &self.stretches {
@@ -544,7 +555,7 @@ mod tests {
         }
     }
 
-    /// Targets made many at a time are those made one by one, for totals that need the long division too.
+    /// `fill` returns the same targets as `next`, also for totals that need the long division.
     #[test]
     fn filled_targets_are_the_same() {
         for total in [1, 7, 1000, (1 << 40) + 3, 1 << 57, (1 << 62) + 5] {
@@ -592,8 +603,9 @@ mod tests {
         }
     }
 
-    /// A writer stands between the exchange of a leaf and its adds: the sums above claim what the leaves no longer
-    /// hold. The draw takes its residual modulo the sum seen, or starts anew, and never returns an empty leaf.
+    /// A writer is between the exchange of a leaf and its additions, so the sums above are larger than the
+    /// leaves. A draw takes its residual modulo the sum that it read, or restarts, and never returns an empty
+    /// leaf.
     #[test]
     fn stale_sums_never_draw_an_empty_leaf() {
         let paths = crate::Path::ALL.into_iter().filter(|path| path.is_supported());
@@ -626,7 +638,7 @@ mod tests {
         assert_eq!(settle(&[0, 0].map(AtomicU32::new), 0), None);
     }
 
-    /// Everything is gone from the leaves though the sums still claim it: an error after a bounded number of tries.
+    /// All leaves are zero while the sums are not: an error after a bounded number of attempts.
     #[test]
     fn sums_without_leaves_end_in_an_error() {
         let tree = SumTree::new(5000, 16).unwrap();

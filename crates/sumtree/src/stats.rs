@@ -1,12 +1,11 @@
-//! What a tree knows about its weights besides their sum: how many there are of each size, the largest ever stored,
-//! and how often draws had to restart. Readable at any time; kept per batch of updates, so that no update waits for
-//! a counter.
+//! Statistics of a tree: number of weights of each size, largest weight ever stored, number of restarted
+//! draws. They can be read at any time and are updated once per batch, so that no update waits for a counter.
 
 use crate::SumTree;
 use crate::sync::Ordering::Relaxed;
 use crate::tree::header;
 
-/// Sizes of weights: 0, and one for each number of significant bits up to 32.
+/// Number of sizes of weights: 0, and one for each number of significant bits up to 32.
 pub const SIZES: usize = 33;
 
 /// Significant bits of a weight: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7.
@@ -17,7 +16,8 @@ fn size(weight: u32) -> usize {
 
 /// Changes of the histogram by one batch of updates.
 pub(crate) struct Tally {
-    /// Apart from `gone`, so that one item does not wait for its own store.
+    /// New weights by size. Separate from the old weights, `gone`, so that counting an update does not wait
+    /// for its own store.
     come: [u32; SIZES],
     gone: [u32; SIZES],
 }
@@ -33,14 +33,14 @@ impl Tally {
         self.come[size(new)] += 1;
     }
 
-    /// The same for a batch of one, straight to the tree's counters.
+    /// Counts a single update directly in the tree's counters.
     #[inline(always)]
     pub fn count_one(tree: &SumTree, old: u32, new: u32) {
         let (from, to) = (size(old), size(new));
         if from == to || cfg!(loom) {
             return;
         }
-        // Counters: they order nothing.
+        // Relaxed: counters, which order nothing.
         if from > 0 {
             tree.header[header::HISTOGRAM + from].fetch_sub(1, Relaxed);
         }
@@ -49,8 +49,8 @@ impl Tally {
         }
     }
 
-    /// Adds the changes to the tree's counters. Not under loom, where they would multiply the interleavings; they
-    /// are adds like those of the sums.
+    /// Adds the changes to the tree's counters. Does nothing under loom, where these additions would multiply
+    /// the interleavings; they are like those of the sums.
     pub fn flush(&self, tree: &SumTree) {
         if cfg!(loom) {
             return;
@@ -65,27 +65,27 @@ impl Tally {
 }
 
 impl SumTree {
-    /// Number of leaves by the size of their weight: entry 0 counts zeros, entry k the weights of `k` significant
-    /// bits, `2^(k-1) <= weight < 2^k`. Exact when no update is under way.
+    /// Number of leaves by the size of their weight: entry 0 counts zeros, entry k the weights of `k`
+    /// significant bits, `2^(k-1) <= weight < 2^k`. Exact while no update is running.
     #[must_use]
     pub fn histogram(&self) -> [u64; SIZES] {
         let mut counts = [0; SIZES];
         for (size, count) in counts.iter_mut().enumerate().skip(1) {
-            // Relaxed: a counter. Below zero for a moment while updates overlap.
+            // Relaxed: a counter. Temporarily negative while updates overlap.
             *count = (self.header[header::HISTOGRAM + size].load(Relaxed) as i64).max(0) as u64;
         }
         counts[0] = (self.capacity() as u64).saturating_sub(counts.iter().sum());
         counts
     }
 
-    /// Number of leaves with a weight above zero. Exact when no update is under way.
+    /// Number of leaves with a weight above zero. Exact while no update is running.
     #[must_use]
     pub fn positive(&self) -> u64 {
         self.capacity() as u64 - self.histogram()[0]
     }
 
-    /// A lower bound of the smallest positive weight, more than half of it: the power of two at or below it. `None`
-    /// when every weight is zero. Exact in this sense when no update is under way.
+    /// The largest power of two that is not above the smallest positive weight. `None` if every weight is
+    /// zero. Exact while no update is running.
     #[must_use]
     pub fn smallest_at_least(&self) -> Option<u32> {
         (1..SIZES).find(|size| self.histogram()[*size] > 0).map(|size| 1 << (size - 1))
@@ -98,7 +98,7 @@ impl SumTree {
     }
 
     pub(crate) fn note_largest(&self, weight: u32) {
-        // A plain load first: once the largest is known, no thread writes this line.
+        // A plain load first: threads write this cache line only when the maximum grows.
         if !cfg!(loom) && u64::from(weight) > self.header[header::LARGEST].load(Relaxed) {
             self.header[header::LARGEST].fetch_max(u64::from(weight), Relaxed); // A counter: orders nothing.
         }
@@ -106,11 +106,11 @@ impl SumTree {
 
     pub(crate) fn set_histogram(&self, counts: &[u64; SIZES]) {
         for (size, count) in counts.iter().enumerate().skip(1) {
-            self.header[header::HISTOGRAM + size].store(*count, Relaxed); // No other thread writes meanwhile.
+            self.header[header::HISTOGRAM + size].store(*count, Relaxed); // Relaxed: no other thread writes during the call.
         }
     }
 
-    /// How many draws had to start anew because a writer had emptied the node they were in.
+    /// Number of restarted draws: a writer had emptied a node on their path.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.header[header::RESTARTS].load(Relaxed) // A counter: orders nothing.
@@ -121,7 +121,7 @@ impl SumTree {
     }
 }
 
-/// Counts of `weights` by size.
+/// Counts `weights` by size.
 pub(crate) fn count_sizes(weights: impl Iterator<Item = u32>) -> [u64; SIZES] {
     let mut counts = [0; SIZES];
     weights.for_each(|weight| counts[size(weight)] += 1);

@@ -1,4 +1,4 @@
-//! Atomics and locks from std, or from loom under `--cfg loom`: the one switch.
+//! Atomics and locks from std, or from loom under `--cfg loom`. Only this module switches between the two.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! The private prefix of the top that each sample call makes, and the search in it.
+//! The private prefix sums of the top that each sample call computes, and the search in them.
 
 use crate::SumTree;
 use crate::layout::TOP_MAX;
@@ -7,10 +7,10 @@ use crate::node::Sum;
 /// Larger than any sum, and positive as a signed number.
 const NEVER: u64 = i64::MAX as u64;
 
-/// Running sums of the top as one call saw it, with two coarser copies so that a search compares 8 at a time.
+/// Prefix sums of the top as read by one call, with two coarser copies so that a search compares 8 at a time.
 ///
-/// `fine[i]` is the sum of the entries before `i`; `middle[k]` that of the first `8 * (k + 1)` entries, `coarse[k]`
-/// that of the first `64 * (k + 1)`. What lies beyond the last entry is [`NEVER`].
+/// `fine[i]` is the sum of the entries before `i`; `middle[k]` that of the first `8 * (k + 1)` entries,
+/// `coarse[k]` that of the first `64 * (k + 1)`. Elements beyond the last entry are [`NEVER`].
 #[derive(Debug)]
 pub(crate) struct Top {
     pub fine: [u64; TOP_MAX + 16],
@@ -29,7 +29,7 @@ impl Top {
         }
     }
 
-    /// Reads the top of the tree anew.
+    /// Reads the top of the tree and computes its prefix sums.
     pub fn read(&mut self, tree: &SumTree) {
         let mut sum = 0;
         let top = tree.top();
@@ -44,7 +44,7 @@ impl Top {
     /// Fills the coarser copies from `fine[..=entries]`.
     pub fn index(&mut self, entries: usize) {
         self.entries = entries;
-        // A search in whole groups of 8 may look at these.
+        // A search in whole groups of 8 may read these.
         self.fine[entries + 1..].iter_mut().take(8).for_each(|p| *p = NEVER);
         let eighths = entries.div_ceil(8);
         for k in 0..eighths {
@@ -62,7 +62,7 @@ impl Top {
         self.fine[self.entries]
     }
 
-    /// Entry in which `target < total` falls, and the residual there.
+    /// Returns the entry that contains `target < total`, and the residual in it.
     #[inline(always)]
     pub fn find(&self, target: u64) -> (usize, u64) {
         let (mut before, mut left) = (0, self.entries);

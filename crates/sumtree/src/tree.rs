@@ -1,5 +1,5 @@
 //! The tree: levels of atomic sums, updated along the path from a leaf to the top.
-#![allow(unsafe_code)] // Calls of the inner loops of `write`, which trust that indices were checked.
+#![allow(unsafe_code)] // Calls the inner loops of `write`, which require checked indices.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::write::{Atomic, Plain};
 use crate::{Index, SumTreeError};
 
-/// Words of the header. Counters of different use lie on different cache lines.
+/// Word offsets in the header. Counters for different uses are on different cache lines.
 pub(crate) mod header {
-    /// Which tree lies here; 0 before the first one is made.
+    /// Identifies the shape of the tree; 0 before a tree is created here.
     pub const SIGNATURE: usize = 0;
     pub const RESTARTS: usize = 8;
     /// The largest weight ever stored.
     pub const LARGEST: usize = 16;
-    /// Leaves by size of their weight; the entry of size 0 is not kept.
+    /// Number of leaves by size of their weight; the entry of size 0 is not maintained.
     pub const HISTOGRAM: usize = 24;
 }
 
 /// A sum tree over `capacity` integer weights, shared by any number of reading and writing threads or processes.
 ///
-/// See the crate page for what a concurrent reader may see.
+/// See the crate documentation for what a concurrent reader may see.
 pub struct SumTree {
     pub(crate) layout: Layout,
     pub(crate) path: Path,
-    /// The exclusive writer, if it is the one in use; else updates are lock-free.
+    /// The exclusive writer if the tree uses it; `None` if updates are lock-free.
     pub(crate) exclusive: Option<ExclusiveWriter>,
     pub(crate) header: Cells<AtomicU64>,
     pub(crate) leaves: Cells<AtomicU32>,
-    /// Level 1 if a level above it is searched.
+    /// Level 1, with u32 sums; `None` if level 1 is the top.
     pub(crate) narrow: Option<Cells<AtomicU32>>,
-    /// The levels above, up to the top.
+    /// The levels above, with u64 sums, up to the top.
     pub(crate) wide: Vec<Cells<AtomicU64>>,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Debug for SumTree {
 }
 
 impl SumTree {
-    /// A tree of `capacity` zero weights in memory of its own.
+    /// Creates a tree of `capacity` zero weights in private memory.
     ///
     /// # Errors
     /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`], [`SumTreeError::OutOfMemory`].
@@ -60,7 +60,7 @@ impl SumTree {
         Self::in_region(&Arc::new(region), 0, capacity, fan_out)
     }
 
-    /// Bytes that [`SumTree::in_region`] needs, a multiple of 64.
+    /// Number of bytes that [`SumTree::in_region`] needs, a multiple of 64.
     ///
     /// # Errors
     /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`].
@@ -68,8 +68,8 @@ impl SumTree {
         Layout::new(capacity, fan_out).map(|layout| layout.bytes)
     }
 
-    /// The tree that lies at byte `offset` of `region`. Zeroed memory is a tree of zero weights; memory that already
-    /// holds a tree of this shape, from here or from another process, is that tree.
+    /// Opens the tree at byte `offset` of `region`. Zeroed memory is a tree of zero weights. If the memory
+    /// already holds a tree of this shape, created by this or another process, that tree is shared.
     ///
     /// # Errors
     /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`], [`SumTreeError::OutsideRegion`],
@@ -84,7 +84,8 @@ impl SumTree {
         region.bytes(offset, layout.bytes)?;
         let header = Cells::<AtomicU64>::in_region(region, offset, HEADER_WORDS)?;
         let signature = signature(&layout);
-        // AcqRel: who finds the signature sees what its writer stored before, which is nothing yet; levels are zero.
+        // AcqRel: a process that finds the signature sees what its writer stored before. That is nothing yet:
+        // the levels are zero.
         if let Err(found) =
             header[header::SIGNATURE].compare_exchange(0, signature, Ordering::AcqRel, Ordering::Acquire)
             && found != signature
@@ -104,15 +105,16 @@ impl SumTree {
         Ok(Self { layout, path: Path::from_environment()?, exclusive: None, header, leaves, narrow, wide })
     }
 
-    /// The same tree, walked with these instructions instead of the fastest there are. The draws are the same.
+    /// Returns the same tree, searched with the given instruction set instead of the fastest one that this
+    /// machine has. Draws are the same.
     ///
     /// # Errors
-    /// [`SumTreeError::Path`] when this machine lacks them.
+    /// [`SumTreeError::Path`] if this machine does not support it.
     pub fn with_path(self, path: Path) -> Result<Self, SumTreeError> {
         Ok(Self { path: path.check()?, ..self })
     }
 
-    /// The instructions that draws of this tree use.
+    /// The instruction set that draws of this tree use.
     #[must_use]
     pub fn path(&self) -> Path {
         self.path
@@ -136,7 +138,7 @@ impl SumTree {
         max_weight(self.layout.fan_out)
     }
 
-    /// Sum of all weights, exact when no update is under way.
+    /// Sum of all weights, exact while no update is running.
     #[must_use]
     pub fn total(&self) -> u64 {
         use crate::node::Sum;
@@ -172,7 +174,7 @@ impl SumTree {
     /// Weights of the contiguous leaves `first..first + weights.len()`.
     ///
     /// # Errors
-    /// [`SumTreeError::Index`] for the first one outside.
+    /// [`SumTreeError::Index`] for the first leaf outside.
     pub fn get_range(&self, first: usize, weights: &mut [u32]) -> Result<(), SumTreeError> {
         self.check_range(first, weights.len())?;
         for (weight, leaf) in weights.iter_mut().zip(&self.leaves[first..]) {
@@ -181,7 +183,8 @@ impl SumTree {
         Ok(())
     }
 
-    /// Sets one weight. What the caller wrote before is visible to a thread that draws the leaf.
+    /// Sets the weight of one leaf. Memory that the caller wrote before is visible to threads that draw the
+    /// leaf.
     ///
     /// # Errors
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`].
@@ -195,14 +198,16 @@ impl SumTree {
         Ok(())
     }
 
-    /// Sets many weights, in order: of equal indices the last one wins. Nothing is stored if anything is wrong.
+    /// Sets the weights of many leaves, in order: if an index occurs more than once, its last weight counts.
+    /// Stores nothing on an error.
     ///
     /// # Errors
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`], [`SumTreeError::Length`].
     pub fn set_many<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
         self.check_batch(indices, weights)?;
         match &self.exclusive {
-            // SAFETY: indices and weights are equally many, and were found inside or an error was returned.
+            // SAFETY: the check returned an error unless all indices are leaves and there is one weight for
+            // each.
             Some(writer) => writer.run(|| unsafe { self.store_each::<Plain, I>(indices, weights) }),
             // SAFETY: as above.
             None => unsafe { self.store_each::<Atomic, I>(indices, weights) },
@@ -210,13 +215,13 @@ impl SumTree {
         Ok(())
     }
 
-    /// Starts to load the leaves `first..first + count`, which are going to be set.
+    /// Prefetches the leaves `first..first + count`, which the caller is about to set.
     pub(crate) fn prefetch_run(&self, first: usize, count: usize) {
         let cells = (first..first + count).step_by(16).map(|i| self.leaves.as_ptr().wrapping_add(i));
         cells.for_each(prefetch::write);
     }
 
-    /// Sets the contiguous leaves `first..first + weights.len()`, with one add per node touched.
+    /// Sets the contiguous leaves `first..first + weights.len()`, with one addition per node above them.
     ///
     /// # Errors
     /// [`SumTreeError::Index`] for the first leaf outside, [`SumTreeError::Weight`].
@@ -230,7 +235,7 @@ impl SumTree {
         Ok(())
     }
 
-    /// Sets the `count` contiguous leaves from `first` to one weight, with one add per node touched.
+    /// Sets the `count` contiguous leaves from `first` to one weight, with one addition per node above them.
     ///
     /// # Errors
     /// [`SumTreeError::Index`] for the first leaf outside, [`SumTreeError::Weight`].
@@ -249,10 +254,11 @@ impl SumTree {
         Ok(())
     }
 
-    /// Checks that every inner node equals the sum of its children. Meaningful when no update is under way.
+    /// Checks that every inner node equals the sum of its children. Meaningful only while no update is
+    /// running.
     ///
     /// # Errors
-    /// [`SumTreeError::Inconsistent`] names the first node that does not.
+    /// [`SumTreeError::Inconsistent`] names the first node that differs.
     pub fn verify(&self) -> Result<(), SumTreeError> {
         for level in 1..self.layout.levels().len() {
             let group = self.layout.levels()[level - 1].group;
@@ -268,7 +274,8 @@ impl SumTree {
         Ok(())
     }
 
-    /// Whether what is stored beyond the leaves and the nodes above them, to fill lines and nodes, is 0 as it was made.
+    /// Returns true if the padding at the end of each level, which fills up cache lines and nodes, is still
+    /// 0.
     pub(crate) fn is_padded(&self) -> bool {
         let levels = self.layout.levels().iter().enumerate();
         levels
@@ -277,7 +284,7 @@ impl SumTree {
     }
 
     pub(crate) fn stored(&self, level: usize, entry: usize) -> u64 {
-        // Relaxed: at rest there is nothing to order.
+        // Relaxed: no update is running, so there is nothing to order.
         match (level, &self.narrow) {
             (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
             (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
@@ -285,16 +292,16 @@ impl SumTree {
         }
     }
 
-    /// Makes an inner node `sum`. No other thread may update meanwhile.
+    /// Sets an inner node to `sum`. No other thread may update the tree during the call.
     pub(crate) fn store_sum(&self, level: usize, entry: usize, sum: u64) {
-        // Relaxed: no thread updates, and a reader may see sums lag at any time.
+        // Relaxed: no other thread updates the tree, and readers allow for sums that lag.
         match (level, &self.narrow) {
             (1, Some(sums)) => sums[entry].store(sum as u32, Ordering::Relaxed),
             _ => self.wide[self.wide_at(level)][entry].store(raised(sum), Ordering::Relaxed),
         }
     }
 
-    /// Where level `level` stands among the wide ones.
+    /// Index of `level` in `self.wide`.
     pub(crate) fn wide_at(&self, level: usize) -> usize {
         level - 1 - usize::from(self.narrow.is_some())
     }
@@ -311,7 +318,7 @@ impl SumTree {
         Err(SumTreeError::Index { index: index.to_i128(), position, capacity: self.layout.capacity })
     }
 
-    /// Checks a batch of updates, and notes its largest weight.
+    /// Checks a batch of updates and records its largest weight.
     fn check_batch<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
         let (inside, largest) = self.survey(indices, weights);
@@ -357,7 +364,7 @@ pub(crate) fn same_length(what: &'static str, got: usize, expected: usize) -> Re
     if got == expected { Ok(()) } else { Err(SumTreeError::Length { what, got, expected }) }
 }
 
-/// A word that names the shape and this version of the layout; never 0.
+/// A hash of the tree's shape and the version of the layout; never 0.
 fn signature(layout: &Layout) -> u64 {
     const VERSION: u64 = 2;
     let mut state = layout.capacity as u64 ^ (layout.fan_out as u64) << 40 ^ VERSION << 48;

@@ -1,6 +1,6 @@
-//! The inner loops of updates: a leaf, then the sums on its path. Written once, and compiled for each way to store
-//! ([`Atomic`], [`Plain`]), number of levels and instruction set.
-#![allow(unsafe_code)] // Unchecked indexing of levels and target features; the invariants stand at each block.
+//! The inner loops of updates: store a leaf, then update the sums on its path. One generic implementation is
+//! compiled for each [`Store`] ([`Atomic`], [`Plain`]), number of levels and instruction set.
+#![allow(unsafe_code)] // Unchecked indexing of levels and target features; each block states its invariants.
 
 use std::mem::MaybeUninit;
 
@@ -15,22 +15,24 @@ use crate::stats::Tally;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTree};
 
-/// How many updates ahead their cache lines are asked for, and how many leaves that are side by side.
+/// How far ahead cache lines are prefetched: in updates, and for contiguous leaves in leaves.
 const AHEAD: usize = 12;
 const RUN_AHEAD: usize = 128;
-/// Updates whose sums are claimed together before they are added to: as many stores as a core has under way.
+/// Updates whose cache lines of sums are claimed together before the additions: as many stores as a core can
+/// have in flight.
 const BLOCK: usize = 64;
-/// Batches shorter than this are stored one update after the other.
+/// Batches shorter than this are stored one update at a time.
 const SHORT: usize = 16;
-/// Changes of the top are gathered by batches of at least one update for so many of its sums.
+/// A batch with at least one update per this many sums of the top accumulates its changes of the top and adds
+/// them at the end.
 const GATHERS: usize = 2;
 const SUMS_PER_LINE: usize = LINE_BYTES / size_of::<u64>();
 
-/// How cells change. What is left to right in an update: leaf, sums from below.
+/// How an update changes cells: the leaf first, then the sums from the bottom up.
 pub(crate) trait Store {
-    /// Others may store at the same time.
+    /// True if other threads may store at the same time.
     const SHARES: bool;
-    /// Stores a leaf, returns what it held.
+    /// Stores a leaf and returns its old weight.
     fn leaf(cell: &AtomicU32, weight: u32) -> u32;
     /// Adds to a sum of level 1.
     fn narrow(cell: &AtomicU32, difference: u32);
@@ -38,7 +40,7 @@ pub(crate) trait Store {
     fn wide(cell: &AtomicU64, difference: u64);
 }
 
-/// Any number of threads at once: an exchange and adds, one instruction each.
+/// For any number of threads at once: an atomic exchange and atomic additions.
 pub(crate) struct Atomic;
 
 impl Store for Atomic {
@@ -46,14 +48,15 @@ impl Store for Atomic {
 
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
-        // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
-        // Acquire: what follows in this thread, say overwriting the row of a leaf just set to 0, stays after it.
+        // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote
+        // before. Acquire: later writes of this thread, for example to the row of a leaf just set to 0, stay
+        // after it.
         cell.swap(weight, Ordering::AcqRel)
     }
 
     #[inline(always)]
     fn narrow(cell: &AtomicU32, difference: u32) {
-        // Relaxed: sums may lag their leaves; adds commute, and wrap the same way in u32 and u64.
+        // Relaxed: sums may lag their leaves; additions commute, and wrap the same way in u32 and u64.
         cell.fetch_add(difference, Ordering::Relaxed);
     }
 
@@ -63,7 +66,7 @@ impl Store for Atomic {
     }
 }
 
-/// One thread at a time: plain loads and stores.
+/// For one thread at a time: plain loads and stores.
 pub(crate) struct Plain;
 
 impl Store for Plain {
@@ -78,7 +81,7 @@ impl Store for Plain {
 
     #[inline(always)]
     fn narrow(cell: &AtomicU32, difference: u32) {
-        // Relaxed: no other thread writes these, and readers take each as it is.
+        // Relaxed: no other thread writes the sums, and readers need no order between them.
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
     }
 
@@ -89,15 +92,16 @@ impl Store for Plain {
     }
 }
 
-/// What an inner loop works on.
+/// The leaves that an inner loop stores.
 enum Job<'a, I> {
     /// These leaves, in order.
     Each(&'a [I]),
-    /// The leaves from this one on.
+    /// The contiguous leaves from this one on.
     Run(usize),
 }
 
-/// The sums above the leaves, `WIDE` levels of u64 over a narrow one or none; of unknown number if `WIDE` is 0.
+/// The leaves and the levels above them: a level of u32 sums if `NARROW`, then `WIDE` levels of u64 sums. If
+/// `WIDE` is 0, their number is read at run time.
 struct Levels<'a, const NARROW: bool, const WIDE: usize> {
     tree: &'a SumTree,
     leaves: &'a [AtomicU32],
@@ -130,7 +134,8 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         unsafe { self.leaves.get_unchecked(i) }
     }
 
-    /// Asks for the lines of a leaf and of the sum above it, which are the ones that miss.
+    /// Prefetches the cache lines of a leaf and of the narrow sum above it, which are the ones that miss the
+    /// cache.
     #[inline(always)]
     fn prefetch(&self, i: usize) {
         prefetch::write(self.leaves.as_ptr().wrapping_add(i));
@@ -200,8 +205,8 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         tally.flush(self.tree);
     }
 
-    /// As [`Levels::each`], so that the lines of wide sums are waited for as little as may be: they are few, so other
-    /// cores have them as often as not.
+    /// As [`Levels::each`], with as little waiting as possible for the cache lines of wide sums. These lines
+    /// are few, so another core often holds them.
     ///
     /// # Safety
     /// As [`Levels::each`].
@@ -218,13 +223,13 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
             }
             return tally.flush(self.tree);
         }
-        // Not all of it, which would take longer than a batch of few.
+        // Only as long as the top: writing the whole array would take longer than a small batch.
         let mut gathered = [const { MaybeUninit::uninit() }; TOP_MAX];
         let gathered = &mut gathered[..top.len()];
         gathered.iter_mut().for_each(|sum| {
             sum.write(0u64);
         });
-        // SAFETY: all of them were just written.
+        // SAFETY: every element was just written.
         let gathered = unsafe { &mut *(std::ptr::from_mut(gathered) as *mut [u64]) };
         let (below, shift) = (&self.wide[..WIDE - 1], self.wide[WIDE - 1].1);
         for (indices, weights) in parts {
@@ -249,8 +254,8 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         }
     }
 
-    /// As [`Levels::each`], some at a time: first their leaves and narrow sums; then the lines of the `wide` sums are
-    /// claimed together; then those are added to. All differences go to `gather` too.
+    /// As [`Levels::each`], [`BLOCK`] updates at a time: stores their leaves and narrow sums, then claims the
+    /// cache lines of their `wide` sums, then adds to these. Calls `gather` with every leaf and difference.
     ///
     /// # Safety
     /// As [`Levels::each`].
@@ -300,7 +305,8 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         }
     }
 
-    /// The leaves from `first` on; differences are gathered per node and added when the run leaves it.
+    /// Stores the contiguous leaves from `first` on. Accumulates the differences of each node and adds them
+    /// when the run leaves it.
     ///
     /// # Safety
     /// `first + weights.len()` is at most the capacity of the tree.
@@ -345,7 +351,7 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     }
 
     /// # Safety
-    /// As of the two above.
+    /// As [`Levels::each`] or [`Levels::run`], depending on `job`.
     #[inline(always)]
     unsafe fn work<S: Store, I: Index>(&self, job: Job<'_, I>, weights: &[u32]) {
         match job {
@@ -357,15 +363,16 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     }
 }
 
-/// Where to begin with a batch that goes through the tree in order, as one does that answers stratified draws: anywhere.
-/// Threads that all begin at the same end fall into step, those behind held up by lines that the first has just written.
-/// Equal indices stay together and in their order. 0 for batches in no order.
+/// Position at which to start a batch. A batch sorted by leaf, such as the updates for stratified draws,
+/// starts at a random position: threads that all start at the same end would follow each other, and wait for
+/// cache lines that the first has just written. Equal indices stay together and in order. 0 for unsorted
+/// batches.
 #[inline(always)]
 fn start_of_sweep<I: Index>(indices: &[I]) -> usize {
     if !indices.is_sorted_by(|a, b| a.to_usize() <= b.to_usize()) {
         return 0;
     }
-    // Indices that were drawn serve as random numbers.
+    // The indices were drawn at random, so they serve as random numbers.
     let mut state =
         indices.iter().step_by(8).fold(0, |mixed: u64, i| mixed.rotate_left(7) ^ i.to_usize() as u64);
     let near = ((u128::from(splitmix64(&mut state)) * indices.len() as u128) >> 64) as usize;
@@ -380,7 +387,7 @@ unsafe fn by_shape<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights:
     // SAFETY: the caller's promise.
     unsafe {
         match (&job, tree.narrow.is_some(), tree.wide.len()) {
-            // The shapes of fan-out 16 up to 2^28 leaves; a run climbs too rarely to care.
+            // The shapes of fan-out 16 up to 2^28 leaves. Runs update sums too rarely to gain from this.
             (Job::Each(_), true, 1) => Levels::<true, 1>::of(tree).work::<S, I>(job, weights),
             (Job::Each(_), true, 2) => Levels::<true, 2>::of(tree).work::<S, I>(job, weights),
             (Job::Each(_), true, 3) => Levels::<true, 3>::of(tree).work::<S, I>(job, weights),
@@ -413,11 +420,11 @@ unsafe fn dispatch<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights:
     }
 }
 
-/// What the checks of a batch need: whether all indices are below `capacity`, and the largest weight. No branches, so
-/// that it becomes vector instructions.
+/// Returns whether all indices are below `capacity`, and the largest weight. Has no branches, so that it is
+/// compiled to vector instructions.
 #[inline(always)]
 fn survey<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
-    // An index beyond the last one, or with the highest bit set, sets the highest bit of this.
+    // An index beyond the last one, or with the highest bit set, sets the highest bit of `seen`.
     let last = capacity - 1;
     let seen = indices.iter().map(|i| i.to_usize()).fold(0, |seen, i| seen | i | last.wrapping_sub(i));
     (seen >> (usize::BITS - 1) == 0, weights.iter().fold(0, |largest, weight| largest.max(*weight)))
@@ -432,7 +439,7 @@ unsafe fn survey_avx2<I: Index>(indices: &[I], weights: &[u32], capacity: usize)
 }
 
 impl SumTree {
-    /// Whether all indices are leaves, and the largest weight.
+    /// Returns whether all indices are leaves, and the largest weight.
     pub(crate) fn survey<I: Index>(&self, indices: &[I], weights: &[u32]) -> (bool, u32) {
         match self.path {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -442,7 +449,7 @@ impl SumTree {
         }
     }
 
-    /// Stores many weights by a writer of kind `S`, in order.
+    /// Stores many weights in order, with `S`.
     ///
     /// # Safety
     /// All indices are below the capacity; there are as many as weights.
@@ -452,20 +459,20 @@ impl SumTree {
         unsafe { dispatch::<S, I>(self, Job::Each(indices), weights) }
     }
 
-    /// Stores the weights of the leaves from `first` on. Panics on a leaf outside, so check before.
+    /// Stores the weights of the contiguous leaves from `first` on. Panics if a leaf is outside the tree.
     pub(crate) fn store_run<S: Store>(&self, first: usize, weights: &[u32]) {
         assert!(first <= self.capacity() && weights.len() <= self.capacity() - first);
-        // SAFETY: as the assertion says.
+        // SAFETY: the assertion checks it.
         unsafe { dispatch::<S, u32>(self, Job::Run(first), weights) }
     }
 
-    /// Stores one weight, as above.
+    /// Stores one weight. Panics if the leaf is outside the tree.
     #[inline]
     pub(crate) fn store_one<S: Store>(&self, i: usize, weight: u32) {
         assert!(i < self.capacity());
         let old = S::leaf(&self.leaves[i], weight);
         if old != weight {
-            // SAFETY: as the assertion says.
+            // SAFETY: the assertion checks it.
             unsafe { self.climb_one::<S>(i, u64::from(weight).wrapping_sub(u64::from(old))) };
             Tally::count_one(self, old, weight);
         }

@@ -1,4 +1,4 @@
-//! What is drawn, and how often: chi-square over cells, exact binomials for tiny weights, the variance of strata.
+//! Distributions of draws: chi-square over cells, exact binomials for tiny weights, the variance of strata.
 //! Seeds are fixed, so a failure is a change of the code.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -43,7 +43,7 @@ fn every_mode_draws_by_weight() {
             let mut counts = vec![0u64; CELLS];
             let (mut indices, mut weights) = (vec![0; 257], vec![0; 257]);
             for _ in 0..1500 {
-                // A fifth of the strata alone is not the whole: go through the ranks in turn.
+                // One rank draws from a fifth of the strata only: choose a random rank for each batch.
                 let mode = match mode {
                     Draws::Split { learners, .. } => {
                         Draws::Split { rank: rng.below(u64::from(learners)) as u32, learners }
@@ -87,7 +87,7 @@ fn tiny_beside_huge() {
     }
 }
 
-/// One leaf of weight 1 against one of 2^28 - 1: the border lies exactly where it must.
+/// One leaf of weight 1 beside one of 2^28 - 1: the boundary between them is exact.
 #[test]
 fn one_against_two_to_the_28th() {
     let tree = SumTree::new(1000, 16).unwrap();
@@ -103,7 +103,7 @@ fn one_against_two_to_the_28th() {
     assert_binomial(light, 1 << 20, 2f64.powi(-28), "weight 1 of 2^28");
 }
 
-/// Fault 3: leaves that were never set, or set back to 0, are never drawn, also not at the borders of nodes.
+/// Leaves that were never set, or set back to 0, are never drawn, not even at the boundaries of nodes.
 #[test]
 fn zero_weights_are_never_drawn() {
     for fan_out in FAN_OUTS {
@@ -122,7 +122,7 @@ fn zero_weights_are_never_drawn() {
     }
 }
 
-/// Fault 2: after many updates the sums are still exact, and all leaves back at 0 leave a total of exactly 0.
+/// After many updates the sums are still exact, and setting all leaves back to 0 gives a total of exactly 0.
 #[test]
 fn sums_do_not_drift() {
     for fan_out in FAN_OUTS {
@@ -254,7 +254,8 @@ fn distinct_draws_follow_what_is_left() {
     }
 }
 
-/// Same seed, same draws, whatever the way the tree came to its weights; another seed, other draws.
+/// The same seed gives the same draws, in whatever order the weights were set; another seed gives other
+/// draws.
 #[test]
 fn draws_depend_on_seed_and_weights_alone() {
     let (a, model) = uneven_tree(2000, 16, 3);
@@ -270,8 +271,8 @@ fn draws_depend_on_seed_and_weights_alone() {
     assert_ne!(draw(&a, 1), draw(&a, 2));
 }
 
-/// Uniform draws hit each leaf that has weight equally often, whatever the weight, and no other leaf; also in a range
-/// where so few have weight that trying leaves fails.
+/// Uniform draws return each leaf with a weight above zero equally often, whatever the weight, and no other
+/// leaf; also in a range where such leaves are so rare that random attempts fail.
 #[test]
 fn uniform_draws_ignore_the_size_of_weights() {
     let tree = SumTree::new(30_000, 16).unwrap();
@@ -305,8 +306,8 @@ fn uniform_draws_ignore_the_size_of_weights() {
     assert!(backwards.is_err());
 }
 
-/// A mixture draws each leaf with the probability that it returns: by weight, uniformly, and from the newest leaves,
-/// which here go on at the start of the live range.
+/// A mixture draws each leaf with the probability that it returns: by weight, uniformly, and from the newest
+/// leaves, which here continue at the start of the live range.
 #[test]
 fn mixtures_draw_with_the_probability_they_say() {
     let (tree, model) = uneven_tree(400, 16, 8);
@@ -358,8 +359,8 @@ fn mixtures_draw_with_the_probability_they_say() {
     assert!(matches!(bad(|m| m.newest_count = 321), SumTreeError::Length { .. }));
 }
 
-/// What is given up goes by one over the weight, without replacement: an ordered pair (i, j) has probability
-/// v_i / V * v_j / (V - v_i) with v = 1 / w.
+/// Leaves to evict are drawn by 1 / weight, without replacement: an ordered pair (i, j) has probability v_i /
+/// V * v_j / (V - v_i) with v = 1 / w.
 #[test]
 fn eviction_prefers_small_weights() {
     let weights_of: [u32; 4] = [1, 2, 5, 40];
@@ -389,7 +390,7 @@ fn eviction_prefers_small_weights() {
     assert!(matches!(evict(0..401, 1), Err(SumTreeError::Index { .. })));
 }
 
-/// The largest weights in order, equal ones by leaf, in trees whose histogram says where they lie.
+/// The largest weights in order, equal ones by leaf, as in a sorted list.
 #[test]
 fn the_largest_are_those_of_a_sort() {
     for seed in 0..6 {
@@ -408,7 +409,8 @@ fn the_largest_are_those_of_a_sort() {
     }
 }
 
-/// Learners that split the strata draw disjoint masses: of a tree of equal weights, no leaf twice.
+/// Learners that split the strata draw from disjoint strata: in a tree of equal weights, no leaf is drawn
+/// twice.
 #[test]
 fn split_draws_are_disjoint() {
     let tree = SumTree::new(6000, 16).unwrap();
@@ -423,20 +425,20 @@ fn split_draws_are_disjoint() {
     assert!(seen.iter().all(|hits| *hits == 1));
 }
 
-/// G4: draws that overlap updates of total absolute change D are off by at most about levels * D / total in total
-/// variation, measured against the weights before as well as after. The updates happen between the reading of the top
-/// and the walk, which is where they do the most harm.
+/// G4: draws that overlap updates of total absolute change D are off by at most about levels * D / total in
+/// total variation, measured against the weights before as well as after. The updates happen between the
+/// reading of the top and the descent, where they have the largest effect.
 #[test]
 fn overlapping_updates_move_draws_by_no_more_than_their_size() {
     const LEAVES: usize = 20_000;
     const CELLS: usize = 50;
     const DRAWS: usize = 400_000;
     const LEVELS: f64 = 4.0;
-    // Empirical shares of 50 cells by 400,000 draws are off by sqrt(50 / (2 pi 400,000)) = 0.0045 in the mean.
+    // Empirical shares of 50 cells by 400,000 draws are off by sqrt(50 / (2 pi 400,000)) = 0.0045 on average.
     const NOISE: f64 = 0.0065;
     let mut rng = Rng::new(21);
     let base: Vec<u32> = (0..LEAVES).map(|_| 500 + rng.below(1000) as u32).collect();
-    // Cells are stretches of leaves, so that what moves from one end to the other is seen.
+    // Cells are ranges of leaves, so that weight that moves from one end to the other is detected.
     let shares = |weights: &[u32]| {
         let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
         let mut p = [0.0; CELLS];

@@ -21,7 +21,7 @@ fn four() -> Arc<SumTree> {
     Arc::new(SumTree::new(4, 4).unwrap())
 }
 
-/// Exchange and add by two threads on one leaf and on its neighbour: the sum is that of the leaves at the end.
+/// Two threads exchange and add on one leaf and on its neighbor: at the end the sum is that of the leaves.
 #[test]
 fn adds_commute() {
     loom::model(|| {
@@ -69,14 +69,14 @@ fn adds_commute_on_three_levels() {
 fn check_draw(drawn: Result<u64, SumTreeError>, index: u64, weight: u32) {
     match drawn {
         Ok(_) => assert!(matches!((index, weight), (0, 5) | (2, 7)), "leaf {index} of weight {weight}"),
-        // The total was seen before leaf 2 had its weight and the leaves after leaf 0 had lost it.
+        // The total was read before leaf 2 got its weight, and the leaves after leaf 0 lost it.
         Err(SumTreeError::Empty) => {}
         Err(other) => panic!("{other}"),
     }
 }
 
-/// A sampler beside an updater: only leaves that had their weight at some moment, and a thread that draws leaf 2 sees what
-/// was written before it was published (the cell would be a data race otherwise).
+/// A sampler beside an updater draws only leaves that had their weight at some moment, and sees what was
+/// written before leaf 2 was published if it draws it (otherwise loom reports a data race on the cell).
 #[test]
 fn a_draw_sees_what_was_published() {
     for seed in 0..3 {
@@ -106,7 +106,7 @@ fn a_draw_sees_what_was_published() {
     }
 }
 
-/// A sampler beside two updaters that pass a weight to and fro.
+/// A sampler beside two updaters, of which one clears leaf 0 and the other sets leaf 2.
 #[test]
 fn a_draw_beside_two_writers() {
     model(2, || {

@@ -1,14 +1,15 @@
-//! Scalar, array, NEON, AVX2 and AVX-512 walks return the same leaves, weights and totals from the same seed.
+//! Scalar, array, NEON, AVX2 and AVX-512 descents return the same leaves, weights and totals from the same
+//! seed.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 use sumtree::{Draws, FAN_OUTS, Path, Rng, SumTree};
 
-/// The same weights, up to `most`, in one tree for each path that this machine has. Small ones matter too: a search may go
-/// another way where all sums of a node are small.
+/// Trees with the same weights, up to `most`, one for each path that this machine has. Small weights matter
+/// too: a search may use other code if all sums of a node are small.
 fn trees(capacity: u64, fan_out: usize, seed: u64, most: u64) -> Vec<SumTree> {
     let paths: Vec<Path> = Path::ALL.into_iter().filter(|path| path.is_supported()).collect();
-    // With one path there is nothing to compare; on x86-64 of the last ten years there are two or three.
+    // With one path there is nothing to compare; x86-64 machines of the last ten years have two or three.
     if cfg!(target_arch = "x86_64") && std::env::var_os("SUMTREE_ONE_PATH").is_none() {
         assert!(paths.len() >= 2, "this machine has only {paths:?}");
     }
@@ -38,7 +39,7 @@ fn trees(capacity: u64, fan_out: usize, seed: u64, most: u64) -> Vec<SumTree> {
 fn all_paths_draw_the_same() {
     for fan_out in FAN_OUTS {
         let sizes = [200, 1000, 16_384, 70_001, 300_007, 1 << 20].map(|capacity| (capacity, u64::MAX));
-        // The second: some nodes of sums that are all below 2^28, and some that are not.
+        // With the last weights, some nodes have sums that are all below 2^28, and some do not.
         for (capacity, most) in sizes.into_iter().chain([(300_007, 1000), (300_007, 1 << 21)]) {
             let trees = trees(capacity, fan_out, capacity, most);
             let total = trees[0].total();

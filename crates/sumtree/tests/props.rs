@@ -1,4 +1,4 @@
-//! The tree against a plain vector of weights, with sizes that are no power of the fan-out.
+//! Compares the tree with a plain vector of weights, for sizes that are not a power of the fan-out.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn apply(tree: &SumTree, model: &mut [u64], call: &Call) {
     }
 }
 
-/// The leaf of a prefix sum, by walking.
+/// The leaf that contains a prefix sum, by a linear search.
 fn model_find(model: &[u64], mut prefix: u64) -> usize {
     for (i, w) in model.iter().enumerate() {
         if prefix < *w {
@@ -206,7 +206,7 @@ fn two_views_of_one_region_are_one_tree() {
     assert!(matches!(beyond, Err(SumTreeError::OutsideRegion { .. })));
 }
 
-/// Fault 5, from outside: a tree one leaf larger than a power of the fan-out takes hardly more memory.
+/// A tree with one leaf more than a power of the fan-out takes hardly more memory.
 #[test]
 fn memory_follows_capacity() {
     for k in FAN_OUTS {
@@ -218,8 +218,8 @@ fn memory_follows_capacity() {
     assert!(matches!(SumTree::new(1 << 32, 4), Ok(_) | Err(SumTreeError::OutOfMemory { .. })));
 }
 
-/// A tree of 2^28 leaves, of which a few have weight: the arithmetic holds at the far end. (Untouched pages of the
-/// mapping take no memory.)
+/// The arithmetic is correct at the end of a tree of 2^28 leaves, of which a few have weight. (Untouched
+/// pages of the mapping take no memory.)
 #[test]
 fn two_to_the_28th_leaves() {
     for fan_out in [4, 16, 64] {

@@ -1,4 +1,5 @@
-//! A short run of the stress example for each fan-out and instruction path; `cargo run --example stress` goes on for as long as you like.
+//! A short run of the stress example for each fan-out and instruction path; `cargo run --example stress` runs
+//! any number of operations.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 

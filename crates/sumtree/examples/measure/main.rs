@@ -1,9 +1,10 @@
 //! Workloads of the tree and of the replay core, for benchmarks and instruction counts.
 //!
-//! `measure serve` reads one workload a line, runs it for about `--ms` milliseconds and answers with nanoseconds per
-//! item (wall clock, and processor time of the thread): a benchmark in another language takes turns with it.
-//! `measure count WORKLOAD` runs it a fixed number of times inside [`counted`], for callgrind.
-//! `measure list` names the workloads; `SUMTREE_PATH=scalar` (avx2, avx512) chooses the instructions.
+//! `measure serve MS` reads one workload per line, runs it for about `MS` milliseconds and prints nanoseconds
+//! per item (wall clock, and processor time of the thread), so that a benchmark in another language can
+//! alternate with it. `measure count WORKLOAD` runs it a fixed number of times inside [`counted`], for
+//! callgrind. `measure list` names the workloads; `SUMTREE_PATH=scalar` (avx2, avx512) chooses the
+//! instruction set.
 
 mod workloads;
 
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 use workloads::{Threads, Workload};
 
 const USAGE: &str = "measure serve [MS] | count WORKLOAD [CALLS] | list";
-/// A workload: operation, and numbers for log2 of the capacity, items per call (and threads, which share one tree or
-/// replay, or have each their own in workloads called apart).
+/// The workloads: operation, log2 of the capacity, items per call, and threads if more than one. The threads
+/// share one tree or replay, except in workloads that end in `-apart`, where each thread has its own.
 const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 update-exclusive:20:256 append:20:256 \
     replay-add:20:64 replay-sample:20:32 replay-update:20:32 \
     mixed-tree:20:256:2 mixed-exclusive:20:256:2 mixed-replay:20:256:2 updates:20:256:2 updates-exclusive:20:256:2 samples:20:256:2 \
     mixed-replay-apart:20:256:2 mixed-tree-apart:20:256:2";
 
-/// What is counted: everything below this frame.
+/// The function that is counted, together with all that it calls.
 #[inline(never)]
 fn counted(workload: &mut Workload, calls: usize) {
     for _ in 0..calls {
@@ -41,7 +42,7 @@ fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Keeps this thread on the `nth` of the cores that the process may use, if there are so many.
+/// Pins this thread to the `nth` of the cores that the process may use, if there are enough.
 fn stay_on_core(nth: usize) {
     #[allow(unsafe_code)] // System calls and their set of cores.
     // SAFETY: the set is plain data, zeroed or filled by the call, and of the size that is passed; `core` is inside it.
@@ -59,14 +60,14 @@ fn stay_on_core(nth: usize) {
 
 /// Nanoseconds per item: wall clock, and processor time.
 fn time(workload: &mut Workload, length: Duration) -> (f64, f64) {
-    // What ran before has filled the caches with other things.
+    // Warm up: what ran before has filled the caches with other data.
     let warm = Instant::now();
     while warm.elapsed() < length / 3 {
         black_box(workload.call());
     }
     let (start, busy) = (Instant::now(), thread_time());
     let mut items = 0;
-    // At least once: the thread may lose its core for longer than `length` right here.
+    // At least once: the thread may lose its core here for longer than `length`.
     loop {
         for _ in 0..8 {
             items += black_box(workload.call());

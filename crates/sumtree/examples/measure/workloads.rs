@@ -1,4 +1,4 @@
-//! What is timed or counted: one call of a workload, over a tree or a replay that is filled before.
+//! The workloads that are timed or counted: calls on a tree or a replay that was filled before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sumtree::replay::{Autoreset, Batch, Field, Priorities, Replay, Rows, Settings, WeightNorm};
 use sumtree::{Draws, Rng, SumTree};
 
-/// Indices are taken from a pool this long, so that a run does not see the same leaves over and over.
+/// Length of the pool of indices, so that a run does not use the same leaves again and again.
 const POOL: usize = 1 << 18;
-/// Bytes of the rows of a replay.
+/// Bytes of a row of a replay.
 const ROW_BYTES: usize = 64;
 
 /// What the threads of a workload share.
@@ -34,7 +34,7 @@ pub struct Workload {
     next: usize,
     batch: usize,
     threads: usize,
-    /// Each thread has a tree or replay of its own, so that nothing is shared: what the machine itself allows.
+    /// Each thread has its own tree or replay, to measure the machine's limit without sharing.
     apart: bool,
     log2: u32,
     rng: Rng,
@@ -103,7 +103,7 @@ fn replay(log2: u32) -> Result<Replay, String> {
 }
 
 impl Workload {
-    /// The workload of a name such as `sample:20:256`.
+    /// Creates the workload with a name such as `sample:20:256`.
     pub fn new(name: &str) -> Result<Self, String> {
         let parts: Vec<&str> = name.split(':').collect();
         let (&operation, numbers) = parts.split_first().ok_or("no name")?;
@@ -111,7 +111,7 @@ impl Workload {
             operation.strip_suffix("-apart").map_or((operation, false), |operation| (operation, true));
         let numbers: Vec<usize> = numbers
             .iter()
-            .map(|n| n.parse().map_err(|_| format!("{n:?} is no number")))
+            .map(|n| n.parse().map_err(|_| format!("{n:?} is not a number")))
             .collect::<Result<_, _>>()?;
         let (log2, batch, threads) = match numbers.as_slice() {
             [log2, batch] => (*log2 as u32, *batch, 1),
@@ -137,7 +137,7 @@ impl Workload {
             }
             "append" | "replay-add" => &[Step::Append],
             "mixed-tree" | "mixed-exclusive" | "mixed-replay" => MIXED,
-            _ => return Err(format!("there is no operation {operation:?}")),
+            _ => return Err(format!("unknown operation {operation:?}")),
         };
         let shared = match operation {
             "update-exclusive" | "updates-exclusive" | "mixed-exclusive" => tree(true)?,
@@ -177,14 +177,15 @@ impl Workload {
         self.threads
     }
 
-    /// The same workload for another thread, with draws and indices of its own.
+    /// The same workload for another thread, with its own draws and indices.
     fn for_thread(&self, nth: usize) -> Result<Self, String> {
         let shared = match &self.shared {
             _ if !self.apart || nth == 0 => self.shared.clone(),
             Shared::Replay(_) => Shared::Replay(Arc::new(replay(self.log2)?)),
             Shared::Tree(_) => Shared::Tree(Arc::new(filled(self.log2)?)),
         };
-        // Not the same ones: a thread that had caught up with another would stay beside it.
+        // Other indices for each thread: with the same ones, a thread that catches up with another would
+        // follow it.
         let mut rng = Rng::new(1000 + nth as u64);
         let pool = (0..self.pool.len()).map(|_| rng.below(1 << self.log2)).collect();
         let mut out = Self {
@@ -214,7 +215,7 @@ impl Workload {
         Ok(out)
     }
 
-    /// One call; returns its items.
+    /// Runs one call and returns its number of items.
     pub fn call(&mut self) -> usize {
         let step = self.steps[self.next % self.steps.len()];
         self.next += 1;
@@ -249,7 +250,7 @@ impl Workload {
         match &self.shared {
             Shared::Tree(tree) => {
                 self.at = (self.at + self.batch) % POOL;
-                // Other weights each time, since an unchanged one is cheaper.
+                // Change the weights each time, since storing an unchanged weight is cheaper.
                 self.weights.iter_mut().for_each(|w| *w = (*w + 1) & 0x1_ffff);
                 tree.set_many(&self.pool[self.at..self.at + self.batch], &self.weights)
                     .expect("indices and weights are in range");
@@ -296,7 +297,8 @@ impl Threads {
         Ok(Self { workloads })
     }
 
-    /// Nanoseconds per item of all threads together: wall clock, and processor time divided by the threads.
+    /// Nanoseconds per item of all threads together: wall clock, and processor time divided by the number of
+    /// threads.
     pub fn time(&mut self, length: Duration) -> Result<(f64, f64), String> {
         let (start, stop) = (Barrier::new(self.workloads.len() + 1), AtomicBool::new(false));
         let (items, busy) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -309,7 +311,7 @@ impl Threads {
                 .map(|(nth, workload)| {
                     let (start, stop, items, busy) = (&start, &stop, &items, &busy);
                     scope.spawn(move || {
-                        // The system may take milliseconds to see that two of them are on one core.
+                        // The scheduler may take milliseconds to notice that two threads are on one core.
                         crate::stay_on_core(nth);
                         let warm = Instant::now();
                         while warm.elapsed() < length / 8 {

@@ -1,12 +1,12 @@
-//! The replay under load for as long as you like, every row drawn checked.
+//! Runs the replay under load for any length of time and checks every drawn row.
 //!
-//! `soak threads`: writers go round a small ring while others draw, copy and update, in private memory.
-//! `soak processes`: the same from four processes over shared memory, of which one is killed every now and then and
-//! another one started in its place.
+//! `soak threads`: writers overwrite a small ring again and again while other threads draw, copy and update
+//! rows, in private memory. `soak processes`: the same with processes on shared memory, of which one is
+//! killed from time to time and replaced by a new one.
 //!
-//! Both count rows whose words do not belong together, rows drawn with weight 0, and rows drawn with a weight that was
-//! meant for another one: all must be 0. Both add to the counts in `--state FILE`, so that a soak can be stopped and
-//! gone on with, and end when `--operations` are reached there or after `--seconds`.
+//! Both count rows whose words do not belong together, rows drawn with weight 0, and rows drawn with the
+//! weight of another row: all these counts must be 0. Both add to the counts in `--state FILE`, so that a
+//! soak can be stopped and continued, and end when `--operations` are reached there or after `--seconds`.
 
 mod processes;
 mod rows;
@@ -23,12 +23,12 @@ use sumtree::replay::Replay;
 
 const USAGE: &str = "soak threads|processes [--operations 1e10] [--seconds 1e9] [--workers 4] [--capacity 4096] \
     [--batch 64] [--state FILE] [--seed 1]";
-/// How often counts are written down.
+/// Interval at which the counts are written to the file.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)] // As the options.
+#[allow(missing_docs)] // Named as the options.
 pub struct Plan {
     pub operations: u64,
     pub seconds: f64,
@@ -49,13 +49,13 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
                 Arc::clone(&replay),
                 &stop,
                 send.clone(),
-                // Another seed each time the soak is gone on with.
+                // A different seed each time the soak is continued.
                 Worker::new(plan.seed.wrapping_add(state.runs * 1000 + n as u64), plan.batch),
             );
             scope.spawn(move || {
                 let mut reported = Tally::default();
                 while !stop.load(Ordering::Relaxed) {
-                    // Half of the threads mostly write, so that the ring goes round under the readers.
+                    // Half of the threads mostly write, so that the ring is overwritten while others read.
                     let done =
                         (0..64).try_for_each(|_| worker.round(&replay, if n % 2 == 0 { 4 } else { 1 }));
                     let news = worker.tally.minus(reported);
@@ -70,7 +70,7 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
         let mut last = Instant::now();
         let mut silent = 0;
         let result = loop {
-            // Counted in seconds of waiting, so that a machine that stood still for long is no hang.
+            // Counts seconds of waiting, so that a machine that was suspended is not taken for a hang.
             match receive.recv_timeout(Duration::from_secs(1)) {
                 Ok(Ok(news)) => {
                     silent = 0;

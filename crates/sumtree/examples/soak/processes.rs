@@ -1,4 +1,4 @@
-//! Four processes on one replay in shared memory; one of them dies at a random moment, again and again.
+//! Processes on one replay in shared memory, of which one is killed at a random moment, again and again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -12,17 +12,18 @@ use crate::Plan;
 use crate::rows::{self, Tally, Worker};
 use crate::state::State;
 
-/// A process that has said nothing for so long, while it had a processor or did not want one, hangs.
+/// A process hangs if it has not reported for this long, without the time that it waited for a processor.
 const SILENCE: Duration = Duration::from_secs(120);
-/// A round of the watch that took longer was held up, as by a machine that does other work: no silence of others.
+/// Largest time that a round of the watch counts as silence of the processes. A longer round was itself
+/// delayed, for example by other work on the machine.
 const ROUND_MAX: Duration = Duration::from_millis(200);
 /// Rounds between two reports of a process.
 const ROUNDS: usize = 4;
-/// Operations of all processes between two kills: so a soak on a busy machine kills as often for its work as on an idle
-/// one, and not its processes before they have done anything.
+/// Operations of all processes between two kills. Counted in operations, so that a busy machine has as many
+/// kills per operation as an idle one, and processes are not killed before they have done any work.
 const KILL_EVERY: std::ops::Range<u64> = 20_000..400_000;
 
-/// A process of the soak: `child NAME SEED BATCH WRITER`. It reports its counts on its output until that is closed.
+/// A process of the soak: `child NAME SEED BATCH ADDS`. It prints its counts until its output is closed.
 pub fn child(arguments: &[String]) -> Result<(), String> {
     let [name, seed, batch, adds] = arguments else { return Err("child NAME SEED BATCH ADDS".to_owned()) };
     let number = |text: &String| text.parse::<u64>().map_err(|e| e.to_string());
@@ -37,7 +38,7 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
         let line: Vec<String> = parts.iter().map(u64::to_string).collect();
         let mut out = std::io::stdout().lock();
         if writeln!(out, "{}", line.join(" ")).and_then(|()| out.flush()).is_err() {
-            return Ok(()); // The parent has gone.
+            return Ok(()); // The parent has ended.
         }
     }
 }
@@ -46,12 +47,13 @@ struct Running {
     child: Child,
     number: u64,
     silent: Duration,
-    /// How long it had waited for a processor when it was heard last.
+    /// How long it had waited for a processor at the time of its last report.
     queued: Duration,
 }
 
 impl Running {
-    /// How long it has waited for a processor since it was started, ready to run; 0 where that is not to be had.
+    /// How long it has waited for a processor since its start while it was ready to run; 0 if that is
+    /// unknown.
     fn queued(&self) -> Duration {
         let text =
             std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap_or_default();
@@ -62,7 +64,7 @@ impl Running {
         (self.silent, self.queued) = (Duration::ZERO, self.queued());
     }
 
-    /// Whether it hangs, after another `round` without a word.
+    /// Returns true if it hangs, after another `round` without a report.
     fn hangs(&mut self, round: Duration) -> bool {
         self.silent += round.min(ROUND_MAX);
         self.silent > SILENCE
@@ -70,7 +72,7 @@ impl Running {
     }
 }
 
-/// Everything a child says: its number and its counts.
+/// A report of a child: its number and its counts.
 type Report = (u64, Tally);
 
 fn start(plan: &Plan, name: &str, number: u64, send: &Sender<Report>) -> Result<Running, String> {
@@ -102,7 +104,7 @@ pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
     let name = format!("parl-soak-{}", std::process::id());
     let replay = Replay::create_shared(&name, rows::settings(plan.capacity)).map_err(|e| e.to_string())?;
     let (send, receive) = channel();
-    // Numbers of processes, and with them seeds and the numbers of their rows, go on over runs.
+    // Numbers of processes, and with them seeds and the numbers of their rows, continue across runs.
     let mut next = state.runs * 100_000;
     let mut running = Vec::new();
     for _ in 0..plan.workers {
@@ -117,7 +119,7 @@ pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
     done?;
     replay.verify().map_err(|e| e.to_string())?;
     state.mended += replay.counters().recovered;
-    // What is left can be used: go round once more, alone.
+    // The replay must still be usable: overwrite the ring once more, from this process alone.
     let mut worker = Worker::new(plan.seed ^ 0xffff, plan.batch);
     for _ in 0..2 * plan.capacity / plan.batch {
         worker.round(&replay, 1).map_err(|e| e.to_string())?;
@@ -128,7 +130,7 @@ pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
     state.write()?;
     drop(replay);
     if Replay::attach_shared(&name).is_ok() {
-        return Err(format!("the segment {name} is still there after the last close"));
+        return Err(format!("the segment {name} still exists after the last close"));
     }
     Ok(())
 }
@@ -164,11 +166,11 @@ fn watch(
             }
         }
         if state.tally.operations() >= kill_at {
-            // Not just when a report has come in: at any place of a round.
+            // Wait, so that the kill happens anywhere in a round and not just after a report.
             std::thread::sleep(Duration::from_micros(rng.below(2000)));
             let victim = rng.below(running.len() as u64) as usize;
             running[victim].child.kill().map_err(|e| e.to_string())?;
-            // Now and then it stays a zombie for a while, as under a parent that is busy.
+            // Sometimes it stays a zombie for a while, as under a busy parent.
             if rng.below(2) == 0 {
                 std::thread::sleep(Duration::from_millis(rng.below(20)));
             }

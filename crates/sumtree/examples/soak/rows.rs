@@ -1,8 +1,8 @@
-//! What the soak adds, draws and checks: rows that say who they are, and weights that belong to one row alone.
+//! What the soak adds, draws and checks: rows whose bytes identify them, and weights that identify their row.
 //!
-//! A row is eight words: a number that no other row has, and seven that follow from it, so a torn row shows itself. Its
-//! weight is always of one class modulo [`CLASSES`], which follows from its number too, at any time and from any thread; so a
-//! weight that was meant for another row shows itself in 60 cases of 61.
+//! A row has eight words: a unique number, and seven words that are computed from it, so that torn rows are
+//! detected. All weights of a row, set at any time by any thread, have the same remainder modulo [`CLASSES`],
+//! which is computed from its number too, so that a weight of another row is detected in 60 cases of 61.
 
 use sumtree::replay::{
     Autoreset, Batch, Field, Priorities, Replay, ReplayError, Rows, Selection, Settings, WeightNorm,
@@ -15,7 +15,7 @@ const CLASSES: u32 = 61;
 /// Weights per unit of priority: the replay's scale at exponent 1.
 const UNITS: f32 = 65_536.0;
 
-/// What was done and what was wrong.
+/// Counts of operations and of faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub added: u64,
@@ -53,7 +53,7 @@ impl Tally {
         Self::of_parts(std::array::from_fn(|k| a[k] - b[k]))
     }
 
-    /// Rows added, drawn and given another priority.
+    /// Number of rows added, drawn and given another priority.
     pub fn operations(&self) -> u64 {
         self.added + self.sampled + self.updated
     }
@@ -63,7 +63,7 @@ impl Tally {
     }
 }
 
-/// Settings of the replay: few rows, so that writers go round it all the time.
+/// Settings of the replay: few rows, so that writers overwrite the ring all the time.
 pub fn settings(capacity: usize) -> Settings {
     Settings {
         capacity,
@@ -87,12 +87,13 @@ pub fn settings(capacity: usize) -> Settings {
     }
 }
 
-/// What the words of a row have in common besides the first: another one for every number, since the factor is odd.
+/// The value that all words of a row but the first are computed from. Unique for each number, since the
+/// factor is odd.
 fn essence(number: u64) -> u64 {
     number.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// What tells word `at` of a row from its other words.
+/// The value that distinguishes word `at` of a row from its other words.
 const fn mark(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -103,22 +104,23 @@ fn words(number: u64) -> [u64; WORDS] {
     std::array::from_fn(|at| if at == 0 { number } else { essence ^ mark(at) })
 }
 
-/// All weights of a row are this modulo [`CLASSES`].
+/// The remainder of all weights of a row modulo [`CLASSES`].
 fn class(number: u64) -> u32 {
     // Upper bits take part, so that rows of different workers do not share their order of classes.
     ((number ^ number >> 40) as u32 + 1) % CLASSES
 }
 
-/// A priority of the class of a row: its weight is never 0, and below 2^24 so that it is exact in f32.
+/// A random priority with the remainder of a row. Its weight is never 0, and below 2^24, so that it is exact
+/// in f32.
 fn priority(number: u64, rng: &mut Rng) -> f32 {
     let weight = CLASSES * (1 + rng.below(1 << 17) as u32) + class(number);
     weight as f32 * (1.0 / UNITS)
 }
 
-/// One actor and learner in one: adds, draws, updates, and checks what it gets.
+/// Actor and learner in one: adds, draws and updates rows, and checks the drawn ones.
 pub struct Worker {
     rng: Rng,
-    /// Numbers of rows: this worker's own in the upper bits.
+    /// Number of the next row; its upper bits identify this worker.
     next: u64,
     batch: usize,
     rows: Vec<u8>,
@@ -128,7 +130,7 @@ pub struct Worker {
     indices: Vec<u64>,
     weights: Vec<f32>,
     discounts: Vec<f32>,
-    /// Tickets and numbers of rows seen some time ago, to be updated late.
+    /// Tickets and numbers of rows drawn some time ago, to be updated late.
     late: Vec<(u64, u64)>,
     pub tally: Tally,
 }
@@ -151,13 +153,13 @@ impl Worker {
         }
     }
 
-    /// One round: `adds` batches added, one drawn and checked, its priorities and some late ones updated.
+    /// One round: adds `adds` batches, draws and checks one, and updates its priorities and some late ones.
     pub fn round(&mut self, replay: &Replay, adds: usize) -> Result<(), ReplayError> {
         for _ in 0..adds {
             self.add(replay)?;
         }
         self.draw(replay)?;
-        // It reads all weights, so now and then.
+        // Rarely, since it reads all weights.
         if self.rng.below(256) == 0 {
             match replay.evict(3) {
                 Err(ReplayError::Tree(SumTreeError::TooFewLeaves { .. })) => {}
@@ -170,7 +172,7 @@ impl Worker {
     }
 
     pub fn add(&mut self, replay: &Replay) -> Result<(), ReplayError> {
-        // Of all lengths, so that reservations begin and end anywhere in a chunk.
+        // Batches of all lengths, so that reservations begin and end anywhere in a chunk.
         let count = 1 + self.rng.below(self.batch as u64) as usize;
         let rows = self.rows[..count * ROW_BYTES].chunks_exact_mut(ROW_BYTES).zip(&mut self.priorities);
         for (number, (row, given)) in (self.next..).zip(rows) {
@@ -207,12 +209,12 @@ impl Worker {
             weights: &mut self.weights,
             tickets: &mut self.tickets,
         };
-        // Importance weights are not looked at here: exponent 0 spares the powers.
+        // Importance weights are not checked here: exponent 0 avoids the powers.
         match replay.sample_drawn(mode, 0.0, &mut batch, &mut self.drawn) {
             Err(ReplayError::NotSampleable { .. }) => return Ok(()),
             other => other?,
         }
-        // One in eight is updated again much later, when its row is likely to be gone.
+        // One in eight is updated again much later, when its row is likely to be overwritten.
         let keep = self.rng.below(8) as usize;
         for (i, row) in self.rows.chunks_exact(ROW_BYTES).enumerate() {
             let seen: [u64; WORDS] = std::array::from_fn(|at| {
@@ -239,7 +241,7 @@ impl Worker {
         Ok(())
     }
 
-    /// New priorities for the rows drawn last and for some of the late ones.
+    /// Sets new priorities for the rows drawn last and for some of the late ones.
     pub fn update(&mut self, replay: &Replay) -> Result<(), ReplayError> {
         for i in 0..self.batch {
             let bytes = &self.rows[i * ROW_BYTES..][..8];

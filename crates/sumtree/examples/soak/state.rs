@@ -12,14 +12,15 @@ pub struct State {
     mode: String,
     pub tally: Tally,
     pub runs: u64,
-    /// Processes killed, and how often that left sums to be mended.
+    /// Number of processes killed, and how often that left sums to be repaired.
     pub killed: u64,
     pub mended: u64,
     pub seconds: f64,
 }
 
 impl State {
-    /// Writes the counts now and then, and when the soak is over; true when it is. `last` is when they were written.
+    /// Writes the counts at intervals and at the end of the soak. Returns true at the end. `last` is the time
+    /// of the last write.
     pub fn keep(&mut self, plan: &Plan, begun: Instant, last: &mut Instant) -> Result<bool, String> {
         let over = self.tally.operations() >= plan.operations
             || begun.elapsed().as_secs_f64() >= plan.seconds
@@ -32,7 +33,7 @@ impl State {
         Ok(over)
     }
 
-    /// The counts in `file` of a soak of this mode, or zeros.
+    /// Reads the counts of a soak of this mode from `file`; zeros if there is no file.
     pub fn open(mode: &str, file: Option<PathBuf>) -> Result<Self, String> {
         let mut state = Self {
             file,
@@ -86,7 +87,7 @@ impl State {
         text + &format!("killed {}\nmended {}\n", self.killed, self.mended)
     }
 
-    /// Writes the counts down, at once or not at all.
+    /// Writes the counts to the file, atomically.
     pub fn write(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         let part = file.with_extension("part");

@@ -1,15 +1,16 @@
 //! Threads that write and draw at once, with a check on every draw.
 //!
-//! Leaves are dealt out to the writers by number; a writer keeps one half of its leaves at zero, updates the other
-//! half for a while, then fills the empty half and clears the other: at every moment one half is zero, and its phase
-//! number says which. A sampler notes all phases, draws, and looks again: where a phase did not move, the leaves of
-//! the empty half were zero for the whole call, and a draw of one is a fault. Every fourth leaf is never set at all.
+//! Each leaf belongs to one writer, by its number. A writer keeps one half of its leaves at zero, updates the
+//! other half for a while, then fills the empty half and clears the other. Its phase number tells which half
+//! is zero. A sampler reads all phases, draws, and reads them again: if a phase has not changed, the leaves
+//! of the empty half were zero for the whole call, and drawing one is a fault. Every fourth leaf is never
+//! set.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use sumtree::{Draws, Path, Rng, SumTree, SumTreeError};
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub capacity: u64,
@@ -17,20 +18,20 @@ pub struct Plan {
     pub path: Path,
     /// The exclusive writer instead of the lock-free one.
     pub exclusive: bool,
-    /// Half of them write (at least one), the others draw (at least one).
+    /// Number of threads. Half of them write (at least one), the others draw (at least one).
     pub threads: usize,
-    /// Weights stored and leaves drawn, together.
+    /// Number of weights stored and leaves drawn, together.
     pub operations: u64,
     pub batch: usize,
     pub seed: u64,
 }
 
-/// What was seen.
+/// Counts of a run.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Outcome {
     pub stores: u64,
     pub draws: u64,
-    /// Draws whose writer stood in one phase for the whole call.
+    /// Draws whose writer stayed in one phase for the whole call.
     pub checked: u64,
     /// Draws of a leaf that was zero for the whole call. Must be 0.
     pub zero_draws: u64,
@@ -40,13 +41,13 @@ pub struct Outcome {
     pub restarts: u64,
 }
 
-/// Weight of a leaf in its half's turn: large and small ones, and never the same in two turns.
+/// Weight of a leaf in a turn of its half: large and small weights, never the same in two turns.
 fn weight(leaf: u64, turn: u64, max: u32) -> u32 {
     let mixed = (leaf ^ turn << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (1 + (mixed >> 40) as u32 % max) >> (mixed & 15).min(15) | 1
 }
 
-/// Half of a leaf: in turns of 64 leaves, so that nodes hold both halves and one.
+/// The half of a leaf: 64 leaves each in turn, so that some nodes have leaves of both halves and some of one.
 fn half(leaf: u64) -> u64 {
     leaf >> 6 & 1
 }
@@ -76,7 +77,8 @@ fn writer(tree: &SumTree, plan: &Plan, me: u64, writers: u64, phase: &AtomicU64,
         for _ in 0..200 {
             let part: Vec<u64> =
                 (0..plan.batch).map(|_| active[rng.below(active.len() as u64) as usize]).collect();
-            // One in eight is cleared and set again, so that zeros come and go within the active half too.
+            // One in eight is cleared and set again later, so that leaves of the active half are sometimes
+            // zero too.
             let weights: Vec<u32> =
                 part.iter().map(|i| if rng.below(8) == 0 { 0 } else { weight(*i, turn, max) }).collect();
             tree.set_many(&part, &weights).expect("leaves and weights are in range");
@@ -143,15 +145,15 @@ pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
     let tree = if plan.exclusive { tree.exclusive() } else { tree };
     let writers = (plan.threads / 2).max(1);
     let samplers = (plan.threads - plan.threads / 2).max(1);
-    // Draws that are still to be made before everybody stops; stores run along and are counted.
+    // Phases start at an odd number: the first half of the leaves has not been filled yet.
     let phases: Vec<AtomicU64> = (0..writers).map(|_| AtomicU64::new(1)).collect();
     let done = AtomicBool::new(false);
     let stored = AtomicU64::new(0);
     let mut sum = Outcome::default();
-    // Half of the operations are draws; writers, which are as many, run until these are done.
+    // Half of the operations are draws. Writers run until these are done.
     let share = plan.operations / 2 / samplers as u64;
-    // On a busy machine a writer may stand still in the middle of a change of phase: go on until an eighth was
-    // checked, or for a thousand times as long.
+    // On a busy machine a writer may be suspended during a change of phase: continue until an eighth of the
+    // draws was checked, or for a thousand times as many draws.
     let enough =
         |out: &Outcome| out.draws >= share && (out.checked >= share / 8 || out.draws / 1000 >= share);
     std::thread::scope(|scope| {

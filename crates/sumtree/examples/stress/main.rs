@@ -1,5 +1,5 @@
-//! Writers and samplers at once for as long as you like, every draw checked, every node verified at the end.
-//! `SUMTREE_PATH=scalar` (avx2, avx512) chooses the instructions.
+//! Runs writers and samplers at once for any number of operations, checks every draw, and verifies every node
+//! at the end. `SUMTREE_PATH=scalar` (avx2, avx512) chooses the instruction set.
 //!
 //! `cargo run --release -p sumtree --example stress -- --operations 1e9 --threads 2`
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
                 out.zero_draws, out.draws, out.checked, out.wrong_weights
             );
             println!(
-                "every node equals the sum of its children, the histogram is that of the leaves; {:.1} s",
+                "every node equals the sum of its children, the histogram matches the leaves; {:.1} s",
                 start.elapsed().as_secs_f64()
             );
             if out.zero_draws == 0 && out.wrong_weights == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,8 +1,8 @@
-//! Node searches with 256-bit vectors: 8 leaves, or 4 sums, are one register.
-#![allow(unsafe_code)] // Vector loads by inline assembly; the crate page says why they are sound.
+//! Node searches with 256-bit vectors: one register holds 8 leaves or 4 sums.
+#![allow(unsafe_code)] // Vector loads by inline assembly; the crate documentation explains why they are sound.
 
 use std::arch::asm;
-#[allow(clippy::wildcard_imports)] // Every second line is one of its names.
+#[allow(clippy::wildcard_imports)] // Every second line uses one of its names.
 use std::arch::x86_64::*;
 
 use super::scalar;
@@ -13,7 +13,7 @@ use crate::{SumTree, sample};
 
 driver!(target_feature(enable = "avx2,bmi2,popcnt"));
 
-/// 8 u32 or 4 u64 cells, each read once, like as many relaxed loads.
+/// Loads 8 u32 or 4 u64 cells, each once, as 8 or 4 relaxed loads would.
 ///
 /// # Safety
 /// `start` points to 32 readable bytes on a 32-byte boundary.
@@ -29,7 +29,7 @@ unsafe fn load_half_line<T>(start: *const T) -> __m256i {
     half
 }
 
-/// 4 u64 sums; those below zero count as zero.
+/// Loads 4 u64 sums; negative ones read as zero.
 ///
 /// # Safety
 /// As [`load_half_line`].
@@ -48,7 +48,7 @@ unsafe fn load_sums(start: *const u64) -> __m256i {
 fn running8(mut x: __m256i) -> __m256i {
     x = _mm256_add_epi32(x, _mm256_slli_si256::<4>(x));
     x = _mm256_add_epi32(x, _mm256_slli_si256::<8>(x));
-    // The shifts stay within halves: the upper one still lacks the sum of the lower.
+    // The shifts stay within halves: the sum of the lower half must be added to the upper one.
     let lower = _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(3));
     _mm256_add_epi32(x, _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), lower))
 }
@@ -62,7 +62,7 @@ fn running4(mut x: __m256i) -> __m256i {
     _mm256_add_epi64(x, _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), lower))
 }
 
-/// How many of 4 sums are at most `sought`. All are below 2^63, so a signed compare is right.
+/// Counts how many of 4 sums are at most `sought`. All are below 2^63, so a signed comparison is correct.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn passed4(through: __m256i, sought: __m256i) -> usize {
@@ -70,14 +70,15 @@ fn passed4(through: __m256i, sought: __m256i) -> usize {
     4 - beyond.count_ones() as usize
 }
 
-/// Running sums of 16 u32 behind a zero: the 16 lie in whole registers from byte 32 on.
+/// A zero, followed by the running sums of 16 u32, which start at byte 32, aligned for whole registers.
 #[repr(align(32))]
 struct Running {
     _cells: [u32; 24],
 }
 
-/// Of 16 u32 that sum below 2^32: how many running sums are at most `sought`, the one before the first that is not,
-/// and that first child. Beyond the last child the latter two mean nothing.
+/// Searches 16 u32 with a sum below 2^32. Returns the lane (the number of running sums that are at most
+/// `sought`), the running sum before it, and the value of that lane. The latter two are meaningless for lane
+/// 16.
 #[inline]
 #[target_feature(enable = "avx2,bmi2,popcnt")]
 fn search16(low: __m256i, high: __m256i, sought: u32) -> (usize, u32, u32) {
@@ -85,14 +86,14 @@ fn search16(low: __m256i, high: __m256i, sought: u32) -> (usize, u32, u32) {
     let first = running8(low);
     let carry = _mm256_permutevar8x32_epi32(first, _mm256_set1_epi32(7));
     let second = _mm256_add_epi32(running8(high), carry);
-    // There is no unsigned compare: a <= b is min(a, b) == a.
+    // There is no unsigned comparison: a <= b is min(a, b) == a.
     let passed = |through| _mm256_cmpeq_epi32(_mm256_min_epu32(through, bound), through);
-    // Order does not matter to a count; each child is two bytes of the packed masks.
+    // The order does not matter for counting; each child is two bytes of the packed masks.
     let bytes = _mm256_movemask_epi8(_mm256_packs_epi32(passed(first), passed(second)));
     let lane = bytes.count_ones() as usize / 2;
     let mut running = std::mem::MaybeUninit::<Running>::uninit();
     let start = running.as_mut_ptr().cast::<u32>();
-    // SAFETY: a zero at word 7, the sums at 8..24; `lane & 15` and one more are among them.
+    // SAFETY: word 7 holds a zero, words 8..24 the sums; the two words read are among these.
     unsafe {
         start.add(7).write(0);
         _mm256_store_si256(start.add(8).cast(), first);
@@ -103,14 +104,14 @@ fn search16(low: __m256i, high: __m256i, sought: u32) -> (usize, u32, u32) {
     }
 }
 
-/// Whether any bit of `mask` is set in any of the cells.
+/// Returns true if any bit of `mask` is set in any of the cells.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn any(cells: __m256i, mask: u64) -> bool {
     _mm256_testz_si256(cells, _mm256_set1_epi64x(mask as i64)) == 0
 }
 
-/// A search of 32 bits for sums that may be larger.
+/// [`search16`] for a residual that may be larger than 32 bits.
 #[inline]
 #[target_feature(enable = "avx2,bmi2,popcnt")]
 fn search16_below(low: __m256i, high: __m256i, residual: u64) -> (usize, u64) {
@@ -133,19 +134,21 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         let seen = unsafe { [0, 4, 8, 12].map(|at| load_half_line(start.add(at))) };
         let all = _mm256_or_si256(_mm256_or_si256(seen[0], seen[1]), _mm256_or_si256(seen[2], seen[3]));
-        // As most sums of few leaves are: below 2^28 each (none below zero), so below 2^32 together.
+        // The usual case for sums of few leaves: each is below 2^28 and not negative, so their sum is below
+        // 2^32.
         if !any(all, !0 << (28 + RAISED)) {
             let low = seen.map(|sums| _mm256_srli_epi64::<{ RAISED as i32 }>(sums));
             return search16_below(halves(low[0], low[1]), halves(low[2], low[3]), residual);
         }
-        // SAFETY: the caller's promise. A cell that is read again may have changed: each search stands for itself.
+        // SAFETY: the caller's promise. A cell that is read again may have changed: the two searches are
+        // independent.
         return unsafe { wide_sums::<GROUP>(start, residual) };
     }
     // SAFETY: the caller's promise.
     unsafe { wide_sums::<GROUP>(start, residual) }
 }
 
-/// The lower halves of 8 u64, in order.
+/// The lower 32 bits of 8 u64, in order.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn halves(a: __m256i, b: __m256i) -> __m256i {
@@ -221,7 +224,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
     (lane, residual - unsafe { sums.add(place).read() })
 }
 
-/// Lane, how far into the leaf, and the leaf's weight.
+/// Returns the lane, the offset of the residual in that leaf, and the leaf's weight.
 ///
 /// # Safety
 /// As [`narrow`].
@@ -232,7 +235,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         return unsafe { scalar::leaf::<GROUP>(start, residual) };
     }
-    // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
+    // The leaves of a node sum to less than 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;
     if GROUP == 16 {
         // SAFETY: the caller's promise.
@@ -254,7 +257,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
             _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi32(through, seen));
             _mm256_store_si256(sums.add(GROUP + 8 * row).cast(), seen);
         }
-        // There is no unsigned compare: a <= b is min(a, b) == a.
+        // There is no unsigned comparison: a <= b is min(a, b) == a.
         let passed = _mm256_cmpeq_epi32(_mm256_min_epu32(through, sought), through);
         lane += _mm256_movemask_ps(_mm256_castsi256_ps(passed)).count_ones() as usize;
         carry = _mm256_permutevar8x32_epi32(through, _mm256_set1_epi32(7));
@@ -271,11 +274,11 @@ fn find_top(top: &Top, target: u64) -> (usize, u64) {
     let sought = _mm256_set1_epi64x(target as i64);
     let passed = |eight: &[u64]| {
         let start = eight[..8].as_ptr();
-        // SAFETY: the slice has at least 8 entries, and is our own memory.
+        // SAFETY: the slice has at least 8 entries, in private memory.
         let (low, high) =
             unsafe { (_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(4).cast())) };
         let beyond = |sums| _mm256_castsi256_ps(_mm256_cmpgt_epi64(sums, sought));
-        // One bit of each.
+        // One bit per sum.
         let bits = _mm256_movemask_ps(_mm256_shuffle_ps::<0x88>(beyond(low), beyond(high)));
         8 - bits.count_ones() as usize
     };

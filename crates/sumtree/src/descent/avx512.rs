@@ -1,10 +1,11 @@
-//! Node searches with 512-bit vectors: 16 leaves, or 8 sums, are one register.
+//! Node searches with 512-bit vectors: one register holds 16 leaves or 8 sums.
 //!
-//! Running sums by shifts and adds, one compare against the residual, the lane is the population count of the mask.
-#![allow(unsafe_code)] // Vector loads by inline assembly; the crate page says why they are sound.
+//! Computes running sums by shifts and additions and compares them with the residual; the lane is the
+//! population count of the mask.
+#![allow(unsafe_code)] // Vector loads by inline assembly; the crate documentation explains why they are sound.
 
 use std::arch::asm;
-#[allow(clippy::wildcard_imports)] // Every second line is one of its names.
+#[allow(clippy::wildcard_imports)] // Every second line uses one of its names.
 use std::arch::x86_64::*;
 
 use super::scalar;
@@ -15,7 +16,7 @@ use crate::{SumTree, sample};
 
 driver!(target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt"));
 
-/// 16 u32 or 8 u64 cells, each read once, like as many relaxed loads.
+/// Loads 16 u32 or 8 u64 cells, each once, as 16 or 8 relaxed loads would.
 ///
 /// # Safety
 /// `start` points to 64 readable bytes on a 64-byte boundary.
@@ -31,7 +32,7 @@ unsafe fn load_line<T>(start: *const T) -> __m512i {
     line
 }
 
-/// 8 u32 cells widened to u64.
+/// Loads 8 u32 cells, widened to u64.
 ///
 /// # Safety
 /// `start` points to 32 readable bytes on a 32-byte boundary.
@@ -47,7 +48,7 @@ unsafe fn load_half_line_widened(start: *const u32) -> __m512i {
     line
 }
 
-/// 8 u64 sums; those below zero count as zero.
+/// Loads 8 u64 sums; negative ones read as zero.
 ///
 /// # Safety
 /// As [`load_line`].
@@ -80,7 +81,7 @@ fn running8(mut x: __m512i) -> __m512i {
     _mm512_add_epi64(x, _mm512_alignr_epi64::<4>(x, zero))
 }
 
-/// Entry `at` (modulo 16) of two registers side by side: cheaper than through memory.
+/// Entry `at` (modulo 16) of two concatenated registers: cheaper than through memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn pick(low: __m512i, high: __m512i, at: usize) -> u64 {
@@ -115,7 +116,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         }
         // SAFETY: the caller's promise.
         let second = unsafe { load_sums(start.add(8)) };
-        // The second half's own running sums do not wait for the first half's.
+        // The running sums of the second half do not wait for those of the first.
         let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), through);
         let beyond = _mm512_add_epi64(running8(second), carry);
         let both = u32::from(passed) | u32::from(_mm512_cmple_epu64_mask(beyond, sought)) << 8;
@@ -172,7 +173,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let both = u32::from(_mm512_cmple_epu64_mask(through_even, sought))
             | u32::from(_mm512_cmple_epu64_mask(through_odd, sought)) << 8;
         let lane = both.count_ones() as usize;
-        // Before an even child; before an odd one.
+        // The sums before even children come first, then those before odd ones.
         let place = (lane & 15) / 2 + 8 * (lane & 1);
         return (lane, residual - pick(_mm512_sub_epi64(through_even, even), through_even, place));
     }
@@ -184,8 +185,8 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let odd = _mm512_srli_epi64::<32>(line);
         let through_odd = _mm512_add_epi64(running8(_mm512_add_epi64(even, odd)), carry);
         let through_even = _mm512_sub_epi64(through_odd, odd);
-        // Before an even child, before an odd child.
-        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        // The sums before even children, then those before odd ones. SAFETY: `Sums` has room for GROUP <= 32
+        // entries.
         unsafe {
             _mm512_store_si512(sums.add(16 * row).cast(), _mm512_sub_epi64(through_even, even));
             _mm512_store_si512(sums.add(16 * row + 8).cast(), through_even);
@@ -201,7 +202,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
     (lane, residual - unsafe { sums.add(place).read() })
 }
 
-/// Lane, how far into the leaf, and the leaf's weight.
+/// Returns the lane, the offset of the residual in that leaf, and the leaf's weight.
 ///
 /// # Safety
 /// As [`narrow`].
@@ -212,7 +213,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         return unsafe { scalar::leaf::<GROUP>(start, residual) };
     }
-    // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
+    // The leaves of a node sum to less than 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;
     let sought = _mm512_set1_epi32(clipped as i32);
     if GROUP == 16 {
@@ -254,9 +255,9 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
 fn find_top(top: &Top, target: u64) -> (usize, u64) {
     let sought = _mm512_set1_epi64(target as i64);
-    // Entries passed among 8.
+    // Counts how many of 8 entries are at most the target.
     let passed = |eight: &[u64]| {
-        // SAFETY: the slice has at least 8 entries, and is our own memory.
+        // SAFETY: the slice has at least 8 entries, in private memory.
         let seen = unsafe { _mm512_loadu_si512(eight[..8].as_ptr().cast()) };
         _mm512_cmple_epu64_mask(seen, sought).count_ones() as usize
     };

@@ -1,9 +1,9 @@
-//! Node searches with 128-bit vectors, written once over what a register can do ([`Lanes`]): NEON on AArch64, and plain
-//! arrays everywhere, which is how the code is tested on machines without NEON.
+//! Node searches with 128-bit vectors, generic over the operations of a register ([`Lanes`]): NEON on
+//! AArch64, and plain arrays on every machine, to test the code without NEON.
 //!
-//! As in the wider paths: running sums, one compare against the residual, the lane is the number of sums passed. What
-//! stands before the lane chosen is looked up in running sums that were stored.
-#![allow(unsafe_code)] // Raw pointers into the level arrays; vector loads by inline assembly (see the crate page).
+//! As in the wider paths, the lane is the number of running sums that are at most the residual. The sum
+//! before that lane is read from the stored running sums.
+#![allow(unsafe_code)] // Raw pointers into the level arrays; vector loads by inline assembly: see the README.
 
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -12,12 +12,12 @@ pub(super) trait Lanes: Copy {
     type Quad: Copy;
     type Pair: Copy;
 
-    /// Four u32 cells, each read once, like as many relaxed loads.
+    /// Loads four u32 cells, each once, as four relaxed loads would.
     ///
     /// # Safety
     /// `start` points to 16 readable bytes on a 16-byte boundary, and the machine has the registers.
     unsafe fn load_quad(start: *const u32) -> Self::Quad;
-    /// Two u64 cells as above; those below zero, as signed numbers, count as zero.
+    /// Loads two u64 cells in the same way; cells that are negative as signed numbers read as zero.
     ///
     /// # Safety
     /// As [`Lanes::load_quad`].
@@ -31,17 +31,18 @@ pub(super) trait Lanes: Copy {
     /// Inclusive running sums.
     fn run_quad(quad: Self::Quad) -> Self::Quad;
     fn run_pair(pair: Self::Pair) -> Self::Pair;
-    /// The last element in all places.
+    /// Copies the last element to all elements.
     fn last_quad(quad: Self::Quad) -> Self::Quad;
     fn last_pair(pair: Self::Pair) -> Self::Pair;
-    /// How many elements are at most those of `bound`, unsigned.
+    /// Counts how many elements are at most those of `bound`, unsigned.
     fn passed_quad(quad: Self::Quad, bound: Self::Quad) -> usize;
     fn passed_pair(pair: Self::Pair, bound: Self::Pair) -> usize;
     fn store_quad(quad: Self::Quad, to: &mut [u32; 4]);
     fn store_pair(pair: Self::Pair, to: &mut [u64; 2]);
 }
 
-/// Child of a node of u64 sums, and the residual in it; lane `GROUP` if the residual reaches beyond them.
+/// Returns the lane of a node of u64 sums that contains the residual, and the residual in it; lane `GROUP` if
+/// the residual is beyond all of them.
 ///
 /// # Safety
 /// `start` points to `GROUP` u64 cells on a 16-byte boundary; the machine has the registers of `L`.
@@ -85,7 +86,7 @@ pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(start: *const u32, res
     (lane, residual - before(through.as_flattened(), lane, GROUP))
 }
 
-/// Leaf, how far into it, and its weight.
+/// Returns the lane of the leaf, the offset of the residual in it, and its weight.
 ///
 /// # Safety
 /// As [`wide`].
@@ -94,7 +95,7 @@ pub(super) unsafe fn leaf<L: Lanes, const GROUP: usize>(
     start: *const u32,
     residual: u64,
 ) -> (usize, u64, u32) {
-    // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
+    // The leaves of a node sum to less than 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;
     let bound = L::quad_of(clipped);
     let mut through = [[0u32; 4]; 16];
@@ -116,13 +117,13 @@ pub(super) unsafe fn leaf<L: Lanes, const GROUP: usize>(
     (lane, u64::from(clipped - start_of), sums[lane] - start_of)
 }
 
-/// The sum before a lane, 0 for the first and for one beyond the node, whose residual is not used.
+/// The sum before a lane; 0 for the first lane, and for lane `group`, whose residual is not used.
 #[inline(always)]
 fn before(through: &[u64], lane: usize, group: usize) -> u64 {
     if lane == 0 || lane == group { 0 } else { through[lane - 1] }
 }
 
-/// Plain arrays. The compiler may or may not make vectors of them.
+/// Plain arrays. The compiler may or may not vectorize the code.
 #[derive(Clone, Copy)]
 pub(super) struct Arrays;
 
@@ -173,7 +174,7 @@ impl Lanes for Arrays {
 
     #[inline(always)]
     fn run_quad(q: [u32; 4]) -> [u32; 4] {
-        // By shifts of one and of two places, as registers do it.
+        // By shifts of one and of two places, as with registers.
         let q = Self::add_quads(q, [0, q[0], q[1], q[2]]);
         Self::add_quads(q, [0, 0, q[0], q[1]])
     }
@@ -214,7 +215,8 @@ impl Lanes for Arrays {
     }
 }
 
-/// What the driver calls, for one kind of lanes. NEON is part of AArch64, so no feature needs to be enabled.
+/// The functions that the driver calls, for one implementation of [`Lanes`]. NEON is part of AArch64, so no
+/// feature needs to be enabled.
 macro_rules! searches {
     ($lanes:ty) => {
         #[inline(always)]
@@ -275,7 +277,7 @@ pub(crate) mod neon {
 
 #[cfg(all(target_arch = "aarch64", not(loom)))]
 mod neon_lanes {
-    #[allow(clippy::wildcard_imports)] // Every second line is one of its names.
+    #[allow(clippy::wildcard_imports)] // Every second line uses one of its names.
     use std::arch::aarch64::*;
     use std::arch::asm;
 
@@ -298,7 +300,7 @@ mod neon_lanes {
         }};
     }
 
-    // SAFETY of the intrinsics below: NEON is part of every AArch64 machine that Rust knows with an operating system.
+    // SAFETY of the intrinsics below: every AArch64 target of Rust with an operating system has NEON.
     impl Lanes for Neon {
         type Quad = uint32x4_t;
         type Pair = uint64x2_t;

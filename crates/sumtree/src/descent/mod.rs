@@ -1,11 +1,13 @@
-//! A chunk of draws walks down level by level, so that the loads of one draw overlap with the arithmetic of others.
+//! The descent: a chunk of draws goes down level by level, so that the loads of one draw overlap with the
+//! arithmetic of others.
 //!
-//! One driver, four sets of node searches ([`scalar`], [`lanes`], [`avx2`], [`avx512`]) that return the same lanes and
-//! residuals. What a search cannot settle (its residual reaches beyond the children as seen) goes through the scalar
-//! [`crate::sample::settle`], and a draw that finds nothing left is marked [`LOST`] and drawn anew by the caller.
+//! One driver uses four sets of node searches ([`scalar`], [`lanes`], [`avx2`], [`avx512`]) that return the
+//! same lanes and residuals. If a residual is beyond the sum of the children, the scalar
+//! [`crate::sample::settle`] handles it. A draw for which that fails too is marked [`LOST`], and the caller
+//! redraws it.
 //!
-//! Why the vector loads are sound: see the crate page.
-#![allow(unsafe_code)] // Raw pointers into the level arrays and target features; invariants at each block.
+//! The crate documentation explains why the vector loads are sound.
+#![allow(unsafe_code)] // Raw pointers into the level arrays and target features; each block states its invariants.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 pub(crate) mod avx2;
@@ -19,18 +21,19 @@ use crate::path::Path;
 use crate::prefetch;
 use crate::top::Top;
 
-/// Draws that walk together. Enough to hide the latency of memory, few enough to stay in the first cache.
+/// Number of draws that descend together: enough to hide the latency of memory, few enough for the L1 cache.
 pub(crate) const CHUNK: usize = 128;
 
-/// Residual of a draw whose node was emptied under it: beyond any sum, and positive as a signed number.
+/// Residual of a draw after writers emptied a node on its path: larger than any sum, and positive as a signed
+/// number.
 pub(crate) const LOST: u64 = i64::MAX as u64;
 
 /// Working memory of one chunk.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Entry of the current level, in the end the leaf.
+    /// Entry of each draw in the current level; at the end, its leaf.
     pub entry: [u32; CHUNK],
-    /// What is left of the target there; in the end how far into the leaf it fell, or [`LOST`].
+    /// Residual of each draw in its entry; at the end, its offset in the leaf, or [`LOST`].
     pub residual: [u64; CHUNK],
 }
 
@@ -40,13 +43,15 @@ impl Chunk {
     }
 }
 
-/// Walks `targets` (at most [`CHUNK`], all below the total of `top`) to leaves: `chunk.entry` and `weights`.
+/// Finds the leaves of `targets` (at most [`CHUNK`], all below the total of `top`). Stores them in
+/// `chunk.entry`, and their weights in `weights`.
 pub(crate) fn walk(tree: &SumTree, top: &Top, targets: &[u64], chunk: &mut Chunk, weights: &mut [u32]) {
     assert!(targets.len() <= CHUNK && targets.len() == weights.len());
     match tree.path {
-        // SAFETY: the pointers that the drivers make lie in the level arrays: entries of the top come from a search in
-        // `top`, which has as many entries as the top level, and a child entry is `entry * group + lane` with
-        // `lane < group`, inside `stored` by Layout. The features are there: `SumTree.path` was checked.
+        // SAFETY: the pointers that the drivers compute are in the level arrays: entries of the top come from
+        // a search in `top`, which has as many entries as the top level, and a child entry is `entry * group
+        // + lane` with `lane < group`, inside `stored` by Layout. The machine has the features:
+        // `SumTree.path` was checked.
         Path::Scalar => unsafe { scalar::walk(tree, top, targets, chunk, weights) },
         // SAFETY: as above.
         Path::Arrays => unsafe { lanes::arrays::walk(tree, top, targets, chunk, weights) },
@@ -78,7 +83,7 @@ pub(crate) fn read_top(tree: &SumTree, top: &mut Top) {
     }
 }
 
-/// Where the nodes of a level lie, for asking for their cache lines ahead of use.
+/// Address and size of the nodes of a level, for prefetching their cache lines.
 #[derive(Clone, Copy)]
 pub(crate) struct Nodes {
     start: *const u8,
@@ -97,12 +102,12 @@ impl Nodes {
         Self { start, bytes: shape.group * shape.width }
     }
 
-    /// Asks for the lines of one node.
+    /// Prefetches the cache lines of one node.
     #[inline(always)]
     pub(crate) fn prefetch(self, node: usize) {
         let first = self.start.wrapping_add(node * self.bytes);
         prefetch::read(first);
-        // Nodes are one or two lines at the usual fan-outs: cheaper than a loop.
+        // Nodes are one or two lines at the usual fan-outs: branches are cheaper than a loop.
         if self.bytes > 64 {
             prefetch::read(first.wrapping_add(64));
             if self.bytes > 128 {
@@ -112,14 +117,14 @@ impl Nodes {
     }
 }
 
-/// The driver, once per instruction set, so that the searches are inlined into loops compiled for it.
+/// Defines the driver once per instruction set, so that the searches are inlined into loops compiled for it.
 macro_rules! driver {
     ($($attribute:meta)?) => {
         /// See [`crate::descent::walk`].
         ///
         /// # Safety
-        /// The machine has the instructions of this module; `targets` are below the total of `top`, which was read
-        /// from this tree; `targets` and `weights` are equally long, at most a chunk.
+        /// The machine has the instructions of this module; `targets` are below the total of `top`, which was
+        /// read from this tree; `targets` and `weights` have the same length, at most [`CHUNK`].
         $(#[$attribute])?
         pub(crate) unsafe fn walk(
             tree: &SumTree,
@@ -140,7 +145,7 @@ macro_rules! driver {
             }
             for level in (1..levels.len() - 1).rev() {
                 let below = Nodes::of(tree, level - 1);
-                // One loop per kind of node, so that its width is a constant inside.
+                // One loop per width of node, so that the width is a constant.
                 macro_rules! level {
                     ($search:ident, $group:literal, $sums:expr) => {{
                         let sums = $sums;
@@ -149,7 +154,8 @@ macro_rules! driver {
                             debug_assert!(first + $group <= sums.len());
                             // SAFETY: `first + $group` is inside the level (see `descent::walk`).
                             let start = unsafe { sums.as_ptr().add(first) };
-                            // SAFETY: `start` has $group cells, aligned to their size or to a line; features as ours.
+                            // SAFETY: `start` has $group cells, aligned to their size or to a line; this
+                            // function has the same features.
                             let (mut lane, mut left) = unsafe { $search::<$group>(start.cast(), *residual) };
                             if lane == $group {
                                 (lane, left) = sample::settle(&sums[first..first + $group], *residual)

@@ -1,5 +1,5 @@
 //! Node searches in plain integer instructions.
-#![allow(unsafe_code)] // As in the module above.
+#![allow(unsafe_code)] // As in the parent module.
 
 use super::{Chunk, LOST, Nodes, driver};
 use crate::node::Sum;
@@ -48,7 +48,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
     unsafe { count::<AtomicU64, GROUP>(start.cast(), residual) }
 }
 
-/// Lane, how far into the leaf, and the leaf's weight.
+/// Returns the lane, the offset of the residual in that leaf, and the leaf's weight.
 ///
 /// # Safety
 /// As [`count`].
@@ -58,7 +58,7 @@ pub(super) unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) 
     let siblings = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>(), GROUP) };
     let (mut sum, mut lane, mut before, mut after) = (0, 0, 0, 0);
     for leaf in siblings {
-        // `after` is the running sum through the first leaf that is not passed.
+        // `after` is the running sum up to and including the first leaf that is not passed.
         let open = sum <= residual;
         sum += leaf.seen();
         let passed = sum <= residual;

@@ -1,7 +1,7 @@
 //! Exact tail probabilities for the distribution tests.
-#![allow(dead_code)] // Each test binary uses its part.
+#![allow(dead_code)] // Each test binary uses a part.
 
-/// A test fails when its outcome, or a more extreme one, had a smaller chance than this.
+/// A test fails when its outcome, or a more extreme one, had a smaller probability than this.
 pub const P_MIN: f64 = 1e-6;
 
 /// log Gamma(x), x > 0. Source: Lanczos (1964) with g = 7 and nine terms, error below 1e-13.
@@ -23,8 +23,8 @@ pub fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// P(chi-square with `freedom` degrees > `statistic`): the regularised upper incomplete gamma function, by its series
-/// below and its continued fraction above the mean.
+/// P(chi-square with `freedom` degrees > `statistic`): the regularized upper incomplete gamma function, by
+/// its series below and its continued fraction above the mean.
 pub fn chi_square_tail(statistic: f64, freedom: f64) -> f64 {
     let (a, x) = (freedom / 2.0, statistic / 2.0);
     let front = (a * x.ln() - x - ln_gamma(a)).exp();
@@ -85,7 +85,7 @@ pub fn assert_binomial(hits: u64, n: u64, p: f64, what: &str) {
         let choose = ln_gamma(nf + 1.0) - ln_gamma(k + 1.0) - ln_gamma(nf - k + 1.0);
         (choose + k * ln_p + (nf - k) * ln_q).exp()
     };
-    // Sum outwards from `hits` until the terms no longer count.
+    // Sum outwards from `hits` until the terms are negligible.
     let tail = |step: &dyn Fn(u64) -> Option<u64>| {
         let (mut sum, mut at) = (0.0, Some(hits));
         while let Some(k) = at {
