@@ -238,7 +238,7 @@ def main() -> None:
             record.add("before-after", case, "speed ratio", "x", ratios, **about)
             before, now = statistics.median(rates[other]), statistics.median(rates["here"])
             ratio = f"x{statistics.median(ratios):.2f}  {min(ratios):.2f}..{max(ratios):.2f}"
-            record(f"{case:20s} {before:12,.0f} {now:12,.0f} {unit:9s} {ratio}")
+            record.print(f"{case:20s} {before:12,.0f} {now:12,.0f} {unit:9s} {ratio}")
 
 
 if __name__ == "__main__":

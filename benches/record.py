@@ -199,7 +199,7 @@ class Record:
         self.name, self.title, self.conditions = name, title, conditions
         self.rows: list[Row] = []
 
-    def __call__(self, line: str = "") -> None:
+    def print(self, line: str = "") -> None:
         print(line, flush=True)
 
     def __enter__(self) -> Record:

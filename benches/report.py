@@ -94,7 +94,7 @@ def claims() -> tuple[list[str | Claim], list[str]]:
     return order, table["not_measured"]
 
 
-def chosen(records: Records, claim: Claim, plotted: bool = False) -> dict[str, list[Row]]:
+def rows_of_claim(records: Records, claim: Claim, plotted: bool = False) -> dict[str, list[Row]]:
     """The rows of a claim by record.
 
     The records are those that the claim names, otherwise the newest one with the claim; with ``plotted``,
@@ -120,7 +120,7 @@ def number(text: str) -> str:
     return (f"{int(whole):,}" if whole.lstrip("-").isdigit() else whole) + dot + rest
 
 
-def cell(row: Row, unit: bool) -> str:
+def format_cell(row: Row, unit: bool) -> str:
     """Median, unit and spread of a row, and whether it meets its bar."""
     sign = "x" if row.unit == "x" else f" {row.unit}" if unit else ""
     text = number(row.median) + sign
@@ -132,7 +132,7 @@ def cell(row: Row, unit: bool) -> str:
     return text
 
 
-def who(row: Row, measured: set[tuple[str, str]]) -> str:
+def library_label(row: Row, measured: set[tuple[str, str]]) -> str:
     """The library of a table's row; a ratio is put into the row of its peer if the peer has figures."""
     version = f" ({row.version})" if row.version else ""
     peer = row.peer + version
@@ -143,7 +143,7 @@ def who(row: Row, measured: set[tuple[str, str]]) -> str:
     return f"{row.library} / {peer}"
 
 
-def counted(count: str, plural: str) -> str:
+def format_count(count: str, plural: str) -> str:
     """A count and its noun, such as ``1 thread`` or ``10,000 steps``."""
     return f"{number(count)} {plural[:-1] if count == '1' else plural}"
 
@@ -161,17 +161,17 @@ def table(chosen_rows: dict[str, list[Row]], shown: list[str], cases: str) -> li
     units = {metric: {row.unit for _, row in rows if row.metric == metric} for metric in metrics}
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     for date, row in rows:
-        key = (row.case, date, who(row, measured), *(getattr(row, column) for column in CONDITIONS))
+        key = (row.case, date, library_label(row, measured), *(getattr(row, column) for column in CONDITIONS))
         cells = lines.setdefault(key, {})
         if row.metric in cells:
             raise ValueError(f"{row.claim}, {key} has {row.metric} twice")
-        cells[row.metric] = cell(row, len(units[row.metric]) > 1)
+        cells[row.metric] = format_cell(row, len(units[row.metric]) > 1)
     heads = ["case", "date", "library", *CONDITIONS]
     varying = [i for i, _ in enumerate(heads) if i == 0 or len({key[i] for key in lines}) > 1]
     first = next(iter(lines))
     # The date is that of the record listed below the table.
     alike = [
-        first[i] if head in ("library", "conditions") else counted(first[i], head)
+        first[i] if head in ("library", "conditions") else format_count(first[i], head)
         for i, head in enumerate(heads)
         if head != "date" and i not in varying and first[i] not in ("", "parl")
     ]
@@ -204,7 +204,7 @@ def sources(chosen_rows: dict[str, list[Row]]) -> list[str]:
 
 def points(claim: Claim, records: Records) -> list[tuple[str, Row]]:
     """Series and row of each point of a claim's figure; single games instead of their median and worst."""
-    rows = chosen(records, claim, plotted=True)
+    rows = rows_of_claim(records, claim, plotted=True)
     found = []
     for name, mine in rows.items():
         for row in mine:
@@ -320,12 +320,12 @@ def page(records: Records) -> str:
         if isinstance(claim, str):
             out += ["", f"## {claim}"]
             continue
-        rows = chosen(records, claim)
+        rows = rows_of_claim(records, claim)
         out += ["", f"### {claim['title']}", "", claim["text"], ""]
         out += table(rows, claim.get("shown", []), claim.get("cases", ".*"))
         if claim["plot"]:
             out += ["", f"![{claim['title']}](benchmarks/{claim['key']}.svg)"]
-        out += ["", *sources(rows | chosen(records, claim, plotted=True))]
+        out += ["", *sources(rows | rows_of_claim(records, claim, plotted=True))]
     return "\n".join(out) + "\n"
 
 
@@ -352,7 +352,7 @@ def index(records: Records) -> str:
     return "\n".join(out) + "\n"
 
 
-def stale(records: Records) -> list[str]:
+def problems(records: Records) -> list[str]:
     """Messages about records with unknown claims or commits, and about files that are out of date."""
     order, _ = claims()
     wanted = [claim for claim in order if not isinstance(claim, str)]
@@ -402,7 +402,7 @@ def main() -> int:
     records = load()
     if not arguments.check:
         write(records)
-    found = stale(records)
+    found = problems(records)
     for line in found:
         print(line, file=sys.stderr)
     return int(bool(found))

@@ -1,4 +1,4 @@
-"""C++ that tests compile once, until a source, an option or the compiler changes."""
+"""Compiles C++ for tests, again only when a source, an option or the compiler changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ COMPILER = os.environ.get("CXX", "c++")
 
 
 def compiled(name: str, arguments: Sequence[str], files: Sequence[Path]) -> Path:
-    """The path of what the compiler makes; of several processes that ask at once, one compiles.
+    """Compiles C++ unless a result is cached, and returns the path of the result.
+
+    If several processes ask at the same time, one compiles and the others wait.
 
     Args:
-        name: of the file to make, as the linker should see it.
-        arguments: of the compiler: options and sources.
-        files: all that the sources include, and the sources themselves.
+        name: file name of the result, as the linker sees it.
+        arguments: compiler options and sources.
+        files: the sources and all files that they include.
     """
     version = subprocess.run([COMPILER, "--version"], capture_output=True, check=True).stdout
     parts = [COMPILER.encode(), version, *(argument.encode() for argument in arguments)]

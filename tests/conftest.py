@@ -8,7 +8,7 @@ from times import Budget, Times
 
 def pytest_addoption(parser):
     parser.addoption("--times", type=Path, help="write processor and wall seconds of each test to this file")
-    parser.addoption("--minutes", type=float, help="leave out slow tests that would end later")
+    parser.addoption("--minutes", type=float, help="skip slow tests that could end after this time")
 
 
 def pytest_configure(config):
@@ -24,12 +24,12 @@ def pytest_configure(config):
 
 @pytest.fixture
 def fake_cuda_graph(monkeypatch):
-    """Work that is captured as a CUDA graph is recorded and replayed on the processor."""
+    """Replaces CUDA graphs: captured operations are recorded and replayed on the CPU."""
     import torch
 
     from fake_cuda_graph import FakeCapture, FakeCudaGraph
     from parl.ops import execution
 
-    monkeypatch.setattr(execution, "beside", lambda work: work())
+    monkeypatch.setattr(execution, "run_on_side_stream", lambda work: work())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeCudaGraph)
     monkeypatch.setattr(torch.cuda, "graph", FakeCapture)

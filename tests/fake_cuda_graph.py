@@ -1,11 +1,11 @@
-"""A stand-in for CUDA graphs on the processor."""
+"""A replacement of CUDA graphs that records and replays operations on the CPU."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class FakeCudaGraph(TorchDispatchMode):
-    """As a CUDA graph: replays the recorded operations on the same memory; random generators go on."""
+    """Replays the recorded operations on the same memory, as a CUDA graph does. Random generators advance."""
 
     def __init__(self):
         super().__init__()
@@ -17,7 +17,7 @@ class FakeCudaGraph(TorchDispatchMode):
         return made
 
     def replay(self):
-        if self._fresh:  # recording has done it
+        if self._fresh:  # the recording has run the operations once
             self._fresh = False
             return
         with torch.no_grad():
@@ -26,7 +26,7 @@ class FakeCudaGraph(TorchDispatchMode):
     def _run(self):
         for func, args, kwargs, made in self.calls:
             if func is torch.ops.aten.unsqueeze_.default:
-                continue  # its tensor has that shape by now, as `value` below gets it
+                continue  # the recording has changed the tensor's shape in place
             again = func(*args, **kwargs)
             for to, value in zip(
                 *(x if isinstance(x, tuple | list) else [x] for x in (made, again)), strict=True
@@ -36,7 +36,7 @@ class FakeCudaGraph(TorchDispatchMode):
 
 
 class FakeCapture:
-    """In place of torch.cuda.graph."""
+    """Replaces torch.cuda.graph."""
 
     def __init__(self, graph):
         self._graph = graph

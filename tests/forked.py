@@ -1,6 +1,6 @@
-"""Runs Python programs in forks of a process that has torch and parl loaded, which takes seconds.
+"""Runs Python programs in forks of a server process that has already imported torch and parl.
 
-That process has run nothing of torch, so that its forks may start threads of their own.
+The import takes seconds. The server calls no function of torch, so its forks may start threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Seconds of processor time of all programs, by one entry.
+# Seconds of processor time of all programs that have ended: one entry, which `poll` increases.
 spent_s = [0.0]
 
 
@@ -31,7 +31,7 @@ def _server() -> subprocess.Popen[bytes]:
 
 
 class Program:
-    """A program that runs, in a session of its own; used as :class:`subprocess.Popen`."""
+    """A running program in its own session, with an interface like that of :class:`subprocess.Popen`."""
 
     def __init__(
         self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
@@ -59,7 +59,7 @@ class Program:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it wrote, after its end."""
+        """Waits for the program to end and returns its standard output and standard error."""
         if self.poll(timeout) is None:
             raise TimeoutError(f"the program still runs after {timeout} s")
         out, err = (path.read_text() for path in self._outputs)
@@ -67,20 +67,21 @@ class Program:
         return out, err
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to the program alone."""
+        """Sends a signal to the process of the program only."""
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Ends the program alone."""
+        """Kills the process of the program only."""
         self.send_signal(signal.SIGKILL)
 
 
 def run(
     arguments: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
-    """What `python ARGUMENTS` does in a folder, with its output; the first argument is a script or `-m`.
+    """Runs `python ARGUMENTS` in a folder and returns its exit status and output.
 
-    The environment must not hold what is read at the start of a process, such as ``LD_LIBRARY_PATH``.
+    The first argument is a script or `-m`. Variables that only take effect when a process starts, such as
+    ``LD_LIBRARY_PATH``, must not be in the environment.
     """
     program = Program(arguments, folder, environment)
     out, err = program.communicate()
@@ -117,7 +118,7 @@ def _serve() -> None:
 
 
 def _start(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
-    """In the program's own process; the one between it and the server says when it ended."""
+    """Runs the program in a child process; this process reports its id and, when it ends, its exit status."""
     child = os.fork()
     if child == 0:
         os.setsid()

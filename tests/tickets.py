@@ -1,4 +1,4 @@
-"""Tickets of replays that are compared call by call."""
+"""Tickets in tests that compare replays call by call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def ticket_of(replay: Any, slot: int) -> int:
 
 
 def same_tickets(first: Any, *others: Any) -> None:
-    """Gives replays the tag of the first one, on any device: the same rows then have the same tickets."""
+    """Gives all replays, on any device, the tag of the first, so that equal rows have equal tickets."""
     tag = first._native.ticket_tag
     for other in others:
         other._native.ticket_tag = tag

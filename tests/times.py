@@ -1,4 +1,4 @@
-"""Where the time of a run of tests goes, and which of the slow tests a run has time for."""
+"""Plugins of pytest: `--times` writes the time of each test, `--minutes` limits the time of slow tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import forked
 
 PROCESSOR = "processor_s"
-MINUTES = 3  # of a slow test that does not say how many
+MINUTES = 3  # of a slow test without `minutes=`
 
 
 def processor_s() -> float:
@@ -25,8 +25,8 @@ def processor_s() -> float:
 class Times:
     """Writes processor and wall seconds of each test to a JSON file: ``pytest --times FILE``.
 
-    The file has ``{test: [processor seconds, wall seconds]}``. Under xdist the workers measure, the process
-    that started them writes.
+    The file has ``{test: [processor seconds, wall seconds]}``. Under xdist the workers measure, and the
+    process that started them writes.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -43,7 +43,7 @@ class Times:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         times = self.tests[report.nodeid]
-        # Each report holds the properties of those before it.
+        # A report also holds the properties of earlier reports of the test: the last one is its own.
         times[0] += [value for name, value in report.user_properties if name == PROCESSOR][-1]
         times[1] += report.duration
 
@@ -54,9 +54,9 @@ class Times:
 
 
 class Budget:
-    """Runs the slow tests that end within some minutes, by ``pytest.mark.slow(minutes=...)``.
+    """Skips tests that could end after the limit, by the duration in ``pytest.mark.slow(minutes=...)``.
 
-    The order depends on the commit, so that all have their turn.
+    The first test depends on the commit, so that every test runs at some commit.
     """
 
     def __init__(self, minutes: float, commit: str) -> None:

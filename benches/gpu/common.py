@@ -15,7 +15,7 @@ from typing import Any
 
 import parl
 
-TWENTY = (
+TWENTY_GAMES = (
     "pong breakout space_invaders seaquest ms_pacman montezuma_revenge qbert freeway pitfall asteroids "
     "enduro beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
 ).split()
@@ -48,7 +48,7 @@ def chosen(given: argparse.Namespace, folder: Path) -> list[str]:
     return ids[::10] if given.quick else ids
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     if shutil.which(command[0]) is None:
         return "unknown"
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def machine(device: str) -> dict[str, Any]:
     found = torch.cuda.get_device_properties(device)
     here = str(Path(__file__).parent)
     query = "--query-gpu=driver_version,clocks.max.sm,power.limit"
-    smi = _said("nvidia-smi", query, "--format=csv,noheader", f"--id={ordinal(device)}")
+    smi = _output_of("nvidia-smi", query, "--format=csv,noheader", f"--id={ordinal(device)}")
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": found.name,
@@ -74,7 +74,8 @@ def machine(device: str) -> dict[str, Any]:
         "driver, clock, power": smi,
         "parl": metadata.version("parl-rl"),
         "torch": torch.__version__,
-        "commit": os.environ.get("PARL_COMMIT") or _said("git", "-C", here, "rev-parse", "--short", "HEAD"),
+        "commit": os.environ.get("PARL_COMMIT")
+        or _output_of("git", "-C", here, "rev-parse", "--short", "HEAD"),
         "cores": os.cpu_count(),
         **dict(_native.cuda_report(nvrtc_folders())),
     }
@@ -112,7 +113,7 @@ class Record:
 # Exit status of a script that reached its time limit with work left.
 UNFINISHED = 3
 # Arguments that do not change the findings.
-_FREE = ("out", "seconds", "part", "games")
+_IRRELEVANT_ARGUMENTS = ("out", "seconds", "part", "games")
 
 
 class Session:
@@ -128,12 +129,16 @@ class Session:
 
     def __init__(self, given: argparse.Namespace, name: str, facts: dict[str, Any]) -> None:
         self.earlier: list[dict[str, Any]] = []
-        settings = {key: value for key, value in vars(given).items() if key not in _FREE}
+        settings = {key: value for key, value in vars(given).items() if key not in _IRRELEVANT_ARGUMENTS}
         for path in sorted(given.out.glob(f"*-gpu-{name}*.jsonl")):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             first = lines[0] if lines else {}
             alike = all(first.get(key) == facts[key] for key in ("commit", "device", "driver, clock, power"))
-            before = {key: value for key, value in first.get("arguments", {}).items() if key not in _FREE}
+            before = {
+                key: value
+                for key, value in first.get("arguments", {}).items()
+                if key not in _IRRELEVANT_ARGUMENTS
+            }
             if alike and before == settings:
                 self.earlier += lines[1:]
         self.record = Record(given, name, facts)
@@ -142,7 +147,7 @@ class Session:
         self.left: list[str] = []
         self.failed = 0
 
-    def before(self, what: str, **values: Any) -> dict[str, Any] | None:
+    def earlier_finding(self, what: str, **values: Any) -> dict[str, Any] | None:
         """An earlier finding with these values, or None."""
         wanted = {"what": what, **values}
         for line in self.earlier:

@@ -18,10 +18,10 @@ from parl.atari.roms import rom_folder
 STATES_EVERY = 500
 
 
-def unlike(name: str, expected: Any, found: Any) -> str | None:
+def value_difference(name: str, expected: Any, found: Any) -> str | None:
     """Describes the first difference of two results, ``expected`` (CPU) and ``found`` (device); or None."""
     if isinstance(expected, dict):
-        parts = (unlike(f"{name}[{key!r}]", expected[key], found[key]) for key in expected)
+        parts = (value_difference(f"{name}[{key!r}]", expected[key], found[key]) for key in expected)
         return next((part for part in parts if part is not None), None)
     found = found.cpu().numpy()
     if np.array_equal(expected, found):
@@ -32,10 +32,10 @@ def unlike(name: str, expected: Any, found: Any) -> str | None:
     return f"{name} at {at} is {found[at]}, expected {expected[at]}"
 
 
-def difference(left: tuple[Any, ...], right: tuple[Any, ...]) -> str | None:
+def result_difference(left: tuple[Any, ...], right: tuple[Any, ...]) -> str | None:
     """Describes the first difference of the results of a call, or None."""
     names = ("observation", "reward", "terminated", "truncated") if len(left) == 5 else ("observation",)
-    parts = (unlike(name, a, b) for name, a, b in zip((*names, "info"), left, right, strict=True))
+    parts = (value_difference(name, a, b) for name, a, b in zip((*names, "info"), left, right, strict=True))
     return next((part for part in parts if part is not None), None)
 
 
@@ -58,7 +58,7 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
     draws = np.random.default_rng(1)
     ended = 0
     try:
-        found = difference(cpu.reset(seed=7), gpu.reset(seed=7))
+        found = result_difference(cpu.reset(seed=7), gpu.reset(seed=7))
         for step in range(steps):
             if found is not None:
                 return f"before step {step}: {found}", ended
@@ -67,7 +67,7 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
             # Steps on the device and on the CPU at the same time.
             right = gpu.step(there)
             left = cpu.step(actions)
-            found = difference(left, right)
+            found = result_difference(left, right)
             ended += int((left[2] | left[3]).sum())
             if found is None and (step + 1 == steps or (step + 1) % STATES_EVERY == 0):
                 found = exchange(cpu, gpu)
@@ -143,7 +143,11 @@ def main(command: list[str] | None = None) -> int:
     equal = failed = 0
     work = [(name, partial(run, name, games, options)) for name, games, options in runs] + [(copies, seed)]
     for name, piece in work:
-        found = True if session.before("exactness", run=name, difference=None) else session.piece(name, piece)
+        found = (
+            True
+            if session.earlier_finding("exactness", run=name, difference=None)
+            else session.piece(name, piece)
+        )
         equal += found is True
         failed += found is False
     record.add("equal", runs=len(work), equal=equal, failed=failed, left=len(session.left))

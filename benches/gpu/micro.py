@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from common import Record, Session, arguments, machine
 from device import KERNELS, ROOT, Kernels, compiled
-from speed import frames_per_second, started
+from speed import frames_per_second, start_envs
 
 import parl
 from parl.atari import Console
@@ -124,7 +124,7 @@ def code_sizes(kernels: Kernels, record: Record) -> None:
 def observations(record: Record, game: str, envs: int, device: str) -> None:
     rates = {}
     for kind in ("gray", "ram"):
-        env = started(game, envs, device, obs_type=kind, frameskip=1, stack_num=1)
+        env = start_envs(game, envs, device, obs_type=kind, frameskip=1, stack_num=1)
         rates[kind] = statistics.median(frames_per_second(env, device, 5)) / 4
         env.close()
     seconds = {kind: 1 / rate for kind, rate in rates.items()}
@@ -173,7 +173,7 @@ def main(command: list[str] | None = None) -> int:
         record.add("piece", piece=name)
 
     for name, work in pieces:
-        if session.before("piece", piece=name) is None:
+        if session.earlier_finding("piece", piece=name) is None:
             session.piece(name, partial(one, name, work))
     return session.status(0)
 

@@ -208,7 +208,7 @@ def main(command: list[str] | None = None) -> int:
 
     equal = failed = 0
     for name, run in runs:
-        before = session.before("replay exactness", run=name, difference=None)
+        before = session.earlier_finding("replay exactness", run=name, difference=None)
         found = True if before else session.piece(name, partial(one, name, run))
         equal += found is True
         failed += found is False

@@ -243,7 +243,7 @@ def main(command: list[str] | None = None) -> int:
         return figures
 
     for name, work in pieces:
-        before = session.before("piece", piece=name)
+        before = session.earlier_finding("piece", piece=name)
         found |= before["figures"] if before else session.piece(name, partial(one, name, work)) or {}
     times = [
         found[f"torchrl {what}"] / found[what] for what in ("sample", "update") if f"torchrl {what}" in found

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from common import TWENTY, Record, Session, arguments, chosen, machine
+from common import TWENTY_GAMES, Record, Session, arguments, chosen, machine
 
 import parl
 from parl import cuda
@@ -27,7 +27,7 @@ from parl.atari.roms import rom_folder
 REPEATS = 5
 SKIP = 4
 # Steps before a measurement, after which environments are at different points of their episodes.
-APART = 100
+WARMUP_STEPS = 100
 # The generator of sticky actions: 624 words, its position and its seed.
 GENERATOR_BYTES = 2500
 
@@ -36,17 +36,17 @@ def wait(device: str) -> None:
     torch.cuda.synchronize(device)
 
 
-def started(games: Any, envs: int, device: str, **options: Any) -> Any:
+def start_envs(games: Any, envs: int, device: str, **options: Any) -> Any:
     """Environments that are at different points of their episodes."""
     env = parl.AtariVectorEnv(games, envs, device=device, **options)
     env.reset(seed=0)
-    for _ in range(APART):
+    for _ in range(WARMUP_STEPS):
         env.step(torch.randint(env.single_action_space.n, (envs,), device=env.device))
     env.check()
     return env
 
 
-def room(env: Any) -> torch.Tensor | None:
+def output_buffer(env: Any) -> torch.Tensor | None:
     """A buffer for observations, reused in every step; None if they slide over the environments' buffer."""
     if env._sliding:
         return None
@@ -59,7 +59,7 @@ def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
     """Frames per second of each of `REPEATS` runs, over random actions that were drawn before."""
     envs = env.num_envs
     actions = torch.randint(env.single_action_space.n, (steps, envs), device=env.device)
-    out, rates = room(env), []
+    out, rates = output_buffer(env), []
     for _ in range(REPEATS):
         wait(device)
         start = time.perf_counter()
@@ -74,7 +74,7 @@ def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
 def graph_rate(env: Any, device: str, steps: int) -> list[float]:
     """Frames per second of a captured step that is replayed. Its actions are drawn within the graph."""
     actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
-    out, rates = room(env), []
+    out, rates = output_buffer(env), []
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         actions.random_(0, int(env.single_action_space.n))
@@ -119,7 +119,7 @@ def compile_times(record: Record, device: str) -> None:
 def forms(record: Record, games: list[str], envs: int, device: str) -> None:
     """Measures the steps of each game in every form and window. The fastest is saved on disk."""
     for game in games:
-        env = started(game, envs, device)
+        env = start_envs(game, envs, device)
         found = env.calibrate()
         env.close()
         rates = {f"{form} {window}": round(SKIP * envs / seconds) for form, window, seconds in found}
@@ -162,9 +162,9 @@ def state_bytes(record: Record, device: str) -> None:
     record.add("state", game="breakout", envs=least, bytes=each)
 
 
-def moves(record: Record, envs: int, device: str) -> None:
+def state_transfers(record: Record, envs: int, device: str) -> None:
     """Measures saving and loading states, loading one state into all environments, and a reset of half."""
-    env = started("breakout", envs, device)
+    env = start_envs("breakout", envs, device)
     rows: list[Any] = []
     figures = {"get_state": seconds(lambda: rows.append(env.get_state()), device)}
     figures["set_state"] = seconds(lambda: env.set_state(rows[0]), device)
@@ -188,25 +188,25 @@ def main(command: list[str] | None = None) -> int:
     session = Session(given, "speed", machine(device))
     record = session.record
     steps = min(given.steps, 5) if given.quick else given.steps
-    if session.before("compile", when="from the cache") is None:
+    if session.earlier_finding("compile", when="from the cache") is None:
         session.piece("compile times", lambda: compile_times(record, device))
     # Afterwards the kernels are in the cache and torch is initialized.
     cuda.prepare(device)
-    started("breakout", 32, device).close()
+    start_envs("breakout", 32, device).close()
     # Forms are measured first, so that the environments of these games use their fastest form afterwards.
     os.environ["PARL_CUDA_CALIBRATE"] = "0"
     for game in games:
-        if session.before("forms", game=game) is None:
+        if session.earlier_finding("forms", game=game) is None:
             session.piece(f"forms of {game}", partial(forms, record, [game], given.envs, device))
 
     def rates(what: str, games: Any, envs: int, facts: dict[str, Any], **options: Any) -> float:
         """Measures and records frames per second unless an earlier call has; 0 if there was no time."""
-        earlier = session.before(what, envs=envs, **facts)
+        earlier = session.earlier_finding(what, envs=envs, **facts)
         if earlier is not None:
             return earlier["frames_per_second"]
 
         def measure() -> float:
-            env = started(games, envs, device, **options)
+            env = start_envs(games, envs, device, **options)
             rate = graph_rate if what == "frames, graph" else frames_per_second
             found = summary(rate(env, device, steps))
             env.close()
@@ -216,7 +216,7 @@ def main(command: list[str] | None = None) -> int:
         return session.piece(f"{what}, {facts}, {envs}", measure) or 0.0
 
     for size in given.sizes:
-        if session.before("start", envs=size) is None:
+        if session.earlier_finding("start", envs=size) is None:
             session.piece(f"start of {size}", partial(start_up, record, [size], device))
     for size in given.sizes:
         for what in ("frames", "frames, graph"):
@@ -228,21 +228,21 @@ def main(command: list[str] | None = None) -> int:
         ("eight games mixed", (games * 8)[:8], {}),
         ("rgb", "breakout", {"obs_type": "rgb"}),
         ("ram", "breakout", {"obs_type": "ram"}),
-        ("sliding observations", "breakout", {"sliding": 64}),
+        ("sliding observations", "breakout", {"sliding_buffer_planes": 64}),
     ]
     for name, mixed, options in mixes:
         rates("frames, other settings", mixed, given.envs, {"run": name, "games": mixed}, **options)
-    if session.before("state") is None:
+    if session.earlier_finding("state") is None:
         session.piece("state", lambda: state_bytes(record, device))
-    if session.before("states") is None:
-        session.piece("states", lambda: moves(record, given.envs, device))
+    if session.earlier_finding("states") is None:
+        session.piece("states", lambda: state_transfers(record, given.envs, device))
     # The twenty games of the bar come first.
     medians = {
         game: rates("frames", game, given.envs, {"game": game})
-        for game in sorted(games, key=lambda game: game not in TWENTY)
+        for game in sorted(games, key=lambda game: game not in TWENTY_GAMES)
     }
     medians = {game: rate for game, rate in medians.items() if rate}
-    twenty = [medians[game] for game in TWENTY if game in medians]
+    twenty = [medians[game] for game in TWENTY_GAMES if game in medians]
     if twenty:
         middle = statistics.median(twenty)
         record.add("median of the twenty", games=len(twenty), envs=given.envs, frames_per_second=middle)
@@ -273,7 +273,7 @@ def bars(
         ]
         return max((one for one in plain if one is not None), default=None)
 
-    twenty = [medians[game] for game in TWENTY if game in medians]
+    twenty = [medians[game] for game in TWENTY_GAMES if game in medians]
     games = {f"frames per second, median of {len(twenty)} of 20 games, {envs} envs": (2e6, 20e6)}
     found: dict[str, tuple[float | None, float, float]] = {
         name: (statistics.median(twenty) if twenty else None, *pair) for name, pair in games.items()

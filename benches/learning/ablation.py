@@ -16,7 +16,7 @@ import os
 import tempfile
 import threading
 
-from processes import Record, median, one, parsed, shared_options
+from processes import Record, median, parse_or_run, run_in_process, shared_options
 
 FRAMES = 30_000
 CASES = {
@@ -75,18 +75,22 @@ def main():
     parser = shared_options(__doc__)
     parser.add_argument("--only", action="append", choices=sorted(CASES))
     parser.add_argument("--seeds", type=int, default=3)
-    arguments = parsed(parser, run)
+    arguments = parse_or_run(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record, "DQN with late priorities, one lock, and other fan-outs") as say:
-        say(f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds")
-        say("case               seconds   steps/s  updates/s  score: median (lowest..highest)   load")
+    with Record(arguments.record, "DQN with late priorities, one lock, and other fan-outs") as record:
+        record.print(
+            f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds"
+        )
+        record.print(
+            "case               seconds   steps/s  updates/s  score: median (lowest..highest)   load"
+        )
         for name in arguments.only or CASES:
             # In turns, so that load on the machine affects all cases alike.
             rows = {json.dumps(case): [] for case in CASES[name]}
             for seed in range(arguments.seeds):
                 for case in CASES[name]:
-                    rows[json.dumps(case)].append(one(__file__, case, seed))
+                    rows[json.dumps(case)].append(run_in_process(__file__, case, seed))
             for key, found in rows.items():
                 label = ", ".join(f"{k} {v}" for k, v in json.loads(key).items())
                 seconds = median([row["seconds"] for row in found])
@@ -96,11 +100,13 @@ def main():
                 same["conditions"] = "CartPole-v1, 2 actor threads, 1 learner"
                 times = [row["seconds"] for row in found]
                 rates = [row["updates"] / row["seconds"] for row in found]
-                say.add("ablation", label, "training", "s", times, **same)
-                say.add("ablation", label, "steps per second", "steps/s", [FRAMES / t for t in times], **same)
-                say.add("ablation", label, "updates per second", "updates/s", rates, **same)
-                say.add("ablation", label, "score", "return", scores, **same)
-                say(
+                record.add("ablation", label, "training", "s", times, **same)
+                record.add(
+                    "ablation", label, "steps per second", "steps/s", [FRAMES / t for t in times], **same
+                )
+                record.add("ablation", label, "updates per second", "updates/s", rates, **same)
+                record.add("ablation", label, "score", "return", scores, **same)
+                record.print(
                     f"{label:<18} {seconds:7.2f} {FRAMES / seconds:9,.0f} {updates / seconds:10,.0f}  "
                     f"{median(scores):6.1f} ({scores[0]:.1f}..{scores[-1]:.1f}) {os.getloadavg()[0]:12.1f}"
                 )

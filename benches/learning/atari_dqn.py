@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 
-from processes import Record, add_cores, add_option, median, one, use_cores, version_of
+from processes import Record, add_cores, add_option, median, run_in_process, use_cores, version_of
 
 STARTS = 1_500
 BATCH, EVERY = 32, 4
@@ -197,7 +197,7 @@ def one_file(steps, seed, score):
 LIBRARIES = {"parl": parl, "sb3": sb3, "one file": one_file}
 
 
-def keep(say, steps, found):
+def add_to_record(record, steps, found):
     """Adds the results to the record."""
     names = {"sb3": "Stable-Baselines3", "one file": "rewrite with CleanRL's settings"}
     for name, rows in found.items():
@@ -210,12 +210,12 @@ def keep(say, steps, found):
             ("score", "return", "score"),
         ):
             if key in rows[0]:
-                say.add("dqn-pong-pixels", CASE, metric, unit, [row[key] for row in rows], **who)
+                record.add("dqn-pong-pixels", CASE, metric, unit, [row[key] for row in rows], **who)
         if name != "parl" and "parl" in found:
             key = "env_steps_per_s"
             ratios = [a[key] / b[key] for a, b in zip(found["parl"], rows, strict=True)]
             peer = {"peer": names[name], "version": version} | same
-            say.add("dqn-pong-pixels", CASE, "speed ratio", "x", ratios, **peer)
+            record.add("dqn-pong-pixels", CASE, "speed ratio", "x", ratios, **peer)
 
 
 def main():
@@ -241,26 +241,26 @@ def main():
     steps, names = parse_count(arguments.steps), arguments.only or list(LIBRARIES)
     cores = use_cores(arguments.cores)
     title = "DQN on Pong from pixels beside Stable-Baselines3 and a one-file loop"
-    with Record(arguments.record, title, cores) as say:
-        say(f"dqn, Pong from pixels, {steps:,} steps after the first {STARTS:,}, in turns")
-        say(cores)
-        say("turn  library  env steps/s  updates/s  score  load")
+    with Record(arguments.record, title, cores) as record:
+        record.print(f"dqn, Pong from pixels, {steps:,} steps after the first {STARTS:,}, in turns")
+        record.print(cores)
+        record.print("turn  library  env steps/s  updates/s  score  load")
         found = {name: [] for name in names}
         for turn in range(arguments.rounds):
             for name in names:
-                row = one(__file__, [name, steps, arguments.score], turn)
+                row = run_in_process(__file__, [name, steps, arguments.score], turn)
                 found[name].append(row)
                 shown = f"{row['score']:.1f}" if "score" in row else "-"
-                say(
+                record.print(
                     f"{turn:>4}  {name:<8} {row['env_steps_per_s']:12.1f} {row['updates_per_s']:10.1f}"
                     f" {shown:>6} {os.getloadavg()[0]:5.1f}"
                 )
-        keep(say, steps, found)
+        add_to_record(record, steps, found)
         for name in names:
             rates = [
                 median([row[key] for row in found[name]]) for key in ("env_steps_per_s", "updates_per_s")
             ]
-            say(f"{name}: median {rates[0]:.1f} env steps/s, {rates[1]:.1f} updates/s")
+            record.print(f"{name}: median {rates[0]:.1f} env steps/s, {rates[1]:.1f} updates/s")
 
 
 if __name__ == "__main__":

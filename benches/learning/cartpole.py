@@ -123,9 +123,9 @@ def sb3(seed, _):
     }
 
 
-def table(say, name, seeds, options):
-    say(f"{name} {options}")
-    say("seed  train s  process s  cpu s    steps  updates    mean   fresh  load")
+def table(record, name, seeds, options):
+    record.print(f"{name} {options}")
+    record.print("seed  train s  process s  cpu s    steps  updates    mean   fresh  load")
     rows = []
     for seed in seeds:
         started = time.time()
@@ -138,7 +138,7 @@ def table(say, name, seeds, options):
         row = json.loads(done.stdout.splitlines()[-1])
         row["process_s"] = row["ended"] - started
         rows.append(row)
-        say(
+        record.print(
             f"{seed:>4} {row['training_s']:8.2f} {row['process_s']:10.2f} {row['cpu_s']:6.1f}"
             f" {row['env_steps']:8,} {row['updates']:8,} {row['evaluation']:7.1f} {row['fresh']:7.1f}"
             f" {os.getloadavg()[0]:5.1f}{'' if row['reached'] else '  not reached'}"
@@ -150,7 +150,7 @@ def table(say, name, seeds, options):
     who = {"library": "parl" if name == "parl" else "Stable-Baselines3", "seeds": len(rows)}
     who |= {"version": "" if name == "parl" else version_of("stable-baselines3"), "conditions": options}
     claim = "dqn-cartpole-475"
-    say.add(claim, "seeds that reach 475", "seeds", "seeds", len(reached), **who)
+    record.add(claim, "seeds that reach 475", "seeds", "seeds", len(reached), **who)
     for case, metric, unit, key in (
         ("training", "time", "s", "training_s"),
         ("process", "time", "s", "process_s"),
@@ -159,8 +159,8 @@ def table(say, name, seeds, options):
         ("updates", "count", "updates", "updates"),
         ("mean of 100 fresh episodes", "score", "return", "fresh"),
     ):
-        say.add(claim, case, metric, unit, [row[key] for row in rows], **who)
-    say(
+        record.add(claim, case, metric, unit, [row[key] for row in rows], **who)
+    record.print(
         f"median: training {middle['training_s']:.2f} s, process {middle['process_s']:.2f} s, processor "
         f"{middle['cpu_s']:.1f} s, {middle['env_steps']:,.0f} steps, {middle['updates']:,.0f} updates\n"
         f"reached {GOAL:g}: {len(reached)} of {len(rows)}, in 15 s of training: {in_time} of {len(rows)}\n"
@@ -181,10 +181,10 @@ def main():
     if arguments.one:
         print(json.dumps({"parl": ours, "sb3": sb3}[arguments.one](arguments.seed, arguments.options)))
         return
-    with Record(arguments.record, "DQN on CartPole-v1 to a mean of 475") as say:
-        table(say, "parl", range(arguments.seeds), arguments.options)
+    with Record(arguments.record, "DQN on CartPole-v1 to a mean of 475") as record:
+        table(record, "parl", range(arguments.seeds), arguments.options)
         if arguments.peer:
-            table(say, arguments.peer, range(arguments.seeds), "{}")
+            table(record, arguments.peer, range(arguments.seeds), "{}")
 
 
 if __name__ == "__main__":

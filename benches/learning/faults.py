@@ -121,7 +121,7 @@ def maker(name, fault, value):
     return faulty
 
 
-def recorded(folder, fault, value):
+def record_demonstration(folder, fault, value):
     """Writes a file of demonstrations for bc, with one faulty observation if ``fault`` says so."""
     rng = np.random.default_rng(0)
     observations = rng.uniform(-1, 1, (500, 3)).astype(np.float32)
@@ -139,7 +139,7 @@ def settings(name, fault, value, folder, schedule):
     if name in ("es", "ga"):
         del found["gamma"]
     elif name == "bc":
-        found |= {"env": maker(name, "none", value), "data": (recorded(folder, fault, value),)}
+        found |= {"env": maker(name, "none", value), "data": (record_demonstration(folder, fault, value),)}
         del found["gamma"]
     if schedule == "deterministic" and name in ("a3c", "impala", "ga3c", "es", "ga"):
         del found["actors"]
@@ -176,7 +176,7 @@ def evaluate_last(folder):
     return "none"
 
 
-def one(name, fault, value, folder, schedule):
+def run_with_fault(name, fault, value, folder, schedule):
     """Runs ``name`` with a fault.
 
     Returns:
@@ -199,8 +199,8 @@ def one(name, fault, value, folder, schedule):
     return ended, good, len(finite) - good, plays
 
 
-def passed(fault, result):
-    """Whether a result of :func:`one` is as expected."""
+def is_expected(fault, result):
+    """Whether a result of :func:`run_with_fault` is as expected."""
     ended, _, bad, plays = result
     as_expected = ended.startswith("ran") if fault == "none" else ended.startswith("NonFiniteError")
     return as_expected and bad == 0 and not plays.startswith("NO")
@@ -225,11 +225,11 @@ def main():
                 values = options.values if fault in ("reward", "observation") else [math.inf]
                 for value in values:
                     began = time.monotonic()
-                    result = one(name, fault, value, folder, options.schedule)
-                    failed += not passed(fault, result)
+                    result = run_with_fault(name, fault, value, folder, options.schedule)
+                    failed += not is_expected(fault, result)
                     ended, good, bad, plays = result
                     what = f"{value} in {fault}" if fault in ("reward", "observation") else fault
-                    mark = "" if passed(fault, result) else " FAILED"
+                    mark = "" if is_expected(fault, result) else " FAILED"
                     seconds = time.monotonic() - began
                     print(f"| {name} | {what} | {ended} | {good} / {bad} | {plays}{mark} | {seconds:.1f} |")
                     sys.stdout.flush()

@@ -17,7 +17,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from processes import Record, median, one, parsed, shared_options, trained, until
+from processes import (
+    Record,
+    median,
+    parse_or_run,
+    run_in_process,
+    shared_options,
+    train_and_score,
+    train_until,
+)
 
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
@@ -38,14 +46,14 @@ def run(what, seed):
     algorithm, env, steps, score, options = CASES[case]
     options = {"env": env, "seed": seed, **options}
     if stops:
-        return until(algorithm, score, total_steps=steps, **options)
-    row = trained(algorithm, steps, 100, **options)
+        return train_until(algorithm, score, total_steps=steps, **options)
+    row = train_and_score(algorithm, steps, 100, **options)
     return {**row, "reached": row["score"] >= score}
 
 
-def told(case, stops, seed):
+def run_and_print(case, stops, seed):
     """Runs one seed, and prints the result on standard error immediately."""
-    row = one(__file__, [case, stops], seed)
+    row = run_in_process(__file__, [case, stops], seed)
     print(
         f"{case} {seed}: {row['score']:.0f} after {row['steps']:,} transitions, {row['cpu_s']:.0f} s"
         + ("" if row["reached"] else ", not solved"),
@@ -55,22 +63,22 @@ def told(case, stops, seed):
     return row
 
 
-def keep(say, case, rows, jobs):
+def add_to_record(record, case, rows, jobs):
     """Adds a case to the record."""
     algorithm, env, _, score, options = CASES[case]
     claim = "lunarlander" if env == "LunarLander-v3" else "onpolicy-goals"
     name = algorithm.upper() if claim == "lunarlander" else f"{algorithm.upper()}, {env} to {score:g}"
-    told = ", ".join(f"{key} {value}" for key, value in options.items())
+    run_and_print = ", ".join(f"{key} {value}" for key, value in options.items())
     same = {"seeds": len(rows), "threads": 1}
-    same["conditions"] = "; ".join(filter(None, (told, f"{jobs} runs at a time")))
-    say.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)
+    same["conditions"] = "; ".join(filter(None, (run_and_print, f"{jobs} runs at a time")))
+    record.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)
     for metric, unit, key in (
         ("transitions", "transitions", "steps"),
         ("training", "s", "training_s"),
         ("processor time", "s", "cpu_s"),
         ("score of 100 fresh episodes", "return", "score"),
     ):
-        say.add(claim, name, metric, unit, [row[key] for row in rows], **same)
+        record.add(claim, name, metric, unit, [row[key] for row in rows], **same)
 
 
 def main():
@@ -79,22 +87,24 @@ def main():
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--until", action="store_true", help="stop when solved")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at once")
-    arguments = parsed(parser, run)
+    arguments = parse_or_run(parser, run)
     if arguments is None:
         return
     with (
-        Record(arguments.record, "PPO, A2C and PQN to a goal") as say,
+        Record(arguments.record, "PPO, A2C and PQN to a goal") as record,
         ThreadPoolExecutor(arguments.jobs) as pool,
     ):
-        say(f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted")
+        record.print(
+            f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted"
+        )
         for case in arguments.only:
-            rows = list(pool.map(partial(told, case, arguments.until), range(arguments.seeds)))
+            rows = list(pool.map(partial(run_and_print, case, arguments.until), range(arguments.seeds)))
             solved = sum(row["reached"] for row in rows)
-            keep(say, case, rows, arguments.jobs)
+            add_to_record(record, case, rows, arguments.jobs)
             steps, wall, cpu = (
                 median([row[key] for row in rows]) for key in ("steps", "training_s", "cpu_s")
             )
-            say(
+            record.print(
                 f"{case:<16} {steps:>9,.0f} {solved:>3} of {len(rows):>2} {wall:>11.1f} {cpu:>7.1f}  "
                 + " ".join(f"{score:.0f}" for score in sorted(row["score"] for row in rows))
             )

@@ -12,7 +12,7 @@ import json
 import statistics
 import tempfile
 
-from processes import Record, one, parsed, shared_options
+from processes import Record, parse_or_run, run_in_process, shared_options
 
 EVALUATIONS = 10
 
@@ -49,24 +49,24 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[100_000, 200_000, 300_000, 600_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--options", default="{}", help="settings of the run or of the algorithm, as JSON")
-    arguments = parsed(parser, work)
+    arguments = parse_or_run(parser, work)
     if arguments is None:
         return
-    with Record(arguments.record, "Scores at the end of runs of several lengths") as say:
-        say(f"{arguments.algorithm} on {arguments.env} {arguments.options}")
-        say("   steps  seed   last      s  evaluations during the run")
+    with Record(arguments.record, "Scores at the end of runs of several lengths") as record:
+        record.print(f"{arguments.algorithm} on {arguments.env} {arguments.options}")
+        record.print("   steps  seed   last      s  evaluations during the run")
         for length in arguments.lengths:
             last = []
             for seed in arguments.seeds:
                 case = (arguments.algorithm, arguments.env, length, json.loads(arguments.options))
-                found = one(__file__, case, seed)
+                found = run_in_process(__file__, case, seed)
                 last.append(found["last"])
                 name = f"{arguments.algorithm}, {arguments.options.strip('{}') or 'defaults'}, seed {seed}"
                 about = {"steps": length, "seeds": 1, "threads": 1, "conditions": arguments.env}
-                say.add("lengths", name, "score of the last weights", "return", found["last"], **about)
+                record.add("lengths", name, "score of the last weights", "return", found["last"], **about)
                 curve = " ".join(f"{value:.0f}" for value in found["curve"])
-                say(f"{length:>8,} {seed:>5} {found['last']:6.1f} {found['seconds']:6.1f}  {curve}")
-            say(f"{length:>8,}: lowest {min(last):.1f}, median {statistics.median(last):.1f}")
+                record.print(f"{length:>8,} {seed:>5} {found['last']:6.1f} {found['seconds']:6.1f}  {curve}")
+            record.print(f"{length:>8,}: lowest {min(last):.1f}, median {statistics.median(last):.1f}")
 
 
 if __name__ == "__main__":

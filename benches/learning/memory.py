@@ -10,7 +10,7 @@ import os
 import resource
 import tempfile
 
-from processes import Record, one, parsed, shared_options
+from processes import Record, parse_or_run, run_in_process, shared_options
 
 
 def run(case, seed):
@@ -46,18 +46,18 @@ def run(case, seed):
 def main():
     parser = shared_options(__doc__)
     parser.add_argument("--rounds", type=int, default=2)
-    arguments = parsed(parser, run)
+    arguments = parse_or_run(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record, "Freed memory kept or given back, learning from pictures") as say:
-        say("kept  user s  kernel s  page faults  most MB")
+    with Record(arguments.record, "Freed memory kept or given back, learning from pictures") as record:
+        record.print("kept  user s  kernel s  page faults  most MB")
         rows = {"0": [], "1": []}
         for turn in range(arguments.rounds):
             for kept in "01":
                 os.environ["PARL_KEEP_MEMORY"] = kept
-                row = one(__file__, "", turn)
+                row = run_in_process(__file__, "", turn)
                 rows[kept].append(row)
-                say(
+                record.print(
                     f"{kept:>4} {row['user_s']:7.1f} {row['kernel_s']:9.1f} {row['faults']:12,}"
                     f" {row['most_mb']:8,}"
                 )
@@ -70,7 +70,7 @@ def main():
                 ("peak memory", "MB", "most_mb"),
             ):
                 values = [row[key] for row in found]
-                say.add("memory", case, metric, unit, values, rounds=arguments.rounds, threads=1)
+                record.add("memory", case, metric, unit, values, rounds=arguments.rounds, threads=1)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import resource
 import tempfile
 import time
 
-from processes import Record, median, one, parsed, shared_options, use_cores, version_of
+from processes import Record, median, parse_or_run, run_in_process, shared_options, use_cores, version_of
 
 # name: algorithm, settings, score to reach
 GOALS = {
@@ -259,35 +259,35 @@ def share(case, _seed, _steps):
 
 def run(what, name, seed=0, steps=None):
     """The result of ``what``, run in a separate process."""
-    return one(__file__, {"what": what, "name": name, "steps": steps}, seed)
+    return run_in_process(__file__, {"what": what, "name": name, "steps": steps}, seed)
 
 
-def goals(say, only, arguments):
+def goals(record, only, arguments):
     for case in only or GOALS:
         name, options, score = GOALS[case]
-        say(f"{case} to {score:g}: parl {name} {options}")
-        say("seed  train s  cpu s    steps  updates   fresh  load")
+        record.print(f"{case} to {score:g}: parl {name} {options}")
+        record.print("seed  train s  cpu s    steps  updates   fresh  load")
         rows = []
         for seed in range(arguments.seeds):
             row = run("goal", case, seed)
             rows.append(row)
             missed = "" if row["reached"] else "  not reached"
-            say(
+            record.print(
                 f"{seed:>4} {row['training_s']:8.1f} {row['cpu_s']:6.1f} {row['steps']:8,}"
                 f" {row['updates']:8,} {row['fresh']:7.1f} {os.getloadavg()[0]:5.1f}{missed}"
             )
-        keep_goal(say, case, rows)
+        add_goal(record, case, rows)
         middle = {
             key: median([row[key] for row in rows]) for key in ("training_s", "cpu_s", "steps", "fresh")
         }
-        say(
+        record.print(
             f"reached on {sum(row['reached'] for row in rows)} of {len(rows)}; median "
             f"{middle['training_s']:.1f} s, {middle['cpu_s']:.1f} processor s, {middle['steps']:,.0f} steps, "
             f"fresh {middle['fresh']:.1f}\n"
         )
 
 
-def keep_goal(say, case, rows):
+def add_goal(record, case, rows):
     """Adds a case of goals to the record."""
     name, options, score = GOALS[case]
     same = {"seeds": len(rows), "conditions": f"preset {options['preset']}, 1 actor, 1 learner"}
@@ -298,17 +298,17 @@ def keep_goal(say, case, rows):
         env = {"pendulum": "Pendulum-v1", "acrobot": "Acrobot-v1"}[options["preset"]]
         claim, label = "offpolicy-goals", f"{name.upper()}, {env} to {score:g}"
         goal, fresh = "seeds that reach the goal", "fresh score"
-    say.add(claim, label, goal, "seeds", reached, **same)
+    record.add(claim, label, goal, "seeds", reached, **same)
     for metric, unit, key in (
         ("training", "s", "training_s"),
         ("processor time", "s", "cpu_s"),
         ("transitions", "transitions", "steps"),
         (fresh, "return", "fresh"),
     ):
-        say.add(claim, label, metric, unit, [row[key] for row in rows], **same)
+        record.add(claim, label, metric, unit, [row[key] for row in rows], **same)
 
 
-def keep_peers(say, case, steps, cores, rows):
+def add_peers(record, case, steps, cores, rows):
     """Adds a case of peers to the record; ``rows`` are pairs of parl's and Stable-Baselines3's."""
     claim = "dqn-cartpole" if "dqn" in case else "sac-td3"
     label = {
@@ -322,34 +322,34 @@ def keep_peers(say, case, steps, cores, rows):
     rates = [[row["steps"] / row["seconds"] for row in pair] for pair in rows]
     for at, library in enumerate(("parl", "Stable-Baselines3")):
         who = {"library": library, "version": version if at else ""} | same
-        say.add(claim, label, "steps per second", "steps/s", [pair[at] for pair in rates], **who)
-        say.add(claim, label, "score", "return", [pair[at]["score"] for pair in rows], **who)
+        record.add(claim, label, "steps per second", "steps/s", [pair[at] for pair in rates], **who)
+        record.add(claim, label, "score", "return", [pair[at]["score"] for pair in rows], **who)
     peer = {"peer": "Stable-Baselines3", "version": version} | same
-    say.add(claim, label, "speed ratio", "x", [ours / theirs for ours, theirs in rates], **peer)
+    record.add(claim, label, "speed ratio", "x", [ours / theirs for ours, theirs in rates], **peer)
 
 
-def peers(say, only, arguments):
+def peers(record, only, arguments):
     for case in only or PEERS:
         steps = arguments.steps or PEERS[case][1]
         cores, pairs = use_cores(arguments.cores), []
-        say(f"{case}: {steps:,} steps, in turns; {cores}")
-        say("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
+        record.print(f"{case}: {steps:,} steps, in turns; {cores}")
+        record.print("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
         ratios = []
         for seed in range(arguments.first, arguments.first + arguments.rounds):
             rows = [run(who, case, seed, steps) for who in ("parl", "sb3")]
             pairs.append(rows)
             rates = [row["steps"] / row["seconds"] for row in rows]
             ratios.append(rates[0] / rates[1])
-            say(
+            record.print(
                 f"{seed:>4} {rates[0]:13.1f} {rates[1]:12.1f} {ratios[-1]:6.2f} {rows[0]['score']:11.1f}"
                 f" {rows[1]['score']:10.1f} {os.getloadavg()[0]:5.1f}"
             )
-        keep_peers(say, case, steps, cores, pairs)
-        say(f"ratio: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
+        add_peers(record, case, steps, cores, pairs)
+        record.print(f"ratio: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
 
 
-def replay(say, only, _arguments):
-    say("the replay's share of a step: adding rows, sampling batches, updating priorities")
+def replay(record, only, _arguments):
+    record.print("the replay's share of a step: adding rows, sampling batches, updating priorities")
     for case in only or [
         f"{name}/{env}/{kind}{ahead}"
         for name, env in (("dqn", "CartPole-v1"), ("sac", "HalfCheetah-v5"), ("td3", "HalfCheetah-v5"))
@@ -365,13 +365,13 @@ def replay(say, only, _arguments):
             ("time of a step", "us", row["update_us"]),
             *((f"wall clock, {part}", "us", value) for part, value in row["parts_us"].items()),
         ):
-            say.add("replay-share", name, metric, unit, value, threads=1)
+            record.add("replay-share", name, metric, unit, value, threads=1)
         parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_us"].items())
-        say(
+        record.print(
             f"{case:<36} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
             f"{row['update_us']:9.1f} us per update; wall clock of the calls: {parts} us"
         )
-    say("")
+    record.print("")
 
 
 def work(case, seed):
@@ -387,11 +387,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="first seed of peers")
     parser.add_argument("--steps", type=int, help="steps of peers, instead of the case's default")
-    arguments = parsed(parser, work)
+    arguments = parse_or_run(parser, work)
     if arguments is None:
         return
-    with Record(arguments.record, "DQN, SAC, TD3 and DDPG: goals, speed, share of the replay") as say:
-        {"goals": goals, "peers": peers, "replay": replay}[arguments.what](say, arguments.only, arguments)
+    with Record(arguments.record, "DQN, SAC, TD3 and DDPG: goals, speed, share of the replay") as record:
+        {"goals": goals, "peers": peers, "replay": replay}[arguments.what](record, arguments.only, arguments)
 
 
 if __name__ == "__main__":

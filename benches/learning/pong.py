@@ -26,7 +26,7 @@ from processes import Record, add_option, median
 GOAL = 18.0
 
 
-def one(seed, options):
+def train_seed(seed, options):
     from parl.train import evaluate, train
 
     with tempfile.TemporaryDirectory() as runs:
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        print(json.dumps(one(arguments.one, arguments.options)))
+        print(json.dumps(train_seed(arguments.one, arguments.options)))
         return
     print(f"ppo atari-ram {arguments.options} on {len(os.sched_getaffinity(0))} cores")
     print("seed  process s   cpu s      steps  updates   mean  fresh  load")
@@ -86,12 +86,12 @@ def main():
             flush=True,
         )
     reached = sum(row["reached"] for row in rows)
-    with Record(arguments.record, "Pong from the console's memory to 18") as say:
+    with Record(arguments.record, "Pong from the console's memory to 18") as record:
         case, same = (
             "PPO, preset atari-ram, Pong to 18",
             {"seeds": len(rows), "conditions": arguments.options},
         )
-        say.add("pong-memory", case, "seeds that reach the goal", "seeds", reached, **same)
+        record.add("pong-memory", case, "seeds that reach the goal", "seeds", reached, **same)
         for metric, unit, key in (
             ("process", "s", "process_s"),
             ("processor time", "s", "cpu_s"),
@@ -99,7 +99,7 @@ def main():
             ("mean of 30 greedy episodes", "return", "evaluation"),
             ("mean of 30 more episodes", "return", "fresh"),
         ):
-            say.add("pong-memory", case, metric, unit, [row[key] for row in rows], **same)
+            record.add("pong-memory", case, metric, unit, [row[key] for row in rows], **same)
     middle = {key: median([row[key] for row in rows]) for key in ("process_s", "cpu_s", "env_steps")}
     print(
         f"reached {GOAL:g}: {reached} of {len(rows)}; median: process {middle['process_s']:.1f} s, processor "

@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 
-from processes import Record, add_cores, add_option, median, one, use_cores, version_of
+from processes import Record, add_cores, add_option, median, run_in_process, use_cores, version_of
 
 GAMES, FRAMES_MAX = 30, 27_000
 
@@ -144,7 +144,7 @@ WORK = {
 }
 
 
-def keep(say, what, case, rows):
+def add_to_record(record, what, case, rows):
     """Adds a comparison to the record."""
     names = {"sb3": "Stable-Baselines3", "rewrite": "rewrite with CleanRL's settings"}
     versions = {"sb3": version_of("stable-baselines3")}
@@ -160,32 +160,36 @@ def keep(say, what, case, rows):
     for name, found in rows.items():
         who = {"library": names.get(name, name), "version": versions.get(name, "")} | same
         for metric, unit, key in metrics:
-            say.add(claim, label, metric, unit, [row[key] for row in found], **who)
+            record.add(claim, label, metric, unit, [row[key] for row in found], **who)
         if name != "parl":
             key = metrics[0][2]
             ratios = [a[key] / b[key] for a, b in zip(rows["parl"], found, strict=True)]
             peer = {"peer": who["library"], "version": who["version"]} | same
-            say.add(claim, label, "speed ratio" if key == "frames" else "time ratio", "x", ratios, **peer)
+            record.add(claim, label, "speed ratio" if key == "frames" else "time ratio", "x", ratios, **peer)
 
 
-def compare(say, what, case, seeds):
+def compare(record, what, case, seeds):
     rows = {name: [] for name in WORK[what]}
-    say(f"{what} {json.dumps({key: value for key, value in case.items() if key != 'what'})}")
+    record.print(f"{what} {json.dumps({key: value for key, value in case.items() if key != 'what'})}")
     for seed in range(seeds):
         for name in WORK[what]:
-            row = one(__file__, case | {"what": what, "name": name}, seed)
+            row = run_in_process(__file__, case | {"what": what, "name": name}, seed)
             rows[name].append(row)
             cells = "  ".join(f"{key} {value:,.1f}" for key, value in row.items())
-            say(f"seed {seed}  {name:<8} {cells}  load {os.getloadavg()[0]:.1f}")
+            record.print(f"seed {seed}  {name:<8} {cells}  load {os.getloadavg()[0]:.1f}")
     for name, found in rows.items():
         middle = {key: median([row[key] for row in found]) for key in found[0]}
-        say(f"{name:<8} median: " + "  ".join(f"{key} {value:,.1f}" for key, value in middle.items()))
-    keep(say, what, case, rows)
+        record.print(
+            f"{name:<8} median: " + "  ".join(f"{key} {value:,.1f}" for key, value in middle.items())
+        )
+    add_to_record(record, what, case, rows)
     for name in list(rows)[1:]:
         pairs = list(zip(rows["parl"], rows[name], strict=True))
         key = "frames" if what == "breakout" else "seconds"
         ratios = [a[key] / b[key] for a, b in pairs]
-        say(f"parl / {name}, {key}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+        record.print(
+            f"parl / {name}, {key}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}"
+        )
 
 
 def main():
@@ -215,9 +219,9 @@ def main():
         case = {"steps": int(arguments.steps)}
     cores = use_cores(arguments.cores)
     title = "PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings"
-    with Record(arguments.record, title, cores) as say:
-        say(cores)
-        compare(say, arguments.what, case, arguments.seeds)
+    with Record(arguments.record, title, cores) as record:
+        record.print(cores)
+        compare(record, arguments.what, case, arguments.seeds)
 
 
 if __name__ == "__main__":

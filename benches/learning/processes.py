@@ -53,8 +53,8 @@ def use_cores(count):
     return f"every run of every library on {len(allowed)} core{'s' if len(allowed) > 1 else ''}"
 
 
-def parsed(parser, work):
-    """The arguments; or None after printing ``work(case, seed)``, in a process started by :func:`one`."""
+def parse_or_run(parser, work):
+    """The arguments; or None after printing ``work(case, seed)``, in a process of :func:`run_in_process`."""
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.one is None:
@@ -63,7 +63,7 @@ def parsed(parser, work):
     return None
 
 
-def one(file, case, seed=0):
+def run_in_process(file, case, seed=0):
     """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output."""
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
@@ -81,23 +81,23 @@ def median(values):
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def trained(name, steps, episodes, **options):
+def train_and_score(name, steps, episodes, **options):
     """Trains with one thread; returns training and processor seconds, and the mean of greedy episodes."""
     options = {"total_steps": steps, "evaluation_episodes": 0, **options}
-    return _trained(name, options, {"episodes": episodes, "checkpoint": "last"})
+    return _train_and_evaluate(name, options, {"episodes": episodes, "checkpoint": "last"})
 
 
-def until(name, score, **options):
+def train_until(name, score, **options):
     """Trains with one thread until 100 greedy episodes average ``score`` in two evaluations, or to the end.
 
     The returned score is that of 100 more episodes with the best weights, on seeds that the run did not use.
     """
     unseen = 10**6 + 10**4 * options.get("seed", 0)
     options = {"stop_at_return": score, "evaluation_episodes": 100, **options}
-    return _trained(name, options, {"episodes": 100, "seed": unseen})
+    return _train_and_evaluate(name, options, {"episodes": 100, "seed": unseen})
 
 
-def _trained(name, options, evaluation):
+def _train_and_evaluate(name, options, evaluation):
     import torch
 
     from parl.train import evaluate, train

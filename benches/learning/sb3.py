@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from processes import Record, add_option, median, trained, version_of
+from processes import Record, add_option, median, train_and_score, version_of
 
 # name: (algorithm, environment, environments, steps, score that counts as solved, hyper-parameters)
 CASES = {
@@ -131,7 +131,7 @@ def parl(case, seed, steps):
         }
     else:
         options |= {"optimizer": "rmsprop", "normalize_advantages": False}
-    return trained(algorithm, steps, 50, env=env, num_envs=num_envs, seed=seed, **options)
+    return train_and_score(algorithm, steps, 50, env=env, num_envs=num_envs, seed=seed, **options)
 
 
 def sb3(case, seed, steps):
@@ -198,7 +198,7 @@ class Sampled:
         self.envs.step(actions)
 
 
-def keep(say, case, steps, rows):
+def add_to_record(record, case, steps, rows):
     """Adds a case to the record."""
     algorithm, env, num_envs, *_ = CASES[case]
     name = f"{algorithm.upper()}, {env}, {num_envs} environments"
@@ -207,16 +207,16 @@ def keep(say, case, steps, rows):
     for key, library in (("parl", "parl"), ("sb3", "Stable-Baselines3")):
         who = {"library": library, "version": version if key == "sb3" else ""} | same
         if key in rows:
-            say.add("ppo-a2c-sb3", name, "training", "s", [row["training_s"] for row in rows[key]], **who)
-            say.add("ppo-a2c-sb3", name, "score", "return", [row["score"] for row in rows[key]], **who)
+            record.add("ppo-a2c-sb3", name, "training", "s", [row["training_s"] for row in rows[key]], **who)
+            record.add("ppo-a2c-sb3", name, "score", "return", [row["score"] for row in rows[key]], **who)
     if "sb3" in rows:
         peer = {"peer": "Stable-Baselines3", "version": version} | same
         for metric, key in (("speed ratio", "training_s"), ("processor-time speed ratio", "cpu_s")):
             ratios = [b[key] / a[key] for a, b in zip(rows["parl"], rows["sb3"], strict=True)]
-            say.add("ppo-a2c-sb3", name, metric, "x", ratios, **peer)
+            record.add("ppo-a2c-sb3", name, metric, "x", ratios, **peer)
 
 
-def compare(say, case, seeds, steps, libraries):
+def compare(record, case, seeds, steps, libraries):
     steps = steps or CASES[case][3]
     goal = CASES[case][4]
     print(
@@ -237,7 +237,7 @@ def compare(say, case, seeds, steps, libraries):
             for row in (rows[name][-1] for name in libraries)
         ]
         print(f"{seed:>4}  " + "  ".join(cells) + f"  load {os.getloadavg()[0]:.1f}", flush=True)
-    keep(say, case, steps, rows)
+    add_to_record(record, case, steps, rows)
     for name in libraries:
         found = rows[name]
         solved = sum(row["score"] >= goal for row in found)
@@ -278,9 +278,9 @@ def main():
 
     steps = parse_count(arguments.steps) if arguments.steps else None
     libraries = ["parl"] if arguments.parl_only else ["parl", "sb3", "parl-bare", "sb3-bare"]
-    with Record(arguments.record, "PPO and A2C beside Stable-Baselines3") as say:
+    with Record(arguments.record, "PPO and A2C beside Stable-Baselines3") as record:
         for case in arguments.only:
-            compare(say, case, arguments.seeds, steps, libraries)
+            compare(record, case, arguments.seeds, steps, libraries)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import os
 import tempfile
 import time
 
-from processes import Record, median, one, parsed, shared_options, train_for
+from processes import Record, median, parse_or_run, run_in_process, shared_options, train_for
 
 WORK = 2_000_000  # nanoseconds
 HEAVY = {"num_envs": 8, "replay_ratio": 0.5, "batch_size": 32, "learning_starts": 200, "hidden": (16,)}
@@ -88,49 +88,58 @@ def run(case, seed):
 
 
 def rate(case, rounds):
-    return [one(__file__, case, turn) for turn in range(rounds)]
+    return [run_in_process(__file__, case, turn) for turn in range(rounds)]
 
 
-def actors(say, seconds, rounds):
-    say(f"actors on environments of about {WORK / 1e6:g} ms a step, {HEAVY}")
-    compare(say, "actors", HEAVY | {"heavy": True, "learners": 1}, "env_steps_per_s", seconds, rounds)
+def actors(record, seconds, rounds):
+    record.print(f"actors on environments of about {WORK / 1e6:g} ms a step, {HEAVY}")
+    compare(record, "actors", HEAVY | {"heavy": True, "learners": 1}, "env_steps_per_s", seconds, rounds)
 
 
-def learners(say, seconds, rounds):
-    say(f"learners at a total batch of 4,096, {LARGE}")
-    compare(say, "learners", LARGE | {"actors": 1}, "updates_per_s", seconds, rounds)
+def learners(record, seconds, rounds):
+    record.print(f"learners at a total batch of 4,096, {LARGE}")
+    compare(record, "learners", LARGE | {"actors": 1}, "updates_per_s", seconds, rounds)
 
 
-def compare(say, what, options, key, seconds, rounds):
+def compare(record, what, options, key, seconds, rounds):
     ratios, rates, most = [], [], os.cpu_count() or 1
-    say(f"turn  {'  '.join(f'{n} {what}: {key}' for n in (1, most))}  ratio  load")
+    record.print(f"turn  {'  '.join(f'{n} {what}: {key}' for n in (1, most))}  ratio  load")
     for turn in range(rounds):
         found = [
-            one(__file__, {"options": options | {what: n}, "seconds": seconds}, turn)[key] for n in (1, most)
+            run_in_process(__file__, {"options": options | {what: n}, "seconds": seconds}, turn)[key]
+            for n in (1, most)
         ]
         rates.append(found)
         ratios.append(found[1] / found[0])
-        say(f"{turn:>4} {found[0]:20,.1f} {found[1]:25,.1f} {ratios[-1]:7.2f} {os.getloadavg()[0]:6.1f}")
+        record.print(
+            f"{turn:>4} {found[0]:20,.1f} {found[1]:25,.1f} {ratios[-1]:7.2f} {os.getloadavg()[0]:6.1f}"
+        )
     case = f"{most} {what}" if most > 2 else f"second {what.removesuffix('s')}"
     metric, unit = (
         ("environment steps per second", "steps/s") if "env" in key else ("updates per second", "updates/s")
     )
     for at, n in enumerate((1, most)):
-        say.add("actors-learners", case, metric, unit, [pair[at] for pair in rates], rounds=rounds, threads=n)
+        record.add(
+            "actors-learners", case, metric, unit, [pair[at] for pair in rates], rounds=rounds, threads=n
+        )
     peer = f"parl with 1 {what.removesuffix('s')}"
-    say.add("actors-learners", case, "speed ratio", "x", ratios, peer=peer, rounds=rounds)
-    say(f"ratio 1 to {most} {what}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
+    record.add("actors-learners", case, "speed ratio", "x", ratios, peer=peer, rounds=rounds)
+    record.print(
+        f"ratio 1 to {most} {what}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n"
+    )
 
 
-def curve(say, _seconds, rounds):
+def curve(record, _seconds, rounds):
     most = os.cpu_count() or 1
-    say(f"scores during training, total batch of 4,096, {CURVE}; {rounds} seeds: median (lowest..highest)")
+    record.print(
+        f"scores during training, total batch of 4,096, {CURVE}; {rounds} seeds: median (lowest..highest)"
+    )
     found = {n: [] for n in (1, most)}
     for seed in range(rounds):
         for n, curves in found.items():
             options = CURVE | {"actors": 1, "learners": n}
-            curves.append(one(__file__, {"options": options, "curve": True}, seed))
-    say("steps    " + "".join(f"{f'{n} learners':>26}" for n in found))
+            curves.append(run_in_process(__file__, {"options": options, "curve": True}, seed))
+    record.print("steps    " + "".join(f"{f'{n} learners':>26}" for n in found))
     for place in range(min(len(scores) for curves in found.values() for scores in curves)):
         cells = []
         for curves in found.values():
@@ -141,31 +150,37 @@ def curve(say, _seconds, rounds):
             case = f"{steps:,} steps, {n} learner{'s' * (n > 1)}"
             values = [scores[place] for scores in curves]
             about = {"seeds": rounds, "steps": steps, "conditions": "total batch of 4,096"}
-            say.add("learners-score", case, "score", "return", values, **about)
-        say(f"{steps:>7,}  " + "".join(f"{cell:>26}" for cell in cells))
-    say("")
+            record.add("learners-score", case, "score", "return", values, **about)
+        record.print(f"{steps:>7,}  " + "".join(f"{cell:>26}" for cell in cells))
+    record.print("")
 
 
-def split(say, seconds, rounds):
+def split(record, seconds, rounds):
     cores = os.cpu_count() or 1
     for name, options in SPLITS.items():
         options = options | ({"heavy": True} if name.startswith("heavy") else {})
-        chosen = one(__file__, {"options": options, "chosen": True})
-        say(f"{name}: {options}\nauto chooses {chosen['actors']} actors, {chosen['learners']} learners")
+        chosen = run_in_process(__file__, {"options": options, "chosen": True})
+        record.print(
+            f"{name}: {options}\nauto chooses {chosen['actors']} actors, {chosen['learners']} learners"
+        )
         rates = {(n, m): [] for n in range(1, cores + 1) for m in range(1, cores + 1)}
         for turn in range(rounds):
             for (n, m), found in rates.items():
                 case = {"options": options | {"actors": n, "learners": m}, "seconds": seconds}
-                found.append(one(__file__, case, turn)["env_steps_per_s"])
+                found.append(run_in_process(__file__, case, turn)["env_steps_per_s"])
         for (n, m), found in rates.items():
             case = f"{name}, {n} actors, {m} learners"
-            say.add("split", case, "steps per second", "steps/s", found, rounds=rounds)
-            say(f"  {n} actors, {m} learners: {median(found):10,.0f} steps/s  {[round(x) for x in found]}")
+            record.add("split", case, "steps per second", "steps/s", found, rounds=rounds)
+            record.print(
+                f"  {n} actors, {m} learners: {median(found):10,.0f} steps/s  {[round(x) for x in found]}"
+            )
         best = max(median(found) for found in rates.values())
         own = median(rates[chosen["actors"], chosen["learners"]])
         about = {"peer": "best of the grid", "rounds": rounds, "bar": ">= 0.9"}
-        say.add("split", f"{name}, chosen by auto", "speed ratio", "x", own / best, **about)
-        say(f"chosen / best of the grid: {own / best:.2f}{'' if own >= 0.9 * best else '  below 0.9'}\n")
+        record.add("split", f"{name}, chosen by auto", "speed ratio", "x", own / best, **about)
+        record.print(
+            f"chosen / best of the grid: {own / best:.2f}{'' if own >= 0.9 * best else '  below 0.9'}\n"
+        )
 
 
 def main():
@@ -173,12 +188,12 @@ def main():
     parser.add_argument("what", nargs="?", choices=["actors", "learners", "curve", "split"], default="actors")
     parser.add_argument("--seconds", type=float, default=8.0, help="measured seconds of each run")
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parsed(parser, run)
+    arguments = parse_or_run(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record, "One and more actors and learners") as say:
+    with Record(arguments.record, "One and more actors and learners") as record:
         todo = {"actors": actors, "learners": learners, "curve": curve, "split": split}[arguments.what]
-        todo(say, arguments.seconds, arguments.rounds)
+        todo(record, arguments.seconds, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def env_name(env):
     return f"{env} from memory" if env.startswith("parl/") else env
 
 
-def rates(seconds, say):
+def rates(seconds, record):
     same = {"num_envs": 16, "rollout_steps": 16, "hidden": (64, 64)}
     print(
         "| environment | algorithm (topology) | steps/s | beside sync | updates/s | lag, updates | longest |"
@@ -150,12 +150,14 @@ def rates(seconds, say):
                 ("policy lag, mean", "updates", "policy_lag"),
                 ("policy lag, longest", "updates", "policy_lag_max"),
             ):
-                say.add("topologies", case, metric, unit, found[key], **about)
+                record.add("topologies", case, metric, unit, found[key], **about)
             if steps != sync:
-                say.add("topologies", case, "speed ratio", "x", steps / sync, peer="parl a2c (sync)", **about)
+                record.add(
+                    "topologies", case, "speed ratio", "x", steps / sync, peer="parl a2c (sync)", **about
+                )
 
 
-def scaling(_, say):
+def scaling(_, record):
     """Scaling of populations; the last column, two independent runs at once, is the machine's limit."""
     print(
         "| environment | algorithm | members | steps/s, 1 process | 2 processes | ratio (bar 1.8) "
@@ -175,33 +177,33 @@ def scaling(_, say):
             with ThreadPoolExecutor(2) as pool:
                 apart = sum(pool.map(taken, (1, 1)))
             case, claim = f"{env_name(env)}, {name}, {members} members", "populations"
-            say.add(claim, case, "steps per second", "steps/s", one, conditions="1 process")
-            say.add(claim, case, "steps per second", "steps/s", two, conditions="2 processes")
+            record.add(claim, case, "steps per second", "steps/s", one, conditions="1 process")
+            record.add(claim, case, "steps per second", "steps/s", two, conditions="2 processes")
             about = {"bar": ">= 1.8", "conditions": "a fixed number of generations"}
-            say.add(claim, case, "speed ratio", "x", two / one, peer="parl with 1 process", **about)
+            record.add(claim, case, "speed ratio", "x", two / one, peer="parl with 1 process", **about)
             about = {"conditions": "two runs of one process at once, nothing shared"}
-            say.add(
+            record.add(
                 claim, case, "machine's speed ratio", "x", apart / one, peer="one run of 1 process", **about
             )
             cells = (f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}", f"{apart / one:.2f}")
             print("|", " | ".join((env, name, f"{members:,}", *cells)), "|", flush=True)
 
 
-def profiles(seconds, say):
+def profiles(seconds, record):
     print("| environment | algorithm | environment | policy | learner | all (bar 90 %) |")
     print("|---|---|---:|---:|---:|---:|")
     for env, name in (("CartPole-v1", "ppo"), ("CartPole-v1", "a2c"), ("parl/Pong-v0", "ppo")):
         found = measure("profile", name, env, seconds, num_envs=8 if env == "CartPole-v1" else 64)
         case = f"{env_name(env)}, {name}"
         for part in ("environment", "policy", "learner"):
-            say.add("loop-profile", case, f"share of wall time, {part}", "%", 100 * found[part])
+            record.add("loop-profile", case, f"share of wall time, {part}", "%", 100 * found[part])
         whole = 100 * found["all"]
-        say.add("loop-profile", case, "share of wall time, all three", "%", whole, bar=">= 90")
+        record.add("loop-profile", case, "share of wall time, all three", "%", whole, bar=">= 90")
         parts = (f"{100 * found[part]:.1f} %" for part in ("environment", "policy", "learner", "all"))
         print(f"| {env} | {name} |", " | ".join(parts), "|", flush=True)
 
 
-def starts(seconds, out, say):
+def starts(seconds, out, record):
     import matplotlib
 
     matplotlib.use("Agg")
@@ -228,7 +230,7 @@ def starts(seconds, out, say):
     for label, values in kept.items():
         means, about = [mean for mean, _ in values], {"seeds": 2, "steps": max(steps for _, steps in values)}
         case = f"starts {label.partition(',')[0]}"
-        say.add("random-starts", case, "mean return of the last fifth", "return", means, **about)
+        record.add("random-starts", case, "mean return of the last fifth", "return", means, **about)
     axes.set_xlabel("transitions")
     axes.set_ylabel("episode return")
     axes.legend()
@@ -253,11 +255,11 @@ def main():
         work = {"rate": rate, "profile": profile, "curve": curve, "generations": generations}[kind]
         print(json.dumps(work(name, env, seconds, own)))
         return
-    with Record(options.record, "Topologies, populations and the time of a loop") as say:
+    with Record(options.record, "Topologies, populations and the time of a loop") as record:
         if options.what == "starts":
-            starts(options.seconds, options.out, say)
+            starts(options.seconds, options.out, record)
         else:
-            {"rates": rates, "scaling": scaling, "profile": profiles}[options.what](options.seconds, say)
+            {"rates": rates, "scaling": scaling, "profile": profiles}[options.what](options.seconds, record)
 
 
 if __name__ == "__main__":

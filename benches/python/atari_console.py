@@ -37,7 +37,7 @@ TWENTY = (
 ).split()
 EIGHT = "breakout enduro freeway ms_pacman pong qbert seaquest space_invaders".split()
 # Which screens are read -> the bars for the median and the worst game.
-LOOKS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
+SCREENS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
 CORE = {"no screen": "undrawn", "gray, 2 of 4": "gray"}
 ACTS = 240
 STICKY = 0.8
@@ -67,17 +67,19 @@ def script(actions: list[int], seed: int) -> Callable[[], int]:
     return following
 
 
-class Ours:
+class ParlPlayer:
     """Plays a game on parl's console."""
 
-    def __init__(self, game: str, look: str) -> None:
+    def __init__(self, game: str, screen: str) -> None:
         self.console = Console(game, seed=0)
         self.actions = [action.value for action in self.console.minimal_actions]
         height, width = self.console.screen_shape
         self.act = self.console.act
-        self.out = np.zeros((height, width, 3) if look.startswith("rgb") else (height, width), np.uint8)
-        self.read = self.console.read_screen_rgb if look.startswith("rgb") else self.console.read_screen_gray
-        self.looks = look != "no screen"
+        self.out = np.zeros((height, width, 3) if screen.startswith("rgb") else (height, width), np.uint8)
+        self.read = (
+            self.console.read_screen_rgb if screen.startswith("rgb") else self.console.read_screen_gray
+        )
+        self.reads_screen = screen != "no screen"
 
     def prepare(self) -> int:
         """Starts an episode if the last one is over; returns :meth:`frames`."""
@@ -90,35 +92,35 @@ class Ours:
         return self.console.frame_number
 
 
-class Theirs:
-    """Plays a game with ale-py, with the methods of :class:`Ours`."""
+class AlePyPlayer:
+    """Plays a game with ale-py, with the methods of :class:`ParlPlayer`."""
 
-    def __init__(self, game: str, look: str) -> None:
+    def __init__(self, game: str, screen: str) -> None:
         self.interface = ale(game)
         self.actions = [action.value for action in self.interface.getMinimalActionSet()]
         height, width = self.interface.getScreenDims()
         self.act = self.interface.act
-        self.out = np.zeros((height, width, 3) if look.startswith("rgb") else (height, width), np.uint8)
+        self.out = np.zeros((height, width, 3) if screen.startswith("rgb") else (height, width), np.uint8)
         rgb, gray = self.interface.getScreenRGB, self.interface.getScreenGrayscale
-        self.read = rgb if look.startswith("rgb") else gray
-        self.looks = look != "no screen"
+        self.read = rgb if screen.startswith("rgb") else gray
+        self.reads_screen = screen != "no screen"
 
     def prepare(self) -> int:
-        """As :meth:`Ours.prepare`."""
+        """As :meth:`ParlPlayer.prepare`."""
         if self.interface.game_over():
             self.interface.reset_game()
         return self.interface.getFrameNumber()
 
     def frames(self) -> int:
-        """As :meth:`Ours.frames`."""
+        """As :meth:`ParlPlayer.frames`."""
         return self.interface.getFrameNumber()
 
 
-def turn(player: Ours | Theirs, actions: list[int]) -> float:
+def time_per_frame_us(player: ParlPlayer | AlePyPlayer, actions: list[int]) -> float:
     """Microseconds of processor time per frame over some actions."""
     before = player.prepare()
     act, read, out = player.act, player.read, player.out
-    if player.looks:
+    if player.reads_screen:
         start = time.thread_time_ns()
         for number, action in enumerate(actions):
             act(action)
@@ -188,7 +190,7 @@ class Table:
         self.missed: list[str] = []
         print("\n".join(self.lines), flush=True)
 
-    def keep(
+    def add_to_record(
         self,
         claim: str,
         what: str,
@@ -220,17 +222,19 @@ class Table:
         print(self.lines[-1], flush=True)
 
 
-def one_game(game: str, look: str, rounds: int, core: Frames) -> tuple[list[float], list[float], list[float]]:
+def one_game(
+    game: str, screen: str, rounds: int, core: Frames
+) -> tuple[list[float], list[float], list[float]]:
     """Microseconds per frame of a game in each round: parl, ale-py, parl's core."""
-    ours, theirs = Ours(game, look), Theirs(game, look)
+    ours, theirs = ParlPlayer(game, screen), AlePyPlayer(game, screen)
     following = script(ours.actions, 5)
     times: tuple[list[float], list[float], list[float]] = ([], [], [])
     for number in range(rounds + 1):
         actions = [following() for _ in range(ACTS)]
         measured = (
-            turn(ours, actions),
-            turn(theirs, actions),
-            core.us(game, CORE[look]) if look in CORE else float("nan"),
+            time_per_frame_us(ours, actions),
+            time_per_frame_us(theirs, actions),
+            core.us(game, CORE[screen]) if screen in CORE else float("nan"),
         )
         # The first round fills caches.
         if number:
@@ -242,40 +246,42 @@ def one_game(game: str, look: str, rounds: int, core: Frames) -> tuple[list[floa
 def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> list[str]:
     """Rows of frames per core-second, and a line for each game."""
     details: dict[str, list[str]] = {game: [game] for game in chosen}
-    for look, (bar_median, bar_worst) in LOOKS.items():
+    for screen, (bar_median, bar_worst) in SCREENS.items():
         ratios, core_ratios, ours_us, theirs_us = {}, {}, {}, {}
         for game in chosen:
-            ours, theirs, native = one_game(game, look, rounds, core)
+            ours, theirs, native = one_game(game, screen, rounds, core)
             each = [b / a for a, b in zip(ours, theirs, strict=True)]
             ratios[game] = statistics.median(each)
             core_ratios[game] = statistics.median(b / a for a, b in zip(native, theirs, strict=True))
             ours_us[game], theirs_us[game] = statistics.median(ours), statistics.median(theirs)
-            about = {"rounds": rounds, "threads": 1, "conditions": look, "spread": "quartiles"}
+            about = {"rounds": rounds, "threads": 1, "conditions": screen, "spread": "quartiles"}
             peer = {"version": version_of("ale-py")} | about
             table.record.add("console-games", game, "time per frame", "us", ours, **about)
             table.record.add("console-games", game, "time per frame", "us", theirs, library="ale-py", **peer)
             table.record.add("console-games", game, "speed ratio", "x", each, peer="ale-py", **peer)
-            if look in CORE:
+            if screen in CORE:
                 value = core_ratios[game]
                 table.record.add("console-games", game, "core speed ratio", "x", value, peer="ale-py", **peer)
             details[game] += [f"{ours_us[game]:.1f}", f"{theirs_us[game]:.1f}", with_spread(each)]
-            if look in CORE:
+            if screen in CORE:
                 details[game].append(f"{core_ratios[game]:.2f}x")
         for name, found in (("through Python", ratios), ("core", core_ratios)):
-            if name == "core" and look not in CORE:
+            if name == "core" and screen not in CORE:
                 continue
             worst = min(found, key=found.__getitem__)
             values = list(found.values())
             rate = [1e6 / statistics.median(us.values()) for us in (ours_us, theirs_us)]
-            label = f"{look}, {name}: median of {len(found)} games"
+            label = f"{screen}, {name}: median of {len(found)} games"
             middle = statistics.median(values)
             spread = with_spread(values) if len(values) > 1 else f"{middle:.2f}x"
             parl = f"{rate[0]:,.0f}/s" if name != "core" else ""
             table.add(label, parl, f"{rate[1]:,.0f}/s", spread, middle, bar_median)
             sides = (rate[0] if name != "core" else None, rate[1])
-            table.keep("console", label, "frames/s", sides, values, bar_median, rounds)
-            slowest = f"{look}, {name}: worst of {len(found)} ({worst})"
-            table.keep("console", slowest, "frames/s", (None, None), [found[worst]], bar_worst, rounds)
+            table.add_to_record("console", label, "frames/s", sides, values, bar_median, rounds)
+            slowest = f"{screen}, {name}: worst of {len(found)} ({worst})"
+            table.add_to_record(
+                "console", slowest, "frames/s", (None, None), [found[worst]], bar_worst, rounds
+            )
             table.add(
                 slowest,
                 "",
@@ -285,8 +291,8 @@ def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> li
                 bar_worst,
             )
     head = ["game"]
-    for look in LOOKS:
-        head += [f"{look}: parl us", "ale-py us", "ratio", *(["core"] if look in CORE else [])]
+    for screen in SCREENS:
+        head += [f"{screen}: parl us", "ale-py us", "ratio", *(["core"] if screen in CORE else [])]
     return [
         "| " + " | ".join(head) + " |",
         "|---" * len(head) + "|",
@@ -297,7 +303,7 @@ def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> li
 def mixed_rows(table: Table, rounds: int) -> None:
     """Many consoles of eight games in turn, so that caches and branch predictors stay cold."""
 
-    def sweep(players: list[Ours] | list[Theirs], scripts: list[Callable[[], int]]) -> float:
+    def sweep(players: list[ParlPlayer] | list[AlePyPlayer], scripts: list[Callable[[], int]]) -> float:
         before = sum(player.prepare() for player in players)
         calls = [(player.act, following()) for player, following in zip(players, scripts, strict=True)]
         start = time.thread_time_ns()
@@ -307,9 +313,9 @@ def mixed_rows(table: Table, rounds: int) -> None:
         return spent / 1e3 / max(1, sum(player.frames() for player in players) - before)
 
     many = [EIGHT[i % len(EIGHT)] for i in range(MIXED)]
-    ours = [Ours(game, "no screen") for game in many]
+    ours = [ParlPlayer(game, "no screen") for game in many]
     for count in (len(EIGHT), MIXED):
-        theirs = [Theirs(game, "no screen") for game in many[:count]]
+        theirs = [AlePyPlayer(game, "no screen") for game in many[:count]]
         our_scripts = [script(player.actions, i) for i, player in enumerate(ours)]
         their_scripts = [script(player.actions, i) for i, player in enumerate(theirs)]
         pairs = []
@@ -322,7 +328,7 @@ def mixed_rows(table: Table, rounds: int) -> None:
         us = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
         what = f"8 games mixed, {MIXED} consoles in turn; ale-py {count}"
         bar = 4.5 if count == len(EIGHT) else None
-        table.keep("console", what, "frames/s", (1e6 / us[0], 1e6 / us[1]), ratios, bar, rounds)
+        table.add_to_record("console", what, "frames/s", (1e6 / us[0], 1e6 / us[1]), ratios, bar, rounds)
         table.add(
             what,
             f"{1e6 / us[0]:,.0f}/s",
@@ -373,8 +379,10 @@ def construction_rows(table: Table, chosen: list[str]) -> None:
         # The first console with a ROM decodes it and runs the frames of its boot.
         bar = None if "first" in name else 100.0
         middle = (statistics.median(ours), statistics.median(others))
-        table.keep("console-calls", what, "us", middle, ratios, bar, 5)
-        table.keep("console-calls", f"{what}, worst game", "us", (None, None), [min(ratios)], None, 5)
+        table.add_to_record("console-calls", what, "us", middle, ratios, bar, 5)
+        table.add_to_record(
+            "console-calls", f"{what}, worst game", "us", (None, None), [min(ratios)], None, 5
+        )
         table.add(
             what,
             f"{statistics.median(ours):,.0f} us",
@@ -403,7 +411,7 @@ def call_rows(table: Table, rounds: int, core: Frames) -> None:
         a, b = zip(*((timed(mine, 300), timed(peer, 300)) for _ in range(rounds)), strict=True)
         ratios = [y / x for x, y in zip(a, b, strict=True)]
         middle = (statistics.median(a), statistics.median(b))
-        table.keep("console-calls", name, "us", middle, ratios, None, rounds)
+        table.add_to_record("console-calls", name, "us", middle, ratios, None, rounds)
         table.add(
             name,
             f"{statistics.median(a):.2f} us",

@@ -43,7 +43,7 @@ NAMES = {
     "envpool": ("EnvPool", "envpool"),
     "gym_async": ("Gymnasium AsyncVectorEnv", "gymnasium"),
 }
-say = Record(None, "Atari vector environments beside ale-py, EnvPool and Gymnasium")
+record = Record(None, "Atari vector environments beside ale-py, EnvPool and Gymnasium")
 
 
 def named(library: str) -> dict[str, str]:
@@ -70,7 +70,7 @@ def verdict(value: float, bar: float) -> str:
 def pipeline(
     games: list[str], envs: int, threads: int, libraries: list[str], args: argparse.Namespace
 ) -> None:
-    say(f"{envs} environments, {threads} threads: 1,000 frames per core-second (per second)")
+    record.print(f"{envs} environments, {threads} threads: 1,000 frames per core-second (per second)")
     core, wall, claim = [], [], f"atari-vector-{envs}-{threads}"
     for game in games:
         runners = {name: Runner(name, game, envs, threads) for name in libraries}
@@ -88,58 +88,58 @@ def pipeline(
             )
             for kind in (0, 1)
         )
-        say(f"  {game:18} {figures}  {per_core}  wall {per_wall}")
+        record.print(f"  {game:18} {figures}  {per_core}  wall {per_wall}")
         about = {"rounds": args.rounds, "threads": threads, "conditions": f"{args.seconds:g} s a round"}
         for name, (c, w) in rates.items():
             thousands = ([rate / 1e3 for rate in c], [rate / 1e3 for rate in w])
             who = {"spread": "quartiles"} | named(name) | about
-            say.add(claim, game, "frames per core-second", "1,000 frames/core-s", thousands[0], **who)
-            say.add(claim, game, "frames per second", "1,000 frames/s", thousands[1], **who)
+            record.add(claim, game, "frames per core-second", "1,000 frames/core-s", thousands[0], **who)
+            record.add(claim, game, "frames per second", "1,000 frames/s", thousands[1], **who)
         for metric, ratio in (("speed ratio", per_core), ("wall-clock speed ratio", per_wall)):
             peer = {"spread": "quartiles"} | rivals(libraries) | about
-            say.add(claim, game, metric, "x", ratio.sorted, **peer)
+            record.add(claim, game, metric, "x", ratio.sorted, **peer)
         core.append(per_core.median)
         wall.append(per_wall.median)
     median, worst = statistics.median(core), min(core)
     about = {"rounds": args.rounds, "threads": threads, "conditions": f"{args.seconds:g} s a round"}
     about |= rivals(libraries)
-    say.add(claim, f"median of {len(games)} games", "speed ratio", "x", median, bar=">= 5", **about)
-    say.add(claim, f"worst of {len(games)} games", "speed ratio", "x", worst, bar=">= 3", **about)
+    record.add(claim, f"median of {len(games)} games", "speed ratio", "x", median, bar=">= 5", **about)
+    record.add(claim, f"worst of {len(games)} games", "speed ratio", "x", worst, bar=">= 3", **about)
     middle = statistics.median(wall)
-    say.add(claim, f"median of {len(games)} games", "wall-clock speed ratio", "x", middle, **about)
-    say(
+    record.add(claim, f"median of {len(games)} games", "wall-clock speed ratio", "x", middle, **about)
+    record.print(
         f"  = per core-second: median x{median:.2f} ({verdict(median, 5)}), worst x{worst:.2f} "
         f"({verdict(worst, 3)}); wall-clock: median x{statistics.median(wall):.2f}"
     )
     if (envs, threads) == (64, 2):
-        say(f"  = wall-clock, 64 environments, 2 threads: {verdict(statistics.median(wall), 5)}")
-    say()
+        record.print(f"  = wall-clock, 64 environments, 2 threads: {verdict(statistics.median(wall), 5)}")
+    record.print()
 
 
 def own_threads(games: list[str], envs: int, threads: int, bar: float, args: argparse.Namespace) -> None:
-    say(f"parl, {envs} environments, {threads} threads beside 1, wall-clock")
+    record.print(f"parl, {envs} environments, {threads} threads beside 1, wall-clock")
     ratios = []
     for game in games:
         runners = {n: Runner("parl", game, envs, n) for n in (1, threads)}
         rates = in_turns(runners, args.rounds, args.seconds)
         ratio = Ratios(rates[threads][1], rates[1][1])
         cost = Ratios(rates[threads][0], rates[1][0])
-        say(f"  {game:18} {ratio}  per core-second {cost}")
+        record.print(f"  {game:18} {ratio}  per core-second {cost}")
         about = {"rounds": args.rounds, "threads": threads, "peer": "parl with 1 thread"}
         about |= {"conditions": f"{envs} environments", "spread": "quartiles"}
-        say.add("atari-threads", game, "wall-clock speed ratio", "x", ratio.sorted, **about)
-        say.add("atari-threads", game, "per core-second speed ratio", "x", cost.sorted, **about)
+        record.add("atari-threads", game, "wall-clock speed ratio", "x", ratio.sorted, **about)
+        record.add("atari-threads", game, "per core-second speed ratio", "x", cost.sorted, **about)
         ratios.append(ratio.median)
     about = {"rounds": args.rounds, "threads": threads, "peer": "parl with 1 thread", "bar": f">= {bar:g}"}
     about["conditions"] = f"{envs} environments"
     case, middle = f"median of {len(games)} games", statistics.median(ratios)
-    say.add("atari-threads", case, "wall-clock speed ratio", "x", middle, **about)
-    say(f"  = median x{statistics.median(ratios):.2f} ({verdict(statistics.median(ratios), bar)})")
-    say()
+    record.add("atari-threads", case, "wall-clock speed ratio", "x", middle, **about)
+    record.print(f"  = median x{statistics.median(ratios):.2f} ({verdict(statistics.median(ratios), bar)})")
+    record.print()
 
 
 def mixed(libraries: list[str], args: argparse.Namespace) -> None:
-    say(
+    record.print(
         f"{len(MIXED)} games, 64 environments, all actions, 1 thread: "
         "1,000 frames per core-second (per second)"
     )
@@ -154,14 +154,16 @@ def mixed(libraries: list[str], args: argparse.Namespace) -> None:
             ("frames per core-second", "1,000 frames/core-s", core),
             ("frames per second", "1,000 frames/s", wall),
         ):
-            say.add("atari-mixed", case, metric, unit, [value / 1e3 for value in values], **who)
-        say(f"  {name:18} {statistics.median(core) / 1e3:7.1f} ({statistics.median(wall) / 1e3:7.1f})")
+            record.add("atari-mixed", case, metric, unit, [value / 1e3 for value in values], **who)
+        record.print(
+            f"  {name:18} {statistics.median(core) / 1e3:7.1f} ({statistics.median(wall) / 1e3:7.1f})"
+        )
     best = max((rates[name][0] for name in libraries if name in RIVALS), key=statistics.median)
     ratio = Ratios(rates["parl"][0], best)
     peer = {"spread": "quartiles", "bar": ">= 4.5"} | rivals(libraries) | about
-    say.add("atari-mixed", case, "speed ratio", "x", ratio.sorted, **peer)
-    say(f"  = parl: one batch, the others: 8 of 8. {ratio} ({verdict(ratio.median, 4.5)})")
-    say()
+    record.add("atari-mixed", case, "speed ratio", "x", ratio.sorted, **peer)
+    record.print(f"  = parl: one batch, the others: 8 of 8. {ratio} ({verdict(ratio.median, 4.5)})")
+    record.print()
     for runner in runners.values():
         runner.close()
 
@@ -191,35 +193,35 @@ def start_s(module: str, envs: int, limit_s: float) -> float | None:
 
 
 def start(args: argparse.Namespace) -> None:
-    say("construct and reset(seed=0), breakout, seconds")
+    record.print("construct and reset(seed=0), breakout, seconds")
     ours = statistics.median(start_s("parl", 1024, 60) or 60.0 for _ in range(3))
-    say(f"  parl   {1024:5} {ours:8.3f}")
+    record.print(f"  parl   {1024:5} {ours:8.3f}")
     sizes = (16, 64) if args.quick else (16, 64, 256, 1024)
     seconds = {}
     for envs in sizes:
         found = start_s("ale_py", envs, 900)
-        say(f"  ale_py {envs:5} {'over 900' if found is None else f'{found:8.3f}'}")
+        record.print(f"  ale_py {envs:5} {'over 900' if found is None else f'{found:8.3f}'}")
         if found is not None:
             seconds[envs] = found
     metric, about = "construct and reset(seed=0)", {"conditions": "breakout"}
-    say.add("atari-start", "1024 environments", metric, "s", ours, **about)
+    record.add("atari-start", "1024 environments", metric, "s", ours, **about)
     for envs, found in seconds.items():
-        say.add("atari-start", f"{envs} environments", metric, "s", found, **named("ale_py"), **about)
+        record.add("atari-start", f"{envs} environments", metric, "s", found, **named("ale_py"), **about)
     largest = max(seconds)
     theirs = seconds[largest] * 1024 / largest
     about["conditions"] += f"; ale-py's time is that of {largest} environments in proportion"
     peer = {"peer": "ale-py", "version": version_of("ale-py"), "bar": ">= 100"}
-    say.add("atari-start", "1024 environments", "speed ratio", "x", theirs / ours, **peer, **about)
+    record.add("atari-start", "1024 environments", "speed ratio", "x", theirs / ours, **peer, **about)
     how = (
         "measured"
         if largest == 1024
         else f"{1024 // largest} times that of {largest}; it grows in proportion"
     )
-    say(
+    record.print(
         f"  = ale_py at 1,024 ({how}): {theirs:.1f} s, "
         f"parl is x{theirs / ours:.0f} ({verdict(theirs / ours, 100)})"
     )
-    say()
+    record.print()
 
 
 # Prints bytes per environment, from the difference of two sizes, which cancels constant memory. The caller's
@@ -250,7 +252,9 @@ print((found[1] - found[0]) / 4000 - 4 * 84 * 84)
 
 
 def memory() -> None:
-    say("bytes per environment without its observation (resident memory of 5,000 less that of 1,000)")
+    record.print(
+        "bytes per environment without its observation (resident memory of 5,000 less that of 1,000)"
+    )
     worst = 0.0
     for game in ("breakout", "pong", "seaquest"):
         done = subprocess.run(
@@ -260,10 +264,10 @@ def memory() -> None:
         worst = max(worst, found)
         metric, about = "bytes per environment beyond its observation", {"bar": "<= 4096"}
         about["conditions"] = "resident memory of 5,000 environments less that of 1,000, per environment"
-        say.add("atari-memory", game, metric, "bytes", found, **about)
-        say(f"  {game:18} {found:8.0f}")
-    say(f"  = at most {worst:.0f} (bar 4096: {'met' if worst <= 4096 else 'MISSED'})")
-    say()
+        record.add("atari-memory", game, metric, "bytes", found, **about)
+        record.print(f"  {game:18} {found:8.0f}")
+    record.print(f"  = at most {worst:.0f} (bar 4096: {'met' if worst <= 4096 else 'MISSED'})")
+    record.print()
 
 
 def main() -> None:
@@ -289,10 +293,10 @@ def main() -> None:
     unknown = set(sections) - set(SECTIONS)
     if unknown:
         parser.error(f"unknown sections {sorted(unknown)}, expected some of {SECTIONS}")
-    say.name = args.record
+    record.name = args.record
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    say(f"{machine()}, load averages {load}")
-    say()
+    record.print(f"{machine()}, load averages {load}")
+    record.print()
     began = time.perf_counter()
     in_process = [name for name in libraries if name != "gym_async"]
     if "pipeline" in sections:
@@ -314,11 +318,11 @@ def main() -> None:
         if (os.cpu_count() or 1) >= 16:
             own_threads(games[:3] if args.quick else games, 256, 16, 14, args)
         else:
-            say(f"scaling to 16 cores: not measured, this machine has {os.cpu_count()}")
-            say()
-    say(f"{time.perf_counter() - began:.0f} s; load average at the end {os.getloadavg()[0]:.2f}")
+            record.print(f"scaling to 16 cores: not measured, this machine has {os.cpu_count()}")
+            record.print()
+    record.print(f"{time.perf_counter() - began:.0f} s; load average at the end {os.getloadavg()[0]:.2f}")
     if args.record:
-        print(f"recorded in {say.write()}")
+        print(f"recorded in {record.write()}")
 
 
 if __name__ == "__main__":

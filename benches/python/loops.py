@@ -591,7 +591,7 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
 }
 
 
-def measure(name: str, setting: Setting, rounds: int, steps: int, write: Record) -> None:
+def measure(name: str, setting: Setting, rounds: int, steps: int, record: Record) -> None:
     make, kinds, pairs = GROUPS[name]
     if name == "one-file" and not CLEANRL:
         kinds = [kind for kind in kinds if kind != "own prioritized"]
@@ -618,21 +618,23 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, write: Record)
     shape = "84x84 uint8, stacked 4 when drawn" if setting.stacked else "84x84x4 uint8"
     rows = f"{setting.capacity} rows of {shape if setting.pixels else '4 float32'}"
     work = f"batch {setting.batch}, {setting.updates} update{'s' * (setting.updates > 1)} a step"
-    write(f"\n{name}, {rows}, {work}, {rounds} rounds of {steps} steps; us of CPU time per step")
+    record.print(f"\n{name}, {rows}, {work}, {rounds} rounds of {steps} steps; us of CPU time per step")
     libraries = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "tianshou": "Tianshou"}
     library = libraries.get(name, "one-file loop with CleanRL's settings")
     case = f"{library}, {shape if setting.pixels else '4 float32'}, {work}"
     package = {"sb3": "stable-baselines3", "one-file": "cpprb"}.get(name, name)
     about = {"rounds": rounds, "steps": steps, "threads": 1, "spread": "quartiles"}
     about |= {"conditions": f"{setting.capacity} rows", "version": f"{package} {version_of(package)}"}
-    write(f"{'':20}{'whole step':>12}{'in the buffer':>16}{'its share':>12}")
+    record.print(f"{'':20}{'whole step':>12}{'in the buffer':>16}{'its share':>12}")
     for kind in kinds:
         per_step, _, of_it = zip(*figures[kind], strict=True)
-        write.add("replay-loops", case, "processor time per step", "us", per_step, library=kind, **about)
-        write.add("replay-loops", case, "of it in the replay", "us", of_it, library=kind, **about)
+        record.add("replay-loops", case, "processor time per step", "us", per_step, library=kind, **about)
+        record.add("replay-loops", case, "of it in the replay", "us", of_it, library=kind, **about)
         whole, _, inside = (statistics.median(values) for values in zip(*figures[kind], strict=True))
-        write(f"{kind:20}{whole:12.0f}{inside:16.1f}{inside / whole:12.0%}")
-    write(f"{'steps per second':42}{'CPU time':>18}{'wall':>20}{'buffer alone':>14}{'free buffer':>13}   bar")
+        record.print(f"{kind:20}{whole:12.0f}{inside:16.1f}{inside / whole:12.0%}")
+    record.print(
+        f"{'steps per second':42}{'CPU time':>18}{'wall':>20}{'buffer alone':>14}{'free buffer':>13}   bar"
+    )
     for mine, peer in pairs:
         ratios = [
             [theirs[i] / ours[i] for ours, theirs in zip(figures[mine], figures[peer], strict=True)]
@@ -643,14 +645,14 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, write: Record)
         bar = BARS.get(peer)
         pair = {"library": mine, "peer": peer} | about
         asked = {"bar": "" if bar is None else f">= {bar}"}
-        write.add("replay-loops", case, "speed ratio", "x", ratios[0], **asked, **pair)
-        write.add("replay-loops", case, "wall-clock speed ratio", "x", ratios[1], **pair)
-        write.add("replay-loops", case, "replay alone speed ratio", "x", ratios[2], **pair)
-        write.add("replay-loops", case, "free replay speed ratio", "x", limit, **pair)
+        record.add("replay-loops", case, "speed ratio", "x", ratios[0], **asked, **pair)
+        record.add("replay-loops", case, "wall-clock speed ratio", "x", ratios[1], **pair)
+        record.add("replay-loops", case, "replay alone speed ratio", "x", ratios[2], **pair)
+        record.add("replay-loops", case, "free replay speed ratio", "x", limit, **pair)
         verdict = "" if bar is None else f"{bar} {'met' if cpu[1] >= bar else 'missed'}"
         if bar is not None and cpu[1] < bar and limit < bar:
             verdict = f"{bar} out of reach"
-        write(
+        record.print(
             f"{f'{mine} / {peer}':42}{cpu[1]:6.2f} ({cpu[0]:.2f}..{cpu[2]:.2f})"
             f"{wall[1]:8.2f} ({wall[0]:.2f}..{wall[2]:.2f}){inside[1]:12.1f} x{limit:13.2f}   {verdict}"
         )
@@ -680,7 +682,7 @@ def main() -> None:
     if arguments.cleanrl:
         CLEANRL["file"] = arguments.cleanrl
 
-    write = Record(
+    record = Record(
         arguments.record, "Training loops of other libraries with their own replay and with parl's"
     )
     for kind in arguments.rows:
@@ -690,9 +692,9 @@ def main() -> None:
         # Only Tianshou's buffer builds stacks from single frames when rows are sampled.
         for name in arguments.libraries if kind != "stacked" else ["tianshou"]:
             steps = arguments.steps if not pixels else max(arguments.steps // 2, 8)
-            measure(name, setting, arguments.rounds, steps, write)
+            measure(name, setting, arguments.rounds, steps, record)
     if arguments.record:
-        print(f"recorded in {write.write()}")
+        print(f"recorded in {record.write()}")
 
 
 if __name__ == "__main__":

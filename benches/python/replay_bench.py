@@ -459,7 +459,7 @@ METRICS = {"ns/item": "time per item", "us/pair": "time per pair of calls", "us/
 PEERS = {"torchrl": "TorchRL", "tianshou": "Tianshou", "cpprb": "cpprb"}
 
 
-def keep(record: Record, section: str, row: Row, rounds: int, load: str) -> None:
+def add_to_record(record: Record, section: str, row: Row, rounds: int, load: str) -> None:
     """Adds a row to the record: parl's times, those of the fastest peer, and the ratio within rounds."""
     claim, unit = CLAIMS[section], row.unit[:2]
     about = {"rounds": rounds, "conditions": load, "spread": "quartiles"}
@@ -531,7 +531,7 @@ def main() -> None:
             lines, rows = table(part), rows + part
             load = f"load average {before:.1f} to {os.getloadavg()[0]:.1f}"
             for row in part:
-                keep(record, name, row, arguments.rounds, load)
+                add_to_record(record, name, row, arguments.rounds, load)
         if name == "threads" and cores < 16:
             lines += ["", f"Scaling to 16 threads (bar 8x) was not measured: this machine has {cores} cores."]
         print("\n".join(lines), flush=True)

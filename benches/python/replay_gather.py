@@ -10,9 +10,9 @@ copies of the same number of bytes:
 * ``np.copyto``: contiguous bytes that were not accessed recently. The hardware prefetches them, which is
   impossible for random rows: a lower bound, not a peer.
 
-``fresh`` is sampling without ``out=``, so that each call allocates arrays. In each round all variants run;
-prints medians and quartiles of the time per call in microseconds, as wall time and as processor time of all
-threads, and of the ratios within each round.
+``new arrays`` is sampling without ``out=``, so that each call allocates arrays. In each round all variants
+run; prints medians and quartiles of the time per call in microseconds, as wall time and as processor time of
+all threads, and of the ratios within each round.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def quartiles(values: list[float]) -> str:
     return f"{middle:.2f} ({low:.2f}..{high:.2f})" if middle < 10 else f"{middle:.0f} ({low:.0f}..{high:.0f})"
 
 
-def keep(
+def add_to_record(
     record: Record,
     case: str,
     name: str,
@@ -90,7 +90,11 @@ def keep(
     times: dict[str, list[tuple[float, float]]],
 ) -> None:
     """Adds the times of a variant, (wall, all threads) in microseconds per call, to the record."""
-    own = {"frames": "frames", "lz4": "frames compressed by lz4", "frames, fresh": "frames into new arrays"}
+    own = {
+        "frames": "frames",
+        "lz4": "frames compressed by lz4",
+        "frames, new arrays": "frames into new arrays",
+    }
     library = f"parl, {own[name]}" if name in own else name
     about = {"library": library, "rounds": len(taken), "spread": "quartiles"}
     claim = "replay-gather"
@@ -139,19 +143,19 @@ def main() -> int:
             at = next(starts) * 7 % places * rows
             np.copyto(target, source[at : at + rows])
 
-        drawn = [
+        frame_numbers = [
             (rng.integers(3 * ENVS, len(store) - ENVS, batch)[:, None] + ages).reshape(-1) for _ in range(97)
         ]
         frames = target.reshape(-1, *FRAME)
 
-        def take(frames=frames, drawn=drawn, starts=starts) -> None:
-            store.take(drawn[next(starts) % len(drawn)], axis=0, out=frames, mode="clip")
+        def take(frames=frames, frame_numbers=frame_numbers, starts=starts) -> None:
+            store.take(frame_numbers[next(starts) % len(frame_numbers)], axis=0, out=frames, mode="clip")
 
         contenders: dict[str, Callable[[], object]] = {"np.take": take, "np.copyto": copy}
         for name, replay in replays.items():
             out = replay.empty_batch(batch)
             contenders[name] = lambda replay=replay, out=out, batch=batch: replay.sample(batch, out=out)
-        contenders["frames, fresh"] = lambda batch=batch: replays["frames"].sample(batch)
+        contenders["frames, new arrays"] = lambda batch=batch: replays["frames"].sample(batch)
         calls = 4 if batch == 256 else 16
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
         for _ in range(arguments.rounds):
@@ -162,7 +166,7 @@ def main() -> int:
             wall = [ours[0] / copied[0] for ours, copied in pairs]
             threads = [ours[1] / copied[1] for ours, copied in pairs]
             side = [ours[0] / copied[0] for ours, copied in zip(taken, times["np.copyto"], strict=True)]
-            keep(record, f"batch {batch}, {target.nbytes} bytes", name, taken, times)
+            add_to_record(record, f"batch {batch}, {target.nbytes} bytes", name, taken, times)
             bar = met = ""
             if name == "frames":
                 bar, is_met = f"<= {BAR}", statistics.median(wall) <= BAR

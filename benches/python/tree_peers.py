@@ -126,7 +126,7 @@ def main() -> None:
         compare(arguments, record)
 
 
-def keep(record: Record, case: str, rounds: int, times: dict[str, list[float]]) -> None:
+def add_to_record(record: Record, case: str, rounds: int, times: dict[str, list[float]]) -> None:
     """Adds an operation's times per call to the record."""
     for name, values in times.items():
         package, _, kind = name.partition(" ")
@@ -157,7 +157,7 @@ def compare(arguments: argparse.Namespace, record: Record) -> None:
             calls |= part[index]
         times = measure(calls, arguments.rounds, arguments.repeats)
         leaves = f"2^{arguments.leaves.bit_length() - 1}"
-        keep(
+        add_to_record(
             record,
             f"{operation.replace('sample', 'draw')} {batch} of {leaves} leaves",
             arguments.rounds,

@@ -50,7 +50,7 @@ fn acts(c: &mut Criterion) {
     if !has_roms() {
         return;
     }
-    let player = |game, seed| Player::new(game, seed, Drawing::WhenAsked).expect("the ROM was found");
+    let player = |game, seed| Player::new(game, seed, Drawing::OnRequest).expect("the ROM was found");
     let mut group = c.benchmark_group("act");
     group.throughput(Throughput::Elements(1));
     for game in GAMES {
@@ -78,7 +78,7 @@ fn states(c: &mut Criterion) {
         return;
     }
     let mut group = c.benchmark_group("state");
-    let mut console = Player::new("breakout", 0, Drawing::WhenAsked).expect("the ROM was found").console;
+    let mut console = Player::new("breakout", 0, Drawing::OnRequest).expect("the ROM was found").console;
     let state = console.save(true);
     group.bench_function("save", |b| b.iter(|| black_box(console.save(true))));
     group.bench_function("load", |b| b.iter(|| console.load(black_box(&state)).expect("its own state")));
@@ -86,7 +86,7 @@ fn states(c: &mut Criterion) {
     group.bench_function("reset", |b| b.iter(|| console.reset().expect("breakout has one mode to select")));
     let rom = rom::load("breakout", rom_folders(), false).expect("the ROM was found");
     let row = console::game_row("breakout").expect("a known game");
-    let options = Options { drawing: Drawing::Guessed, ..Options::default() };
+    let options = Options { drawing: Drawing::Predicted, ..Options::default() };
     group.bench_function("new", |b| b.iter(|| Console::new(&rom, row, options).expect("a known game")));
     group.finish();
 }

@@ -38,9 +38,9 @@ enum What {
 impl Workload {
     fn new(game: &str, what: &str) -> Result<Self, String> {
         let drawing = match what {
-            "undrawn" | "save" | "load" => Drawing::WhenAsked,
+            "undrawn" | "save" | "load" => Drawing::OnRequest,
             "drawn" => Drawing::EveryFrame,
-            "gray" => Drawing::Guessed,
+            "gray" => Drawing::Predicted,
             _ => return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load\n{USAGE}")),
         };
         let mut player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;

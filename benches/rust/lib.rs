@@ -88,7 +88,7 @@ impl Frames {
     /// # Errors
     /// As [`Player::new`].
     pub fn record(game: &str, count: usize, plain: bool) -> Result<Self, CuleError> {
-        let mut player = Player::new(game, 0, Drawing::WhenAsked)?;
+        let mut player = Player::new(game, 0, Drawing::OnRequest)?;
         let start = player.console.state().machine;
         let inputs = (0..count)
             .map(|_| {
@@ -143,7 +143,8 @@ impl Frames {
     /// # Panics
     /// If the RAM differs.
     pub fn compare(&mut self, other: &mut Self) {
-        let (a, b) = (machine::essence(&self.run(false)), machine::essence(&other.run(false)));
+        let (a, b) =
+            (machine::canonical_state(&self.run(false)), machine::canonical_state(&other.run(false)));
         assert_eq!(a.riot.ram, b.riot.ram, "two interpreters differ");
     }
 }

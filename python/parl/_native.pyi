@@ -328,7 +328,7 @@ class Dense:
             the same shapes that their gradients are added to; all float32 and C-contiguous. The arrays are
             kept by reference and read at each call.
         heads: as ``hidden``; each head reads the features of the last layer, without ReLU.
-        turned: weights and their gradients are stored as (inputs, width).
+        transposed: weights and their gradients are stored as (inputs, width).
 
     Raises:
         ValueError: there is no layer or head, an array does not fit or overlaps with another.
@@ -352,15 +352,17 @@ class Dense:
                 NDArray[np.float32] | None,
             ]
         ],
-        turned: bool = False,
+        transposed: bool = False,
     ) -> Dense: ...
-    def forward(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
+    def forward(
+        self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], keep_for_backward: bool
+    ) -> None:
         """Computes the outputs of the heads for ``x``, (B, inputs), into ``outputs``, (B, width) each.
 
         Args:
             x: float32, C-contiguous.
             outputs: one array per head.
-            kept: :meth:`backward` may follow; passes that are not kept do not affect it.
+            keep_for_backward: :meth:`backward` may follow; passes that are not kept do not affect it.
 
         Raises:
             ValueError: an array does not fit, or overlaps with another.
@@ -377,7 +379,7 @@ class Dense:
             ValueError: no arrays for gradients were given, an array does not fit or overlaps with another.
         """
 
-    def back_to_inputs(
+    def backward_to_inputs(
         self, first: int, of_outputs: Sequence[NDArray[np.float32]], of_inputs: NDArray[np.float32]
     ) -> None:
         """Writes the gradients of the inputs from index ``first`` on. Needs no gradients of weights.
@@ -404,24 +406,24 @@ def dense_adam(
     learning_rate: float,
     epsilon: float,
     betas: tuple[float, float],
-    longest: float,
+    max_grad_norm: float,
 ) -> None:
     """Performs one step of Adam in place, in one thread; see :class:`parl.ops.adam.FlatAdam`.
 
     Args:
         weights: (P,), updated; C-contiguous, as all arrays here.
-        gradients: (P,), scaled down to the norm ``longest`` if theirs is larger.
+        gradients: (P,), scaled down to the norm ``max_grad_norm`` if theirs is larger.
         mean: (P,), running mean of the gradients, updated.
         square: (P,), running mean of their squares, updated.
         step: number of this step, from 1.
         learning_rate: step size.
         epsilon: offset of the denominator.
         betas: decay of the two means.
-        longest: largest norm of the gradients; infinity disables the scaling.
+        max_grad_norm: largest norm of the gradients; infinity disables the scaling.
 
     Raises:
         ValueError: the buffers differ in length, or overlap.
-        NonFiniteError: ``longest`` is finite and the norm of the gradients is not.
+        NonFiniteError: ``max_grad_norm`` is finite and the norm of the gradients is not.
     """
 
 @final
@@ -506,7 +508,7 @@ class Console:
     def read_screen_rgb(self, out: NDArray[np.uint8] | None, /) -> NDArray[np.uint8]: ...
     def draw_every_frame(self) -> None: ...
     def save(self, generator: bool, held: bool = True) -> bytes: ...
-    def load(self, state: bytes, keep_held: bool) -> None: ...
+    def load(self, state: bytes, keep_repeated_action: bool) -> None: ...
     @property
     def players(self) -> int: ...
     @property
@@ -576,8 +578,8 @@ class AtariBatch:
         ram: NDArray[np.uint8] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_], bool]: ...
     def check_actions(self, actions: NDArray[Any]) -> None: ...
-    def turn(self) -> list[int]: ...
-    def set_turn(self, envs: Sequence[int]) -> None: ...
+    def ready_envs(self) -> list[int]: ...
+    def set_ready_envs(self, envs: Sequence[int]) -> None: ...
     def send(self, actions: NDArray[Any], envs: Sequence[int]) -> None: ...
     def send_reset(self, seeds: Sequence[int] | None) -> None: ...
     def recv(
@@ -590,7 +592,7 @@ class AtariBatch:
     def set_state(self, states: NDArray[np.uint8], envs: Sequence[int]) -> None: ...
     def picture(self, env: int) -> NDArray[np.uint8]: ...
     def screen(self, env: int, gray: bool) -> NDArray[np.uint8]: ...
-    def facts(self, env: int) -> tuple[int, bool, bool, int, int, NDArray[np.uint8]]: ...
+    def console_status(self, env: int) -> tuple[int, bool, bool, int, int, NDArray[np.uint8]]: ...
     def game(self, env: int) -> str: ...
     def close(self) -> None: ...
 

@@ -11,7 +11,7 @@ from typing import Any
 from parl import _native
 from parl.errors import ConfigError, CudaUnavailableError, ParlError
 
-_MOST = 2**31 - 1
+_MAX_ORDINAL = 2**31 - 1
 
 
 def nvrtc_folders() -> list[str]:
@@ -70,7 +70,9 @@ def ordinal(device: str) -> int:
         ConfigError: (a ValueError) ``device`` is not such a name.
     """
     kind, colon, number = str(device).partition(":")
-    if kind != "cuda" or (colon and not (number.isascii() and number.isdigit() and int(number) <= _MOST)):
+    if kind != "cuda" or (
+        colon and not (number.isascii() and number.isdigit() and int(number) <= _MAX_ORDINAL)
+    ):
         raise ConfigError(f'device is {device!r}, expected "cpu", "cuda" or "cuda:<number>"')
     return int(number or 0)
 
@@ -112,7 +114,7 @@ def out_of_memory(device: Any, size: int) -> CudaUnavailableError:
     )
 
 
-def give_back_memory(ordinal: int) -> bool:
+def release_cached_memory(ordinal: int) -> bool:
     """Frees memory that torch has reserved but not allocated; returns whether there was any."""
     try:
         import torch

@@ -67,7 +67,7 @@ class EnvSpec:
         return "image" if is_image(self.observation_shape, self.observation_dtype) else "vector"
 
     @property
-    def row(self) -> tuple[tuple[int, ...], str]:
+    def flat_row(self) -> tuple[tuple[int, ...], str]:
         """Shape and dtype name of an observation in a rollout; a dictionary is stored as one row of bytes."""
         if not self.observation_parts:
             return self.observation_shape, self.observation_dtype
@@ -218,12 +218,12 @@ class Learner(Learned, Protocol):
     Attributes:
         gradients: (Q,) float32, of all learned parameters, which may be more than policies need. Written by
             :meth:`compute`, then possibly averaged over learners.
-        alone: whether gradients stay unchanged between :meth:`compute` and :meth:`step`, so that both may be
-            recorded as one CUDA graph. Set before the first call of either.
+        may_record_graph: whether gradients stay unchanged between :meth:`compute` and :meth:`step`, so that
+            both may be recorded as one CUDA graph. Set before the first call of either.
     """
 
     gradients: Tensor
-    alone: bool
+    may_record_graph: bool
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch`` into ``gradients``; returns new priorities (B,)."""
@@ -300,7 +300,7 @@ class Rollout:
     the first observation of the next episode; ``final_obs`` has the last observations of truncated episodes.
 
     Attributes:
-        obs: (T + 1, N, *observation_shape); for dictionaries (T + 1, N, bytes), see :attr:`EnvSpec.row`.
+        obs: (T + 1, N, *observation_shape); for dictionaries (T + 1, N, bytes), see :attr:`EnvSpec.flat_row`.
         action: (T, N, *action_shape).
         log_prob: (T, N) float32, of the action under the policy that acted.
         reward: (T, N) float32.
@@ -486,7 +486,7 @@ class MemberNetworks(Protocol):
         """Returns actions (N, ...) for observations (N, ...), row i by network i."""
         ...
 
-    def only(self, rows: Array) -> MemberNetworks:
+    def select(self, rows: Array) -> MemberNetworks:
         """Returns the networks of these rows (M,) int64."""
         ...
 

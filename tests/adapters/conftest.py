@@ -1,6 +1,6 @@
 import os
 
-# Tianshou compiles its trees for ten seconds and more in each process; as Python they do for a few rows.
+# Numba compiles Tianshou's trees for ten seconds or more in each process; Python is enough for a few rows.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 import pytest
@@ -9,7 +9,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Networks this small are slower with more threads, most of all beside other work."""
+    """Networks this small are slower with several threads, in particular while other processes run."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""The same scripts against cpprb and against parl's class of the same name."""
+"""The same calls on cpprb's classes and on parl's classes of the same names."""
 
 import cpprb
 import numpy as np
@@ -24,8 +24,8 @@ def transition(i, done=0.0, fields=FIELDS):
     return {name: row[name] for name in ["next_obs", *fields]}
 
 
-def script(module, buffer):
-    """What a training script does, and all that it sees of it."""
+def make_calls(module, buffer):
+    """Makes the calls of a training script and returns all their results."""
     seen = []
     for i in range(60):
         done = i % 11 == 10
@@ -61,7 +61,7 @@ def assert_same_rows(a, b, but=()):
     ids=str,
 )
 @pytest.mark.parametrize("size", [16, 200])
-def test_the_same_script(kind, settings, size):
+def test_the_same_calls_give_the_same_results(kind, settings, size):
     fields = WITHOUT_NEXT if "next_of" in settings else FIELDS
     theirs = {**settings}
     theirs.pop("stack_compress", None)
@@ -69,11 +69,11 @@ def test_the_same_script(kind, settings, size):
         getattr(cpprb, kind)(size, fields, **theirs),
         getattr(ours, kind)(size, fields, **settings),
     ]
-    seen = [script(module, buffer) for module, buffer in zip((cpprb, ours), buffers, strict=True)]
+    seen = [make_calls(module, buffer) for module, buffer in zip((cpprb, ours), buffers, strict=True)]
     assert seen[0] == seen[1]
     rows = [buffer.get_all_transitions() for buffer in buffers]
-    # At the end of an episode cpprb leaves any next value beside done = 1, and where just the last of the n
-    # steps ended the episode it says done = 0.
+    # At the end of an episode cpprb stores an arbitrary next value where done = 1, and it stores done = 0 if
+    # only the last of the n steps ended the episode.
     assert_same_rows(*rows, but=["next_obs", "done"] if "Nstep" in settings else [])
     if "Nstep" in settings:
         going_on = rows[1]["done"][:, 0] == 0
@@ -86,7 +86,7 @@ def test_the_same_script(kind, settings, size):
         assert (buffer.get_stored_size(), buffer.get_next_index()) == (0, 0)
 
 
-def test_rows_cut_without_done_keep_their_true_next_values():
+def test_n_step_rows_cut_without_done_keep_their_next_values():
     buffer = ours.PrioritizedReplayBuffer(16, FIELDS, Nstep=N_STEP)
     for i in range(5):
         buffer.add(**transition(i))
@@ -96,7 +96,7 @@ def test_rows_cut_without_done_keep_their_true_next_values():
     np.testing.assert_allclose(rows["rew"][:, 0] * 8, [1.0, 2.75, 4.5, 5.0, 4.0])
 
 
-def test_n_steps_that_reach_the_end_say_so():
+def test_n_step_rows_that_reach_the_end_have_done_1():
     buffer = ours.ReplayBuffer(16, FIELDS, Nstep=N_STEP)
     for i in range(5):
         buffer.add(**transition(i, float(i == 4)))
@@ -183,7 +183,7 @@ def test_files_are_read_by_the_same_class_and_from_cpprb(tmp_path):
         ours.ReplayBuffer(4, FIELDS).load_transitions(tmp_path / "other.npz")
 
 
-def test_shared_next_values_at_the_ring_border_and_in_batches():
+def test_shared_next_values_at_the_end_of_the_ring_and_in_batches():
     for size in (3, 4, 5, 8):
         theirs, mine = (module.ReplayBuffer(size, WITHOUT_NEXT, next_of="obs") for module in (cpprb, ours))
         rng = np.random.default_rng(size)
@@ -228,7 +228,7 @@ def test_loaded_rows_keep_the_next_values_of_their_episodes(tmp_path, module, sa
     rows = buffer.get_all_transitions()
     assert rows["obs"][:, 0].tolist() == [100.0, *held["obs"][:, 0], 200.0]
     np.testing.assert_array_equal(rows["next_obs"], rows["obs"] + 1)
-    # Where next values are a field of their own, they are read from the same file.
+    # A buffer with a field for next values reads them from the same file.
     plain = ours.ReplayBuffer(20, {"obs": {}, "next_obs": {}})
     plain.load_transitions(tmp_path / "rows.npz")
     np.testing.assert_array_equal(plain.get_all_transitions()["next_obs"], held["next_obs"])
@@ -240,7 +240,7 @@ def test_rows_added_together_keep_the_next_values_of_their_episodes():
     np.testing.assert_array_equal(buffer.get_all_transitions()["next_obs"][:, 0], [2, 3, 11, 12])
 
 
-def test_shared_next_values_of_n_step_rows_lie_n_steps_on():
+def test_shared_next_values_of_n_step_rows_are_n_steps_later():
     n_step = {"size": 3, "gamma": 0.5, "rew": "rew", "next": "next_obs"}
     buffer = ours.ReplayBuffer(20, {"obs": {}, "rew": {}, "done": {}}, next_of="obs", Nstep=n_step)
     for i in range(5):
@@ -249,7 +249,7 @@ def test_shared_next_values_of_n_step_rows_lie_n_steps_on():
     np.testing.assert_array_equal(buffer.get_all_transitions()["next_obs"][:, 0], [3, 4, 5, 5, 5])
 
 
-def test_compressed_rows_of_unsafe_files_are_made_whole(tmp_path):
+def test_compressed_rows_of_unsafe_files_are_decompressed(tmp_path):
     fields = {"obs": {"shape": 3}}
     source = cpprb.ReplayBuffer(10, fields, stack_compress="obs")
     rows = np.arange(3) + np.arange(6)[:, None]
@@ -276,7 +276,7 @@ TWO_STEPS = {"size": 2, "gamma": 0.5, "rew": "rew", "next": "next_obs"}
         (cpprb, None, TWO_STEPS, "1-step rows; this buffer has Nstep size 2"),
     ],
 )
-def test_files_of_another_number_of_steps_are_refused(tmp_path, module, saved, loaded, text):
+def test_files_with_another_number_of_steps_are_refused(tmp_path, module, saved, loaded, text):
     source = module.ReplayBuffer(16, FIELDS, **({"Nstep": saved} if saved else {}))
     for i in range(6):
         source.add(**transition(i))
@@ -287,7 +287,7 @@ def test_files_of_another_number_of_steps_are_refused(tmp_path, module, saved, l
     assert buffer.get_stored_size() == 0
 
 
-def test_unsafe_files_are_smaller_and_name_a_missing_field(tmp_path):
+def test_unsafe_files_are_smaller_and_a_missing_field_raises(tmp_path):
     source = ours.ReplayBuffer(200, {"obs": {"shape": 100}}, next_of="obs")
     values = np.random.default_rng(0).random((101, 100))
     source.add(obs=values[:-1], next_obs=values[1:])
@@ -313,7 +313,7 @@ def test_mapped_files(tmp_path):
     assert sizes[1]["rb_obs.dat"] == 8 * 6
 
 
-def test_bad_input():
+def test_bad_input_raises():
     buffer = ours.PrioritizedReplayBuffer(4, FIELDS)
     with pytest.raises(NotSampleableError, match="empty"):
         buffer.sample(2)

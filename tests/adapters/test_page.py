@@ -1,4 +1,4 @@
-"""The blocks of docs/adapters.md run as they stand, in this process, where the libraries are loaded."""
+"""The code blocks of docs/adapters.md run unchanged, in this process, which has loaded the libraries."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 BLOCKS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 
 
-def test_there_is_one_for_each_library():
+def test_every_library_has_a_block():
     text = "".join(BLOCKS)
     assert all(f"parl.adapters.{name}" in text for name in ("sb3", "torchrl", "tianshou", "cpprb"))
 

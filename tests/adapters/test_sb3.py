@@ -1,4 +1,4 @@
-"""parl's buffers inside Stable-Baselines3's own algorithms."""
+"""parl's buffers in Stable-Baselines3's own algorithms."""
 
 import warnings
 
@@ -23,7 +23,7 @@ SMALL = {"learning_starts": 30, "buffer_size": 400, "batch_size": 8, "device": "
 
 
 class Counter(gym.Env):
-    """Observation: [environment, episode, step]; ends by time after ``limit`` steps, or at ``end``."""
+    """Observes [environment, episode, step]; truncated at step ``limit``, or terminated at step ``end``."""
 
     def __init__(self, number, limit=7, end=5, as_dict=False):
         self.number, self.limit, self.end, self.as_dict = number, limit, end, as_dict
@@ -43,7 +43,7 @@ class Counter(gym.Env):
 
     def step(self, action):
         self.step_count += 1
-        # Every other episode ends by itself.
+        # Every other episode terminates.
         terminated = self.episode % 2 == 0 and self.step_count == self.end
         return self._obs(), float(self.step_count), terminated, self.step_count == self.limit, {}
 
@@ -52,8 +52,8 @@ def counters(n, **settings):
     return DummyVecEnv([lambda i=i: Counter(i, **settings) for i in range(n)])
 
 
-def known(samples, n_steps=1, gamma=0.99, last=5, limit=7):
-    """Checks each sampled transition against what the environment does."""
+def check_transitions(samples, n_steps=1, gamma=0.99, last=5, limit=7):
+    """Checks each sampled transition against the rules of the environment. Returns the observations."""
     obs, after = samples.observations.numpy(), samples.next_observations.numpy()
     discounts = np.full(len(obs), gamma) if samples.discounts is None else samples.discounts.numpy()[:, 0]
     for i in range(len(obs)):
@@ -65,7 +65,7 @@ def known(samples, n_steps=1, gamma=0.99, last=5, limit=7):
         want = sum(gamma**j * (obs[i, 2] + 1 + j) for j in range(k))
         assert samples.rewards[i, 0] == pytest.approx(want)
         if not terminated:
-            # VecNormalize gives final observations back as well as it can.
+            # VecNormalize restores final observations up to rounding.
             np.testing.assert_allclose(after[i], [obs[i, 0], obs[i, 1], obs[i, 2] + k], atol=1e-5)
             assert discounts[i] == pytest.approx(gamma**k)
     return obs
@@ -74,7 +74,7 @@ def known(samples, n_steps=1, gamma=0.99, last=5, limit=7):
 @pytest.mark.parametrize("once", [False, True], ids=["both", "once"])
 @pytest.mark.parametrize("n_steps", [1, 3])
 @pytest.mark.parametrize("n_envs", [1, 3])
-def test_transitions_are_true(once, n_steps, n_envs):
+def test_sampled_transitions_are_those_of_the_environment(once, n_steps, n_envs):
     model = PrioritizedDQN(
         "MlpPolicy",
         counters(n_envs),
@@ -84,23 +84,23 @@ def test_transitions_are_true(once, n_steps, n_envs):
         **{**SMALL, "buffer_size": 120},
     )
     with warnings.catch_warnings():
-        # SB3 says that it cuts the episode under way when learning starts again.
+        # SB3 warns that it cuts the current episode when learning starts again.
         warnings.filterwarnings("ignore", message="The last trajectory in the replay buffer")
         model.learn(130)
         model.learn(131)
     buffer = model.replay_buffer
     assert buffer.size() == buffer.buffer_size
     assert buffer.full
-    seen = [known(buffer.sample(64), n_steps, 0.9 if n_steps > 1 else 0.99) for _ in range(40)]
+    seen = [check_transitions(buffer.sample(64), n_steps, 0.9 if n_steps > 1 else 0.99) for _ in range(40)]
     obs = np.unique(np.concatenate(seen), axis=0)
     assert set(obs[:, 0]) == set(range(n_envs))
-    # All steps of an episode are drawn, the last ones too.
+    # All steps of an episode are sampled, including the last ones.
     assert set(obs[obs[:, 1] % 2 == 0][:, 2]) == set(range(5))
     assert set(obs[obs[:, 1] % 2 == 1][:, 2]) == set(range(7))
     buffer.replay.verify()
 
 
-def test_storing_once_takes_half_the_memory():
+def test_optimize_memory_usage_halves_the_memory():
     space, actions = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(4)
     sizes = [
         PrioritizedReplayBuffer(2000, space, actions, optimize_memory_usage=once).replay.nbytes
@@ -109,7 +109,7 @@ def test_storing_once_takes_half_the_memory():
     assert sizes[1] < 0.55 * sizes[0]
 
 
-def test_large_batches_use_memory_again_that_nobody_holds():
+def test_large_batches_reuse_memory_that_is_not_referenced():
     space, actions = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(4)
     buffer = PrioritizedReplayBuffer(50, space, actions, device="cpu")
     for i in range(50):
@@ -122,7 +122,7 @@ def test_large_batches_use_memory_again_that_nobody_holds():
         assert torch.equal(samples.observations[:, 0, 0, 0].float(), samples.rewards[:, 0])
         assert torch.equal(samples.next_observations[:, 3, 83, 83].float(), samples.rewards[:, 0] + 1)
         if turn % 4 == 0:
-            # One field is enough to keep a batch.
+            # A reference to one field keeps the batch.
             held.append(samples.next_observations[5:7] if turn else samples.rewards)
             copies.append(held[-1].clone())
     assert len(places) < 8
@@ -130,7 +130,7 @@ def test_large_batches_use_memory_again_that_nobody_holds():
         assert torch.equal(tensor, copy)
 
 
-def test_the_uniform_buffer_holds_what_sb3s_own_holds():
+def test_the_uniform_buffer_holds_the_same_rows_as_sb3s_own():
     rng = np.random.default_rng(0)
     space, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float64)
     theirs = ReplayBuffer(12, space, actions, device="cpu", n_envs=2)
@@ -183,12 +183,12 @@ def test_vec_normalize():
     model.learn(200)
     samples = model.replay_buffer.sample(64, env=env)
     raw = model.replay_buffer.sample(64)
-    known(raw)
+    check_transitions(raw)
     assert samples.observations.abs().max() < 10.0
     assert samples.rewards.dtype == torch.float32
 
 
-def test_time_limits_as_terminations_if_asked():
+def test_time_limits_are_terminations_without_handle_timeout_termination():
     model = PrioritizedDQN(
         "MlpPolicy",
         counters(1),
@@ -203,7 +203,7 @@ def test_time_limits_as_terminations_if_asked():
     assert (samples.dones[:, 0][at_limit] == 1).all()
 
 
-def test_priorities_become_td_errors_and_weights_enter_the_loss():
+def test_training_updates_priorities_and_uses_importance_weights():
     model = PrioritizedDQN("MlpPolicy", counters(1), seed=0, replay_buffer_kwargs={"alpha": 1.0}, **SMALL)
     model.learn(60)
     buffer = model.replay_buffer
@@ -223,7 +223,7 @@ def test_priorities_become_td_errors_and_weights_enter_the_loss():
     assert samples.weights.min() < 1.0 == samples.weights.max()
 
 
-def test_the_weighted_step_is_the_step_by_hand():
+def test_a_weighted_update_equals_its_formula():
     model = PrioritizedDQN("MlpPolicy", counters(1), seed=0, **SMALL)
     model.learn(60)
     samples = model.replay_buffer.sample(32)._replace(weights=torch.linspace(0.1, 1, 32).reshape(-1, 1))
@@ -245,12 +245,12 @@ def test_the_weighted_step_is_the_step_by_hand():
 
 @pytest.mark.parametrize("name", ["beta", "final_beta"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_beta_outside_its_bounds(name, value):
+def test_beta_outside_its_bounds_raises(name, value):
     with pytest.raises(ValueError, match=f"{name} {value} is outside 0..inf"):
         PrioritizedReplayBuffer(8, spaces.Box(0, 1, (2,)), spaces.Discrete(2), **{name: value})
 
 
-def test_beta_goes_to_its_end():
+def test_beta_rises_to_final_beta():
     model = PrioritizedDQN(
         "MlpPolicy", counters(1), seed=0, replay_buffer_kwargs={"beta": 0.5, "final_beta": 0.9}, **SMALL
     )
@@ -273,8 +273,8 @@ def test_continuous_actions(algorithm):
     assert obs.abs().max() <= 1.0
 
 
-def test_a_buffer_of_a_stock_algorithm_says_that_nobody_updates_it(monkeypatch):
-    monkeypatch.setattr("parl.adapters.sb3._PATIENCE", 20)
+def test_a_buffer_warns_if_its_priorities_are_never_updated(monkeypatch):
+    monkeypatch.setattr("parl.adapters.sb3._BATCHES_BEFORE_WARNING", 20)
     model = SAC("MlpPolicy", "Pendulum-v1", replay_buffer_class=PrioritizedReplayBuffer, seed=0, **SMALL)
     with pytest.warns(UserWarning, match="update_priorities was never called"):
         model.learn(60)
@@ -283,10 +283,10 @@ def test_a_buffer_of_a_stock_algorithm_says_that_nobody_updates_it(monkeypatch):
         PrioritizedDQN("MlpPolicy", counters(1), replay_buffer_class=UniformReplayBuffer, **SMALL)
 
 
-def test_n_steps_as_sb3_spells_it():
+def test_n_steps_may_be_an_argument_of_the_algorithm():
     model = PrioritizedDQN("MlpPolicy", counters(1), n_steps=3, gamma=0.9, seed=0, **SMALL)
     model.learn(100)
-    known(model.replay_buffer.sample(64), 3, 0.9)
+    check_transitions(model.replay_buffer.sample(64), 3, 0.9)
 
 
 def test_saving_and_loading(tmp_path):

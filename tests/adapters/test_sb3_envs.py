@@ -1,4 +1,4 @@
-"""parl's Atari environments inside Stable-Baselines3's own algorithms and wrappers."""
+"""parl's Atari environments in Stable-Baselines3's own algorithms and wrappers."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ from parl.errors import AtariError
 RAM = {"obs_type": "ram", "stack_num": None, "num_threads": 1}
 
 
-def played(envs, steps, seed=1):
-    """Results of some random steps."""
+def play_steps(envs, steps, seed=1):
+    """Results of ``steps`` random steps."""
     rng = np.random.default_rng(seed)
     return [envs.step(rng.integers(0, envs.action_space.n, envs.num_envs)) for _ in range(steps)]
 
 
 @pytest.mark.parametrize("options", [{"max_num_steps_per_episode": 7}, {"life_loss": "ends"}], ids=str)
-def test_results_are_those_of_sb3s_own_vector_of_single_environments(options):
-    """What SB3 makes of single environments, byte for byte; a reset within a step seeds nothing."""
+def test_results_equal_those_of_sb3s_vector_of_single_environments(options):
+    """Compares with SB3's DummyVecEnv byte for byte; a reset within a step does not reseed."""
     settings = {"preset": "ale", "num_threads": 1, "noop_max": 1, "boot": "snapshot", **options}
     ours = AtariVecEnv("breakout", 2, **settings)
     theirs = DummyVecEnv([lambda: AtariEnv("breakout", **settings)] * 2)
@@ -33,7 +33,7 @@ def test_results_are_those_of_sb3s_own_vector_of_single_environments(options):
     assert ours.seed(3) == theirs.seed(3) == [3, 4]
     np.testing.assert_array_equal(ours.reset(), theirs.reset())
     ends = 0
-    for mine, other in zip(played(ours, 60), played(theirs, 60), strict=True):
+    for mine, other in zip(play_steps(ours, 60), play_steps(theirs, 60), strict=True):
         for a, b in zip(mine[:3], other[:3], strict=True):
             np.testing.assert_array_equal(a, b)
             assert a.dtype == b.dtype
@@ -51,7 +51,7 @@ def test_results_are_those_of_sb3s_own_vector_of_single_environments(options):
 
 
 def test_an_episode_in_the_infos_is_a_whole_game():
-    """The default preset ends episodes with lives; points and steps are counted to the end of the game."""
+    """The default preset ends an episode with each life; returns and lengths are those of the whole game."""
     envs = AtariVecEnv("breakout", 2, num_threads=1)
     envs.seed(0)
     envs.reset()
@@ -73,7 +73,7 @@ def test_an_episode_in_the_infos_is_a_whole_game():
     assert games > 0
 
 
-def test_ppo_learns_on_pictures_in_one_line():
+def test_ppo_learns_from_images():
     small = {"features_extractor_kwargs": {"features_dim": 16}}
     settings = {"n_steps": 4, "batch_size": 8, "n_epochs": 1, "seed": 5, "device": "cpu"}
     model = PPO("CnnPolicy", AtariVecEnv("breakout", 2), policy_kwargs=small, **settings)
@@ -98,7 +98,7 @@ def test_wrappers_of_vectors():
         envs = VecMonitor(envs)
     assert is_vecenv_wrapped(envs, VecMonitor)
     envs.reset()
-    *_, infos = played(envs, 5)[-1]
+    *_, infos = play_steps(envs, 5)[-1]
     assert [info["episode"]["l"] for info in infos] == [5, 5]
     envs.close()
 
@@ -111,22 +111,22 @@ def test_attributes_methods_and_wrappers_of_members():
     with pytest.raises(AttributeError, match="nonsense"):
         envs.get_attr("nonsense")
     envs.set_attr("note", 7, indices=[0, 2])
-    assert envs.get_attr("note", [0, 2]) == [7, 7] and not hasattr(envs._members[1], "note")
+    assert envs.get_attr("note", [0, 2]) == [7, 7] and not hasattr(envs._sub_envs[1], "note")
     meanings = envs.env_method("get_action_meanings", indices=[0])
     assert meanings[0][:2] == ["NOOP", "FIRE"] and len(meanings[0]) == 18
     envs.seed(1)
     envs.reset()
     state = envs.env_method("get_state", indices=1)[0]
-    first = played(envs, 2)[-1][0][1]
+    first = play_steps(envs, 2)[-1][0][1]
     envs.env_method("set_state", state, indices=1)
-    np.testing.assert_array_equal(played(envs, 2)[-1][0][1], first)
+    np.testing.assert_array_equal(play_steps(envs, 2)[-1][0][1], first)
     assert envs.env_is_wrapped(Monitor) == [True] * 3
     assert envs.env_is_wrapped(VecMonitor, indices=[0]) == [False]
     assert [image.shape for image in envs.get_images()] == [(210, 160, 3)] * 3
     assert envs.render().shape == (2 * 210, 2 * 160, 3)
 
 
-def test_a_seed_counts_once_and_may_be_any_of_sb3s():
+def test_a_seed_applies_to_one_reset_and_may_have_32_bits():
     envs = AtariVecEnv("breakout", 2, **RAM)
     twin = parl.make_vec("breakout", 2, preset="nature", **RAM)
     envs.seed(2**32 - 1)
@@ -141,7 +141,7 @@ def test_a_seed_counts_once_and_may_be_any_of_sb3s():
 
 
 @pytest.mark.parametrize("name", ["batch_size", "autoreset_mode", "output", "device", "num_envs", "ordered"])
-def test_what_belongs_to_other_interfaces_is_refused(name):
+def test_arguments_of_other_interfaces_are_refused(name):
     with pytest.raises(AtariError, match=f"{name} is 1"):
         AtariVecEnv("pong", **{name: 1})
 

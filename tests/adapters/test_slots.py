@@ -1,3 +1,5 @@
+"""`Slots`, which hold the priorities of the adapters' buffers."""
+
 import pickle
 
 import numpy as np
@@ -19,7 +21,7 @@ CALLS = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(CALLS, st.sampled_from([0.0, 0.5, 1.0]))
-def test_like_a_list_of_weights(calls, alpha):
+def test_weights_equal_those_of_a_dictionary(calls, alpha):
     slots, eps = Slots(13, alpha=alpha, epsilon=0.01, seed=0, guard=False), 0.01
     model: dict[int, float] = {}
     largest = 1.0
@@ -51,7 +53,7 @@ def test_a_late_priority_does_not_reach_the_new_row():
     assert slots.update(np.array([0, 1]), [9.0, 5.0]) == 1
     assert slots.weights(np.arange(4)).tolist() == [2.0, 5.0, 0.0, 0.0]
     assert slots.stale == 1
-    # The new row's own priority is taken.
+    # The next priority of the slot is one of the new row.
     assert slots.update(np.array([0]), [7.0]) == 0
     assert slots.weights(0) == 7.0
 
@@ -63,7 +65,7 @@ def test_weights_of_any_size_keep_their_proportions():
         counts = np.bincount(slots.draw(20_000)[0], minlength=4) / 20_000
         np.testing.assert_allclose(counts, [0.1, 0.2, 0.3, 0.4], atol=0.005)
         assert slots.total == pytest.approx(10 * unit, rel=0.03)
-    # And on from there: the newcomer is drawn, the others as good as never.
+    # A slot with a far larger priority is practically always sampled.
     slots.clear()
     slots.write(np.arange(3))
     slots.update(np.array([0]), 1e12)
@@ -73,7 +75,7 @@ def test_weights_of_any_size_keep_their_proportions():
     assert slots.tree.saturated == 0
 
 
-def test_bad_input_stores_nothing():
+def test_bad_input_raises_and_changes_nothing():
     slots = Slots(4, alpha=1.0, epsilon=0.0, seed=0)
     slots.write(np.arange(4), 1.0)
     for values in ([np.nan], [np.inf]):
@@ -87,7 +89,7 @@ def test_bad_input_stores_nothing():
         Slots(4, alpha=-1.0, epsilon=0.0)
 
 
-def test_a_pickle_draws_on_as_the_original():
+def test_an_unpickled_copy_draws_the_same_slots():
     slots = Slots(100, alpha=0.6, epsilon=1e-6)
     slots.write(np.arange(90), np.linspace(0.1, 3, 90))
     slots.draw(7)

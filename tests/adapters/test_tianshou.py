@@ -1,4 +1,4 @@
-"""parl's buffers inside Tianshou, and beside Tianshou's own."""
+"""parl's buffers in Tianshou, compared with Tianshou's own."""
 
 import pickle
 
@@ -54,11 +54,11 @@ def fill(buffer, steps, as_dict=False, shape=(3,)):
     return returned
 
 
-def same(a, b):
+def assert_same(a, b):
     assert a.keys() == b.keys()
     for key in a:
         if isinstance(a[key], dict):
-            same(a[key], b[key])
+            assert_same(a[key], b[key])
         else:
             assert (a[key].dtype, a[key].shape) == (b[key].dtype, b[key].shape), key
             np.testing.assert_array_equal(a[key], b[key], err_msg=key)
@@ -78,7 +78,7 @@ def same(a, b):
     ids=str,
 )
 @pytest.mark.parametrize("as_dict", [False, True])
-def test_the_same_rows(kinds, settings, shape, as_dict):
+def test_buffers_hold_and_return_the_same_rows(kinds, settings, shape, as_dict):
     if as_dict and settings.get("save_only_last_obs"):
         as_dict = False
     buffers = [make(cls, **settings) for cls in kinds]
@@ -97,15 +97,15 @@ def test_the_same_rows(kinds, settings, shape, as_dict):
         indices = np.random.default_rng(0).integers(0, len(buffers[0]), 40) if len(buffers[0]) == 24 else None
         for index in (indices, slice(None), slice(0, 3), np.array([1, 0]), 0):
             if index is not None:
-                same(*[buffer[index].to_dict() for buffer in buffers])
+                assert_same(*[buffer[index].to_dict() for buffer in buffers])
         all_rows = [buffer.sample(0) for buffer in buffers]
-        same(*[batch.to_dict() for batch, _ in all_rows])
+        assert_same(*[batch.to_dict() for batch, _ in all_rows])
         drawn = [buffer.sample(32) for buffer in buffers]
         assert drawn[0][0].get_keys() == drawn[1][0].get_keys()
         for buffer, (batch, index) in zip(buffers, drawn, strict=True):
-            # Rows drawn and rows read are the same, at the first reading and after it.
+            # Sampled rows equal rows read by index, in the first read and in later ones.
             for _ in range(2):
-                same(batch.to_dict(), buffer[index].to_dict())
+                assert_same(batch.to_dict(), buffer[index].to_dict())
 
 
 @pytest.mark.parametrize("kind", range(2), ids=["single", "vector"])
@@ -118,7 +118,7 @@ def test_priorities_and_weights(kind):
         fill(buffer, 24)
         batch, _ = buffer.sample(16)
         assert batch.weight.tolist() == [1.0] * 16
-        # Torch tensors are what algorithms give.
+        # Algorithms pass torch tensors.
         buffer.update_weight(np.arange(24), torch.from_numpy(-priorities))
         np.testing.assert_allclose(buffer.weight[np.arange(24)], shares)
         assert buffer.weight.reduce() == pytest.approx(shares.sum(), rel=1e-4)
@@ -140,7 +140,7 @@ def test_beta_of_a_vector_buffer_takes_effect():
     assert len(set(buffer.sample(64)[0].weight)) > 1
 
 
-def test_new_rows_reset_and_late_priorities():
+def test_new_rows_late_priorities_and_reset():
     buffer = make(PrioritizedReplayBuffer, size=4, alpha=1.0)
     fill(buffer, 4)
     _, index = buffer.sample(16)
@@ -179,11 +179,11 @@ def test_pickles_and_hdf5(cls, tmp_path):
     for copy in copies:
         got = copy.sample(16)
         np.testing.assert_array_equal(got[1], want[1])
-        same(got[0].to_dict(), want[0].to_dict())
+        assert_same(got[0].to_dict(), want[0].to_dict())
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_a_dqn_learns_from_it(n_step):
+def test_tianshous_dqn_learns_from_the_buffer(n_step):
     envs = DummyVectorEnv([lambda: gym.make("CartPole-v1") for _ in range(3)])
     torch.manual_seed(0)
     np.random.seed(0)
@@ -211,7 +211,7 @@ def test_a_dqn_learns_from_it(n_step):
     assert len(buffer) == 360
 
 
-def test_bad_input():
+def test_bad_input_raises():
     for cls in (PrioritizedReplayBuffer, PrioritizedVectorReplayBuffer):
         with pytest.raises(ValueError, match="alpha 0"):
             make(cls, alpha=0.0)

@@ -1,4 +1,4 @@
-"""parl's sampler and buffer inside TorchRL, and beside TorchRL's own."""
+"""parl's sampler and buffer in TorchRL, compared with TorchRL's own."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def make(cls, **settings):
     return cls(**{"alpha": 0.7, "beta": 0.5, "storage": LazyTensorStorage(20), "batch_size": 16, **settings})
 
 
-def same(a, b, but=(), device=True):
+def assert_same(a, b, but=(), device=True):
     assert a.batch_size == b.batch_size
     assert a.device == b.device or not device
     one, two = (dict(td.items(include_nested=True, leaves_only=True)) for td in (a, b))
@@ -44,26 +44,26 @@ def same(a, b, but=(), device=True):
 
 
 @pytest.mark.parametrize("short", [True, False], ids=["short", "through TorchRL"])
-def test_the_same_script(short):
-    """Everything that can be seen without chance is as in TorchRL's own buffer."""
+def test_the_same_calls_give_the_same_results(short):
+    """All results that are not random equal those of TorchRL's own buffer."""
     buffers = [make(Theirs), make(TensorDictPrioritizedReplayBuffer)]
-    buffers[1]._short = short
+    buffers[1]._allows_fast_path = short
     taken = []
     for n in (5, 1, 9, 8, 20, 3):
         data = [rows(100 * n, n) for _ in buffers]
         indices = [buffer.extend(td) for buffer, td in zip(buffers, data, strict=True)]
         assert torch.equal(*indices)
-        same(*data)
+        assert_same(*data)
         assert len(buffers[0]) == len(buffers[1])
         assert buffers[0].write_count == buffers[1].write_count
-        same(buffers[0][:], buffers[1][:])
+        assert_same(buffers[0][:], buffers[1][:])
         samples = [buffer.sample() for buffer in buffers]
-        same(*samples, but=dict(samples[0].items(True, True)))
-        taken.append(buffers[1]._plain_rows() is not None)
+        assert_same(*samples, but=dict(samples[0].items(True, True)))
+        taken.append(buffers[1]._fast_path_rows() is not None)
     assert any(taken) == short
     single = [rows(7, 1)[0] for _ in buffers]
     assert len({int(buffer.add(td)) for buffer, td in zip(buffers, single, strict=True)}) == 1
-    same(buffers[0][:], buffers[1][:])
+    assert_same(buffers[0][:], buffers[1][:])
     for buffer in buffers:
         sample = buffer.sample()
         assert torch.equal(sample["observation"][:, 0], sample["action"].float())
@@ -86,7 +86,7 @@ def test_priorities_and_weights_as_in_torchrl(short):
         torch.manual_seed(0)
         np.random.seed(0)
         buffer = make(cls, batch_size=64)
-        buffer._short = short
+        buffer._allows_fast_path = short
         buffer.extend(rows(0, 8))
         sample = buffer.sample()
         assert sample["priority_weight"].tolist() == [1.0] * 64
@@ -109,7 +109,7 @@ def test_new_rows_get_the_largest_priority():
     buffer.extend(rows(4, 2))
     weights = buffer.sampler._slots.weights(np.arange(7))
     np.testing.assert_allclose(weights, [0.5, 2.0, 0.1, 1.0, 2.0, 2.0, 0.0], rtol=1e-6)
-    # Given with the rows.
+    # Priorities that are added with the rows.
     more = rows(6, 2)
     more["td_error"] = torch.tensor([9.0, 0.3])
     buffer = make(TensorDictPrioritizedReplayBuffer, alpha=1.0)
@@ -134,7 +134,7 @@ def test_priorities_of_any_shape(shape):
     np.testing.assert_allclose(*weights, rtol=1e-5)
 
 
-def test_in_other_buffers_with_transforms_and_prefetch():
+def test_the_sampler_works_in_other_buffers_with_transforms_and_prefetch():
     sampler = PrioritizedSampler(50, alpha=0.7, beta=0.5)
     buffer = ReplayBuffer(storage=LazyTensorStorage(50), sampler=sampler, batch_size=8, prefetch=2)
     buffer.extend(rows(0, 30))
@@ -183,7 +183,7 @@ def test_storages_of_two_dimensions():
     np.testing.assert_allclose(buffer.sampler._slots.weights(flat), sample["action"].numpy() + 1e-8)
 
 
-def test_generators_decide_the_draws():
+def test_generators_determine_the_samples():
     drawn = []
     for seed in (3, 3, 4):
         buffer = make(TensorDictPrioritizedReplayBuffer, generator=torch.Generator().manual_seed(seed))
@@ -193,10 +193,10 @@ def test_generators_decide_the_draws():
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_a_generator_set_back_repeats_its_draws(short):
+def test_a_restored_generator_repeats_the_samples(short):
     generator = torch.Generator().manual_seed(3)
     buffer = make(TensorDictPrioritizedReplayBuffer, generator=generator)
-    buffer._short = short
+    buffer._allows_fast_path = short
     buffer.extend(rows(0, 20))
     buffer.sample()
     state = generator.get_state()
@@ -216,7 +216,7 @@ def test_exponents_may_be_tensors(name):
         buffer.extend(rows(0, 20))
         buffer.update_priority(torch.arange(20), torch.arange(1.0, 21.0))
         drawn.append(buffer.sample())
-    same(*drawn)
+    assert_same(*drawn)
     assert getattr(buffers[1].sampler, name) is given
     # As TorchRL's schedulers set them.
     scheduler = LinearScheduler(buffers[1], name, final_value=1.0, num_steps=2)
@@ -227,7 +227,7 @@ def test_exponents_may_be_tensors(name):
     assert float(getattr(buffers[0].sampler, name)) == pytest.approx(0.75)
 
 
-def test_a_sampler_smaller_than_its_storage_is_named():
+def test_a_sampler_smaller_than_its_storage_raises():
     sampler = PrioritizedSampler(10, alpha=0.7, beta=0.5)
     buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(16), sampler=sampler, batch_size=4)
     buffer.extend(rows(0, 10))
@@ -241,7 +241,7 @@ def test_a_sampler_smaller_than_its_storage_is_named():
 
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), torch.tensor(float("nan"))])
-def test_exponents_outside_their_bounds(name, value):
+def test_exponents_outside_their_bounds_raise(name, value):
     text = f"{name} {float(value)} is outside 0..inf"
     with pytest.raises(ValueError, match=text):
         PrioritizedSampler(8, **{"alpha": 1.0, "beta": 0.5, name: value})
@@ -265,7 +265,7 @@ def test_saving_and_loading(tmp_path):
     for copy in copies:
         for sample in want:
             # TorchRL restores storages without their device.
-            same(sample, copy.sample(), device=False)
+            assert_same(sample, copy.sample(), device=False)
         copy.extend(rows(15, 10))
         assert len(copy) == 20
     small = make(TensorDictPrioritizedReplayBuffer, storage=LazyTensorStorage(10))
@@ -288,7 +288,7 @@ def test_alpha_can_be_changed():
     assert within.default_priority == pytest.approx(4.0)
 
 
-def test_bad_input():
+def test_bad_input_raises():
     storage = LazyTensorStorage(8)
     sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5)
     with pytest.raises(RuntimeError, match="empty"):

@@ -1,4 +1,4 @@
-"""Rollouts of random numbers that the tests of several algorithms learn from."""
+"""Random rollouts for the tests of several algorithms."""
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ BOX = EnvSpec((3,), "float32", (2,), "float32", None, "next_step")
 COLUMNS = ("reward", "terminated", "ended", "valid")
 
 
-def alone(_):
+def no_averaging(_):
     pass
 
 
 def rollout(steps=8, envs=4, seed=0, final=0, spec=SPEC):
-    """Episodes end now and then; ``final`` of the truncated rows have a successor of their own."""
+    """A random rollout with episode ends; ``final`` of the truncated rows have a final observation."""
     generator = torch.Generator().manual_seed(seed)
     none = torch.zeros(1, envs, dtype=torch.bool)
     terminated, truncated = (torch.rand(steps, envs, generator=generator) < 0.08 for _ in range(2))
@@ -43,8 +43,8 @@ def rollout(steps=8, envs=4, seed=0, final=0, spec=SPEC):
     )
 
 
-def both_ways(monkeypatch):
-    """Twice: while updates are replayed, then while torch runs them."""
+def with_and_without_replay(monkeypatch):
+    """Yields twice: first updates are replayed, then they are run by torch."""
     yield
     monkeypatch.setattr(Update, "replays_at_all", False)
     yield
@@ -55,7 +55,7 @@ def numpy_of(data):
 
 
 def successors(data, value, final_value):
-    """(T, N) values of what each step led to."""
+    """(T, N) values of the observation after each step."""
     following = value[1:].copy()
     for (t, n), v in zip(data.final_at.tolist(), final_value, strict=True):
         following[t, n] = v

@@ -1,11 +1,11 @@
-"""A2C's loss against numpy; windows and groups of environments; parts of two learners against the whole."""
+"""A2C's loss against numpy; windows and environment groups; two learners on halves against one."""
 
 import numpy as np
 import pytest
 import torch
-from rollouts import BOX, SPEC, alone, both_ways, numpy_of, rollout, successors
+from rollouts import BOX, SPEC, no_averaging, numpy_of, rollout, successors, with_and_without_replay
 
-from parl.algos.a2c import A2C, Config, group, joined
+from parl.algos.a2c import A2C, Config, concatenate_rollouts, env_group
 from parl.errors import ConfigError
 from parl.nets.fused import Update
 
@@ -70,7 +70,7 @@ def test_loss_against_numpy(advantage, normalize):
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_an_update_looks_at_the_newest_window_of_one_group_in_turn():
+def test_updates_use_the_newest_window_of_alternating_groups():
     config = Config(rollout_steps=4, window=12, env_groups=2, advantage="vtrace")
     learner = A2C(config, SPEC).make_learner(0, "cpu")
     seen = []
@@ -78,7 +78,7 @@ def test_an_update_looks_at_the_newest_window_of_one_group_in_turn():
     learner.loss = lambda data, *more: (seen.append(data), loss(data, *more))[1]
     learner._update = Update(learner.make_gradients, learner.gradients, replay=False)
     parts = [rollout(steps=4, seed=seed) for seed in range(5)]
-    assert [learner.learn(part, 0.0, alone) for part in parts] == [0, 0, 1, 1, 1]
+    assert [learner.learn(part, 0.0, no_averaging) for part in parts] == [0, 0, 1, 1, 1]
     for update, data in enumerate(seen):
         envs = slice(2, 4) if update % 2 else slice(0, 2)
         whole = torch.cat([part.reward for part in parts[update : update + 3]])
@@ -87,51 +87,51 @@ def test_an_update_looks_at_the_newest_window_of_one_group_in_turn():
         assert torch.equal(data.obs[-1], parts[update + 2].obs[-1, envs])
 
 
-def test_successors_move_with_their_rows():
+def test_final_observations_keep_their_rows_when_rollouts_are_joined_and_split():
     one, two = rollout(steps=20, final=3), rollout(steps=20, seed=1, final=2)
-    both = joined([one, two])
+    both = concatenate_rollouts([one, two])
     shifted = [[t + 20, n] for t, n in two.final_at.tolist()]
     assert both.final_at.tolist() == one.final_at.tolist() + shifted
-    half = group(both, 1, 2)
+    half = env_group(both, 1, 2)
     expected = [[t, n - 2] for t, n in both.final_at.tolist() if n >= 2]
     assert half.final_at.tolist() == expected and len(half.final_obs) == len(expected)
 
 
-def test_two_learners_with_half_the_environments_step_like_one_with_all():
-    """The mean of the gradients of halves with as many rows is the gradient of the whole."""
+def test_two_learners_with_half_the_environments_update_like_one_with_all():
+    """If both halves have as many rows, the mean of their gradients is the gradient of the whole."""
     config = Config(normalize_advantages=False, learning_rate=0.01)
     data = rollout(envs=6)
     data.valid.fill_(True)
     whole = A2C(config, SPEC).make_learner(0, "cpu")
-    whole.learn(data, 0.0, alone)
+    whole.learn(data, 0.0, no_averaging)
     halves = [A2C(config, SPEC).make_learner(0, "cpu") for _ in range(2)]
     for index, half in enumerate(halves):
         half.gradients.zero_()
-        half.loss(group(data, index, 2))[0].backward()
+        half.loss(env_group(data, index, 2))[0].backward()
     mean = (halves[0].gradients + halves[1].gradients) / 2
-    halves[0].learn(group(data, 0, 2), 0.0, lambda gradients: gradients.copy_(mean))
+    halves[0].learn(env_group(data, 0, 2), 0.0, lambda gradients: gradients.copy_(mean))
     torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
 
 
-def test_state_holds_the_window():
+def test_the_state_dict_contains_the_window():
     config = Config(rollout_steps=4, window=8, env_groups=2, optimizer="rmsprop")
     one, two = (A2C(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
     for seed in range(3):
-        one.learn(rollout(steps=4, seed=seed), 0.0, alone)
+        one.learn(rollout(steps=4, seed=seed), 0.0, no_averaging)
     two.load_state_dict(one.state_dict())
     for learner in (one, two):
-        learner.learn(rollout(steps=4, seed=9), 0.5, alone)
+        learner.learn(rollout(steps=4, seed=9), 0.5, no_averaging)
     assert torch.equal(one.weights, two.weights)
 
 
-def test_settings_are_checked():
+def test_bad_settings_raise():
     with pytest.raises(ConfigError, match="window = 6 is no multiple of rollout_steps = 4"):
         Config(rollout_steps=4, window=6)
     with pytest.raises(ConfigError, match="advantage = 'retrace'"):
         Config(advantage="retrace")
     learner = A2C(Config(env_groups=9), SPEC).make_learner(0, "cpu")
     with pytest.raises(ConfigError, match="env_groups = 9 is above num_envs = 4"):
-        learner.learn(rollout(), 0.0, alone)
+        learner.learn(rollout(), 0.0, no_averaging)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_settings_are_checked():
     ids=["gae", "vtrace", "normalized", "windows"],
 )
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_replayed_steps_are_torchs(monkeypatch, options, spec):
-    """Some rollouts with rows that are not valid, both ways: the same weights but for rounding."""
+def test_replayed_updates_equal_torchs(monkeypatch, options, spec):
+    """Learns from rollouts with invalid rows, replayed and by torch: weights are equal up to rounding."""
     found = []
-    for _ in both_ways(monkeypatch):
+    for _ in with_and_without_replay(monkeypatch):
         learner = A2C(Config(hidden=(8, 6), learning_rate=1e-2, **options), spec).make_learner(0, "cpu")
         before = learner.weights.clone()
         for seed in (0, 2, 3):
-            learner.learn(rollout(8, 4, seed, 1, spec), 0.3, alone)
+            learner.learn(rollout(8, 4, seed, 1, spec), 0.3, no_averaging)
         assert not torch.equal(before, learner.weights)
         found.append((learner.weights.clone(), learner.metrics()))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-3, atol=2e-5)
@@ -162,8 +162,8 @@ def test_replayed_steps_are_torchs(monkeypatch, options, spec):
 
 
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_policies_draw_from_the_network_s_distribution(spec):
-    """Frequencies or moments of many draws, and the log-probability of each."""
+def test_policies_sample_from_the_distribution_of_the_network(spec):
+    """Compares frequencies or moments of many actions, and the log-probability of each."""
     policy = A2C(Config(hidden=(8,), initial_log_std=-0.7), spec).make_policy(0, 1, 20_000, seed=3)
     observations = np.tile(np.array([[0.5, -1.0, 2.0]], np.float32), (20_000, 1))
     policy.weights.add_(0.3 * torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))

@@ -1,4 +1,4 @@
-"""SAC, TD3 and DDPG: targets, losses, gradients and steps against numpy that shares no code with them."""
+"""SAC, TD3 and DDPG: targets, losses, gradients and updates against an independent numpy version."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from parl.algos import ddpg, sac, td3
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
-# Actions in -1..3 and 0..1: center 1 and 0.5, half 2 and 0.5.
+# Actions in -1..3 and 0..1: center 1 and 0.5, half-width 2 and 0.5.
 SPEC = EnvSpec((3,), "float32", (2,), "float32", None, "next_step", (-1.0, 0.0), (3.0, 1.0))
 DISCRETE = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
 CENTER, HALF = np.array([1.0, 0.5]), np.array([2.0, 0.5])
@@ -35,8 +35,8 @@ def make_batch(seed, discrete=False):
     return arrays, SimpleNamespace(**{k: torch.from_numpy(v) for k, v in arrays.items()}, tickets=None)
 
 
-def perturbed(learner):
-    """Target networks that differ from the online ones."""
+def perturb_targets(learner):
+    """Makes the target networks differ from the online ones."""
     torch.manual_seed(5)
     learner._target_weights.add_(torch.randn_like(learner._target_weights), alpha=0.1)
     return learner
@@ -57,8 +57,8 @@ def critics(networks, obs, action, count):
     return np.stack([mlp(networks.critics.ensemble, seen, e)[:, 0] for e in range(count)])
 
 
-def drawn(networks, obs, noise):
-    """SAC's actions and log-densities, by the change of variables with the tanh's own slope."""
+def sac_actions(networks, obs, noise):
+    """SAC's actions and log-densities, by the change of variables with the slope of tanh."""
     out = mlp(networks.actor.layers, obs, 0)
     mean, std = out[:, :2], np.exp(np.clip(out[:, 2:], -20, 2))
     u = mean + std * noise
@@ -66,7 +66,7 @@ def drawn(networks, obs, noise):
     return np.tanh(u), np.log(normal / (1 - np.tanh(u) ** 2)).sum(1)
 
 
-def noise_of(learner):
+def next_noise(learner):
     """The random numbers that the next ``compute`` will draw."""
     state = learner._generator.get_state()
     noise = learner.draws(SIZE).numpy().astype(np.float64)
@@ -85,30 +85,30 @@ def check(learner, batch, q, y, arrays, actor_loss):
     assert figures["q_mean"] == pytest.approx(q.mean(), rel=1e-3, abs=1e-5)
 
 
-WAYS = pytest.mark.parametrize("way", ["replayed", "torch"])
+EXECUTIONS = pytest.mark.parametrize("execution", ["replayed", "torch"])
 
 
-def by(way, learner):
-    """The learner, whose updates are replayed or torch's."""
-    assert all(part.replays for part in learner._parts)
-    for part in learner._parts:
-        part._replays = way == "replayed"
+def set_execution(execution, learner):
+    """Makes the learner replay its updates, or run them by torch."""
+    assert all(part.replays for part in learner._replayed_updates)
+    for part in learner._replayed_updates:
+        part._replays = execution == "replayed"
     return learner
 
 
-@WAYS
+@EXECUTIONS
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_sac_against_numpy(count, way):
+def test_sac_against_numpy(count, execution):
     config = sac.Config(**SMALL, critics=count, temperature=0.3, reward_scale=0.5)
-    learner = by(way, perturbed(sac.SACLearner(config, SPEC, 0, "cpu")))
+    learner = set_execution(execution, perturb_targets(sac.SACLearner(config, SPEC, 0, "cpu")))
     arrays, batch = make_batch(0)
-    noise = noise_of(learner)
-    action, log_density = drawn(learner.networks, arrays["next_obs"], noise[0])
+    noise = next_noise(learner)
+    action, log_density = sac_actions(learner.networks, arrays["next_obs"], noise[0])
     following = critics(learner.targets, arrays["next_obs"], action, count).min(0) - 0.3 * log_density
     y = 0.5 * arrays["reward"] + arrays["discount"] * following
     unit = (arrays["action"] - CENTER) / HALF
     q = critics(learner.networks, arrays["obs"], unit, count)
-    action, log_density = drawn(learner.networks, arrays["obs"], noise[1])
+    action, log_density = sac_actions(learner.networks, arrays["obs"], noise[1])
     least = critics(learner.networks, arrays["obs"], action, count).min(0)
     check(learner, batch, q, y, arrays, (0.3 * log_density - least).mean())
     assert learner.metrics()["entropy"] == pytest.approx(-log_density.mean(), rel=1e-3)
@@ -119,7 +119,7 @@ def test_sac_against_numpy(count, way):
 
 def test_discrete_sac_against_numpy():
     config = sac.Config(**SMALL, temperature=0.3, target_entropy=0.7)
-    learner = perturbed(sac.SACLearner(config, DISCRETE, 0, "cpu"))
+    learner = perturb_targets(sac.SACLearner(config, DISCRETE, 0, "cpu"))
     arrays, batch = make_batch(1, discrete=True)
 
     def log_policy(obs):
@@ -142,15 +142,15 @@ def test_discrete_sac_against_numpy():
     )
 
 
-@WAYS
+@EXECUTIONS
 @pytest.mark.parametrize("algorithm", [td3, ddpg])
-def test_td3_and_ddpg_against_numpy(algorithm, way):
+def test_td3_and_ddpg_against_numpy(algorithm, execution):
     options = {"policy_delay": 1, "target_noise": 0.6, "target_noise_clip": 0.5} if algorithm is td3 else {}
     config = algorithm.Config(**SMALL, **options)
-    learner = by(way, perturbed(td3.TD3Learner(config, SPEC, 0, "cpu")))
+    learner = set_execution(execution, perturb_targets(td3.TD3Learner(config, SPEC, 0, "cpu")))
     count = {td3: 2, ddpg: 1}[algorithm]
     arrays, batch = make_batch(2)
-    noise = noise_of(learner)
+    noise = next_noise(learner)
     action = np.tanh(mlp(learner.targets.actor.layers, arrays["next_obs"], 0))
     if algorithm is td3:
         assert (np.abs(0.6 * noise[0]) > 0.5).any()  # some noise is clipped
@@ -182,9 +182,9 @@ ALL = pytest.mark.parametrize(
 
 @ALL
 def test_gradient_against_finite_differences(name, make, discrete):
-    """The loss whose slope is looked at: that of the critics at a fixed target, and the actor's."""
-    learner = perturbed(make())
-    learner._updates = 1  # TD3's actor has its turn
+    """Compares with slopes of the critics' loss, at a fixed target, and of the actor's loss."""
+    learner = perturb_targets(make())
+    learner._updates = 1  # TD3 updates its actor in this update
     _, batch = make_batch(3, discrete)
     noise = learner.draws(SIZE)
     learner.draws = lambda size: noise
@@ -205,9 +205,9 @@ def test_gradient_against_finite_differences(name, make, discrete):
         which = int(index >= critics_at)
         ends = []
         for sign in (1, -1):
-            learner._all[index] += sign * 1e-3
+            learner._all_weights[index] += sign * 1e-3
             ends.append(losses()[which])
-            learner._all[index] -= sign * 1e-3
+            learner._all_weights[index] -= sign * 1e-3
         slope = (ends[0] - ends[1]) / 2e-3
         assert gradients[index].item() == pytest.approx(slope, rel=0.05, abs=2e-3)
 
@@ -221,15 +221,15 @@ def test_gradient_against_finite_differences(name, make, discrete):
         lambda: td3.TD3Learner(ddpg.Config(hidden=(7, 6, 5)), SPEC, 0, "cpu"),
     ],
 )
-def test_replayed_gradients_are_torchs(make):
-    replayed, threaded, by_torch = make(), make(), by("torch", make())
+def test_replayed_gradients_equal_torchs(make):
+    replayed, threaded, by_torch = make(), make(), set_execution("torch", make())
     threaded.use_threads(2)
     for learner in (replayed, threaded, by_torch):
-        perturbed(learner)
-        learner._all[: len(learner.weights)] *= (
-            4  # some standard deviations are at their bounds, or actions at theirs
+        perturb_targets(learner)
+        learner._all_weights[: len(learner.weights)] *= (
+            4  # so that some standard deviations or actions are at their bounds
         )
-        learner.gradients.fill_(math.nan)  # all of them are written
+        learner.gradients.fill_(math.nan)  # all of them must be overwritten
     for seed in range(5):
         batch = make_batch(seed)[1]
         priorities = [learner.compute(batch) for learner in (replayed, threaded, by_torch)]
@@ -242,13 +242,13 @@ def test_replayed_gradients_are_torchs(make):
             assert replayed.metrics()[name] == pytest.approx(value, rel=1e-3, abs=1e-5)
         for learner in (replayed, threaded, by_torch):
             learner.step()
-            learner._all.copy_(replayed._all)
+            learner._all_weights.copy_(replayed._all_weights)
             learner._target_weights.copy_(replayed._target_weights)
-    assert all(part.replays for part in replayed._parts)
+    assert all(part.replays for part in replayed._replayed_updates)
 
 
 @ALL
-def test_restored_learners_go_on_with_the_same_bits_in_one_thread_or_two(name, make, discrete):
+def test_restored_learners_continue_bit_for_bit_with_one_or_two_threads(name, make, discrete):
     one, other = make(), make(99)
     for seed in range(3):
         one.compute(make_batch(seed, discrete)[1])
@@ -260,25 +260,25 @@ def test_restored_learners_go_on_with_the_same_bits_in_one_thread_or_two(name, m
         np.testing.assert_array_equal(one.compute(batch), other.compute(batch))
         one.step()
         other.step()
-    assert torch.equal(one._all, other._all)
+    assert torch.equal(one._all_weights, other._all_weights)
     assert torch.equal(one._target_weights, other._target_weights)
-    assert torch.isfinite(one._all).all()
+    assert torch.isfinite(one._all_weights).all()
 
 
-def test_td3_moves_its_actor_and_targets_every_second_update_and_ddpg_always():
+def test_td3_updates_its_actor_and_targets_every_second_time_and_ddpg_always():
     for module, moved in ((td3, [False, True, False, True]), (ddpg, [True] * 4)):
         learner = td3.TD3Learner(module.Config(**SMALL), SPEC, 0, "cpu")
         for expected in moved:
             weights, targets = learner.weights.clone(), learner._target_weights.clone()
-            everything = learner._all.clone()
+            everything = learner._all_weights.clone()
             learner.compute(make_batch(0)[1])
             learner.step()
             assert torch.equal(weights, learner.weights) != expected
             if expected:
-                torch.testing.assert_close(learner._target_weights, targets.lerp(learner._all, 0.005))
+                torch.testing.assert_close(learner._target_weights, targets.lerp(learner._all_weights, 0.005))
             else:
                 assert torch.equal(targets, learner._target_weights)
-            assert not torch.equal(everything[learner._critics], learner._all[learner._critics])
+            assert not torch.equal(everything[learner._critics], learner._all_weights[learner._critics])
 
 
 def test_the_temperature_rises_while_the_entropy_is_too_low():
@@ -296,7 +296,7 @@ def test_the_temperature_rises_while_the_entropy_is_too_low():
 
 
 @pytest.mark.parametrize(("module", "kind"), [(sac, "SAC"), (td3, "TD3"), (ddpg, "DDPG")])
-def test_policies_stay_within_the_box_and_follow_the_learner(module, kind):
+def test_actions_stay_within_bounds_and_use_the_learners_weights(module, kind):
     config = module.Config(hidden=(6, 5), random_steps=100)
     algorithm = getattr(module, kind)(config, SPEC)
     learner, policy = algorithm.make_learner(4, "cpu"), algorithm.make_policy(0, 1, 8, seed=0)
@@ -307,7 +307,7 @@ def test_policies_stay_within_the_box_and_follow_the_learner(module, kind):
     np.testing.assert_allclose(greedy, CENTER + HALF * np.tanh(out), rtol=1e-4, atol=1e-5)
     early = policy.act(obs, 0)
     assert early.dtype == greedy.dtype == np.float32
-    # Uniform in the box: means 1 and 0.5, deviations 4 / sqrt(12) and 1 / sqrt(12).
+    # Uniform in the box: means 1 and 0.5, standard deviations 4 / sqrt(12) and 1 / sqrt(12).
     np.testing.assert_allclose(early.mean(0), [1.0, 0.5], atol=0.1)
     np.testing.assert_allclose(early.std(0), [1.1547, 0.2887], rtol=0.05)
     state = policy.state_dict()
@@ -330,7 +330,7 @@ def test_discrete_sac_acts_by_its_probabilities():
     logits = mlp(learner.networks.actor.layers, one[None], 0)[0]
     p = np.exp(logits) / np.exp(logits).sum()
     actions = policy.act(np.tile(one, (20_000, 1)), 0)
-    # Deviation of each share at most 0.0036.
+    # The standard deviation of each share is at most 0.0036.
     np.testing.assert_allclose(np.bincount(actions, minlength=4) / 20_000, p, atol=0.018)
     assert (policy.act_greedily(one[None]) == p.argmax()).all()
 
@@ -349,7 +349,7 @@ def test_exploration_spreads_over_actors():
         ({"observation_shape": (2,), "observation_dtype": "complex64"}, "complex64"),
     ],
 )
-def test_spaces_are_checked_with_a_clear_error(spec, message):
+def test_unsupported_spaces_raise(spec, message):
     for kind, config in ((td3.TD3, td3.Config()), (ddpg.DDPG, ddpg.Config()), (sac.SAC, sac.Config())):
         if kind is sac.SAC and "num_actions" in spec:
             continue  # it takes discrete actions
@@ -368,7 +368,7 @@ def test_spaces_are_checked_with_a_clear_error(spec, message):
         (ddpg, "learning_rate", math.nan),
     ],
 )
-def test_settings_out_of_bounds_are_named(module, field, value):
+def test_settings_out_of_bounds_raise(module, field, value):
     with pytest.raises(ConfigError, match=field):
         dataclasses.replace(module.Config(), **{field: value})
 

@@ -1,4 +1,4 @@
-"""DQN's targets, loss, priorities and steps against numpy that shares no code with it."""
+"""DQN's targets, loss, priorities and updates against an independent numpy version."""
 
 import dataclasses
 import math
@@ -119,10 +119,10 @@ def test_gradient_against_finite_differences():
 
 @pytest.mark.parametrize("options", [{}, {"double": False}, {"dueling": True}, {"munchausen": 0.9}])
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_replayed_gradients_are_torchs(options, layer_norm):
+def test_replayed_gradients_equal_torchs(options, layer_norm):
     config = Config(hidden=(6, 5), layer_norm=layer_norm, **options)
     learner, by_torch = learner_with_distinct_target(config), learner_with_distinct_target(config)
-    by_torch._update = Update(by_torch._gradients_of, by_torch.gradients, replay=False)
+    by_torch._update = Update(by_torch._write_gradients, by_torch.gradients, replay=False)
     for seed in range(5):
         batch = make_batch(seed, size=30 + seed)[1]
         np.testing.assert_allclose(learner.compute(batch), by_torch.compute(batch), rtol=1e-4, atol=1e-6)
@@ -139,7 +139,7 @@ def test_long_gradients_are_scaled_down():
     assert torch.linalg.vector_norm(learner.gradients).item() == pytest.approx(0.5, rel=1e-4)
 
 
-def test_target_follows_by_copy_or_by_polyak():
+def test_the_target_network_is_copied_or_averaged():
     _, batch = make_batch(2)
     copied = DQNLearner(Config(hidden=(5,), target_period=3), SPEC, 0, "cpu")
     first = copied.weights.clone()
@@ -157,7 +157,7 @@ def test_target_follows_by_copy_or_by_polyak():
     torch.testing.assert_close(averaged._target_weights, 0.75 * before + 0.25 * averaged.weights)
 
 
-def test_a_learner_restored_goes_on_with_the_same_bits():
+def test_a_restored_learner_continues_bit_for_bit():
     config = Config(hidden=(5,), target_period=2)
     one = DQNLearner(config, SPEC, 0, "cpu")
     for seed in range(5):
@@ -173,7 +173,7 @@ def test_a_learner_restored_goes_on_with_the_same_bits():
     assert torch.equal(one._target_weights, other._target_weights)
 
 
-def test_equal_seeds_equal_weights_and_the_global_generator_is_left_alone():
+def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_unchanged():
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
@@ -193,7 +193,7 @@ def test_policy_acts_greedily_with_the_weights_it_is_given():
     greedy = network(learner.weights.numpy().astype(np.float64), config, observations).argmax(1)
     np.testing.assert_array_equal(policy.act_greedily(observations), greedy)
     np.testing.assert_array_equal(policy.act(observations, 100), greedy)
-    # Half way epsilon is 0.5; three of four drawn actions differ: 500 * 0.375 = 187.5, deviation 10.8.
+    # Halfway, epsilon is 0.5; 3 of 4 random actions differ: 500 * 0.375 = 187.5, standard deviation 10.8.
     assert abs(np.count_nonzero(policy.act(observations, 50) != greedy) - 187.5) < 6 * 10.8
     state = policy.state_dict()
     again = policy.act(observations, 0)
@@ -219,7 +219,7 @@ def test_replay_settings_follow_the_options():
         ("alpha", -1),
     ],
 )
-def test_settings_out_of_bounds_are_named(field, value):
+def test_settings_out_of_bounds_raise(field, value):
     with pytest.raises(ConfigError, match=field):
         dataclasses.replace(Config(), **{field: value})
 

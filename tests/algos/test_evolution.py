@@ -1,11 +1,11 @@
-"""ES and GA: members from seeds, gradients against numpy, selection, networks side by side."""
+"""ES and GA: members from seeds, gradients against numpy, selection, batched networks."""
 
 import numpy as np
 import pytest
 import torch
 
 from parl.algos import es, ga
-from parl.algos.common.population import DeterministicPolicy, Shape, noise
+from parl.algos.common.population import DeterministicPolicy, WeightLayout, noise
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
@@ -15,10 +15,10 @@ BOX = EnvSpec((2, 3), "uint8", (2,), "float32", None, "next_step")
 
 @pytest.mark.parametrize("hidden", [(5, 4), (100, 100)], ids=["numpy", "torch"])
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_networks_side_by_side_are_networks_alone(spec, hidden):
+def test_batched_networks_equal_single_networks(spec, hidden):
     config = es.Config(hidden=hidden)
-    shape = Shape(config, spec)
-    weights = torch.stack([shape.first(seed) + 0.3 * noise(seed, shape.size) for seed in range(6)])
+    shape = WeightLayout(config, spec)
+    weights = torch.stack([shape.initial_weights(seed) + 0.3 * noise(seed, shape.size) for seed in range(6)])
     rng = np.random.default_rng(0)
     obs = (rng.random((6, *spec.observation_shape)) * 200).astype(spec.observation_dtype)
     got = DeterministicPolicy(config, spec).assemble(weights).act(obs)
@@ -37,20 +37,20 @@ def test_networks_side_by_side_are_networks_alone(spec, hidden):
 
 
 @pytest.mark.parametrize("hidden", [(3,), (32, 32), (100, 100)], ids=["narrow", "numpy", "torch"])
-def test_a_network_acts_the_same_whoever_is_beside_it(hidden):
-    """Bit for bit: blocks and ended episodes change who is."""
+def test_actions_do_not_depend_on_the_other_networks_of_a_batch(hidden):
+    """Bit for bit, since member batches and ended episodes change which networks act together."""
     config = es.Config(hidden=hidden)
-    shape = Shape(config, BOX)
+    shape = WeightLayout(config, BOX)
     weights = torch.randn(33, shape.size, generator=torch.Generator().manual_seed(0))
     obs = np.random.default_rng(0).integers(0, 256, (33, *BOX.observation_shape), np.uint8)
     networks = DeterministicPolicy(config, BOX).assemble(weights)
     whole = networks.act(obs)
     assert whole.shape == (33, 2)
     for rows in (np.arange(33), np.array([0, 7, 8, 32]), np.array([19])):
-        np.testing.assert_array_equal(networks.only(rows).act(obs[rows]), whole[rows], strict=True)
+        np.testing.assert_array_equal(networks.select(rows).act(obs[rows]), whole[rows], strict=True)
         part = DeterministicPolicy(config, BOX).assemble(weights[torch.from_numpy(rows)])
         np.testing.assert_array_equal(part.act(obs[rows]), whole[rows], strict=True)
-    twice = networks.only(np.array([3, 9, 30])).only(np.array([2, 0]))
+    twice = networks.select(np.array([3, 9, 30])).select(np.array([2, 0]))
     np.testing.assert_array_equal(twice.act(obs[[30, 3]]), whole[[30, 3]])
 
 
@@ -59,16 +59,16 @@ LAST = EnvSpec((40, 44, 2), "uint8", (), "int64", 3, "next_step")
 
 
 @pytest.mark.parametrize("spec", [PICTURE, LAST], ids=["first", "last"])
-def test_pictures_pass_the_convolutions_of_nature(spec):
-    """Against torch's modules with the same weights; each member alone and beside others, bit for bit."""
+def test_images_go_through_the_convolutions_of_the_nature_cnn(spec):
+    """Compares with torch's modules of equal weights; members act the same alone and in a batch."""
     config = es.Config(hidden=(6,))
-    shape = Shape(config, spec)
+    shape = WeightLayout(config, spec)
     # 40 x 44 becomes 9 x 10, then 3 x 4, then 1 x 2 of 64 channels.
-    assert shape.picture == (2, 40, 44) and shape.widths == (128, 6, 3)
-    weights = torch.stack([shape.first(seed) + 0.1 * noise(seed, shape.size) for seed in range(5)])
+    assert shape.image_shape == (2, 40, 44) and shape.widths == (128, 6, 3)
+    weights = torch.stack([shape.initial_weights(seed) + 0.1 * noise(seed, shape.size) for seed in range(5)])
     obs = np.random.default_rng(0).integers(0, 256, (5, *spec.observation_shape), np.uint8)
     networks = DeterministicPolicy(config, spec).assemble(weights)
-    seen = networks._seen(obs)
+    seen = networks._to_inputs(obs)
     assert seen.shape == (5, 1, 128) and (seen > 0).any() and len(np.unique(networks.act(obs))) > 1
     alone = DeterministicPolicy(config, spec)
     for i in range(5):
@@ -90,11 +90,11 @@ def test_pictures_pass_the_convolutions_of_nature(spec):
         alone.weights.copy_(weights[i])
         assert networks.act(obs)[i] == expected == alone.act_greedily(obs[i : i + 1])[0]
     kept = np.array([1, 4])
-    np.testing.assert_array_equal(networks.only(kept)._seen(obs[kept]), seen[kept], strict=True)
+    np.testing.assert_array_equal(networks.select(kept)._to_inputs(obs[kept]), seen[kept], strict=True)
 
 
-def test_pictures_can_go_to_dense_layers_as_they_are():
-    assert Shape(es.Config(images="mlp"), PICTURE).widths[0] == 2 * 40 * 44
+def test_images_can_be_flattened_for_dense_layers():
+    assert WeightLayout(es.Config(images="mlp"), PICTURE).widths[0] == 2 * 40 * 44
     small = EnvSpec((1, 20, 20), "uint8", (), "int64", 3, "next_step")
     for algorithm, module in ((es.ES, es), (ga.GA, ga)):
         with pytest.raises(
@@ -104,7 +104,7 @@ def test_pictures_can_go_to_dense_layers_as_they_are():
         assert algorithm(module.Config(images="mlp"), small).make_learner(0, "cpu").weights.numel() > 400
 
 
-def test_noise_is_normal_and_follows_from_its_seed():
+def test_noise_is_normal_and_determined_by_its_seed():
     assert torch.equal(noise(5, 100), noise(5, 100))
     assert not torch.equal(noise(5, 100), noise(6, 100))
     drawn = noise(2**61, 100_000)
@@ -113,10 +113,10 @@ def test_noise_is_normal_and_follows_from_its_seed():
 
 
 def test_centred_ranks():
-    assert es.centred_ranks(np.array([3.0, -1.0, 10.0])).tolist() == [0.0, -0.5, 0.5]
+    assert es.centered_ranks(np.array([3.0, -1.0, 10.0])).tolist() == [0.0, -0.5, 0.5]
     # The two 5s share ranks 1 and 2 of 0..3.
-    np.testing.assert_allclose(es.centred_ranks(np.array([5.0, 0.0, 5.0, 9.0])), [0, -0.5, 0, 0.5])
-    np.testing.assert_allclose(es.centred_ranks(np.full(7, 2.0)), 0)
+    np.testing.assert_allclose(es.centered_ranks(np.array([5.0, 0.0, 5.0, 9.0])), [0, -0.5, 0, 0.5])
+    np.testing.assert_allclose(es.centered_ranks(np.full(7, 2.0)), 0)
 
 
 @pytest.mark.parametrize("size", [8, 7])
@@ -135,7 +135,7 @@ def test_es_gradient_against_numpy(size):
     np.testing.assert_allclose(learner.gradient(members, returns), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_es_climbs_a_hill():
+def test_es_maximizes_a_quadratic_function():
     learner = es.ES(es.Config(hidden=(2,), learning_rate=0.1), SPEC).make_learner(0, "cpu")
     decoder = es.ESDecoder(es.Config(hidden=(2,)))
     goal = torch.linspace(-1, 1, len(learner.weights))
@@ -150,8 +150,8 @@ def test_es_climbs_a_hill():
 def test_ga_chains_are_sums_of_mutations():
     config = ga.Config(hidden=(5,), sigma=0.2)
     chain = (11, 12, 13, 14)
-    expected = Shape(config, SPEC).first(11) + 0.2 * sum(
-        noise(s, Shape(config, SPEC).size) for s in chain[1:]
+    expected = WeightLayout(config, SPEC).initial_weights(11) + 0.2 * sum(
+        noise(s, WeightLayout(config, SPEC).size) for s in chain[1:]
     )
     torch.testing.assert_close(ga.GADecoder(config, SPEC).weights(chain), expected)
     # Also when a part of the chain was decoded before.
@@ -175,7 +175,7 @@ def test_ga_keeps_the_best_and_mutates_them():
 
 
 @pytest.mark.parametrize("kind", [es.ES, ga.GA])
-def test_state_goes_round(kind):
+def test_a_restored_learner_continues_identically(kind):
     config = {es.ES: es.Config, ga.GA: ga.Config}[kind](hidden=(5,))
     one, two = (kind(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
     returns = np.arange(12.0)
@@ -188,7 +188,7 @@ def test_state_goes_round(kind):
     assert torch.equal(one.weights, two.weights)
 
 
-def test_settings_are_checked():
+def test_bad_settings_raise():
     with pytest.raises(ConfigError, match="sigma = 0"):
         es.Config(sigma=0.0)
     with pytest.raises(ConfigError, match="elites = 3 is above parents = 2"):
@@ -204,15 +204,15 @@ def test_es_asks_for_both_signs_of_each_seed(size):
     for members in (first, second):
         assert [sign for _, sign in members] == [1, -1, 1, -1, 1, -1][:size]
         assert [seed for seed, _ in members[::2]][: size // 2] == [seed for seed, _ in members[1::2]]
-    # Nothing is drawn beyond: as many seeds in one call are the same ones.
+    # No more seeds are drawn than needed: one call for as many seeds gives the same ones.
     pairs = (size + 1) // 2
     again = es.ES(es.Config(), SPEC).make_learner(0, "cpu").ask(4 * pairs)
     assert [seed for seed, _ in again[::2]] == [seed for seed, _ in (*first[::2], *second[::2])]
 
 
-def test_first_weights_have_the_deviation_of_their_layer():
-    shape = Shape(es.Config(hidden=(64, 64)), EnvSpec((100,), "float32", (), "int64", 50, "next_step"))
-    weights = shape.first(3)
+def test_initial_weights_have_the_standard_deviation_of_their_layer():
+    shape = WeightLayout(es.Config(hidden=(64, 64)), EnvSpec((100,), "float32", (), "int64", 50, "next_step"))
+    weights = shape.initial_weights(3)
     for index, (matrix, bias) in enumerate(shape.layers(weights.unsqueeze(0))):
         expected = (0.1 if index == 2 else 1.0) / np.sqrt(matrix.shape[1])
         assert matrix.std().item() == pytest.approx(expected, rel=0.05)

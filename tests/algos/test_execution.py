@@ -1,4 +1,4 @@
-"""Precision, compilation and graphs change how losses are computed, not what."""
+"""Precision, compilation and CUDA graphs do not change the results of updates, except for rounding."""
 
 import dataclasses
 
@@ -39,15 +39,15 @@ def results(kind, config, spec, updates=3):
 
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_bfloat16_is_near_float32_and_not_it(kind, config, spec):
+def test_bfloat16_is_close_to_float32_but_not_equal(kind, config, spec):
     for one in (spec, dataclasses.replace(spec, observation_shape=(), observation_parts=CAMERA)):
         exact, gradients, _ = results(kind, config, one, updates=1)
         near, rough, learner = results(
             kind, dataclasses.replace(config, precision="bfloat16"), one, updates=1
         )
-        # 8 bits of mantissa: products are off by some parts in a thousand.
+        # bfloat16 has a mantissa of 8 bits: products are off by some parts in a thousand.
         np.testing.assert_allclose(near, exact, rtol=0.1, atol=0.05)
-        assert not np.array_equal(near, exact), "something was computed in bfloat16"
+        assert not np.array_equal(near, exact), "at least one operation must use bfloat16"
         cosine = torch.cosine_similarity(gradients, rough, dim=0).item()
         assert cosine > 0.98
         assert learner.weights.dtype == learner.gradients.dtype == torch.float32
@@ -63,8 +63,8 @@ def test_compiled_losses_give_the_same_numbers(kind, config, spec):
 
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_plain_operations_give_the_same_numbers(kind, config, spec):
-    """What compilers and graphs see instead of the products that are differentiated by hand."""
+def test_torch_only_gives_the_same_numbers(kind, config, spec):
+    """Uses torch's operations, as compilation and CUDA graphs do, instead of hand-written derivatives."""
     exact, gradients, _ = results(kind, config, spec)
     learner = kind(config, spec).make_learner(0, "cpu")
     for module in (getattr(learner, "online", None), getattr(learner, "networks", None)):
@@ -81,15 +81,15 @@ def test_plain_operations_give_the_same_numbers(kind, config, spec):
 
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_graphs_need_a_gpu_and_say_so(kind, config, spec):
+def test_cuda_graph_without_a_gpu_raises(kind, config, spec):
     with pytest.raises(ConfigError, match=r"cuda_graph = True .* needs device = 'cuda', not cpu"):
         kind(dataclasses.replace(config, cuda_graph=True), spec).make_learner(0, "cpu")
 
 
-def run_step(kind, config, spec, device, alone=False):
+def updated_learner(kind, config, spec, device, single_learner=False):
     """A learner after eight updates."""
     learner = kind(config, spec).make_learner(0, device)
-    learner.alone = alone
+    learner.may_record_graph = single_learner
     rng = np.random.default_rng(0)
     for _ in range(8):
         obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
@@ -98,40 +98,42 @@ def run_step(kind, config, spec, device, alone=False):
     return learner
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("single_learner", [True, False])
 @pytest.mark.parametrize(
     ("kind", "config", "spec"),
     [*KINDS, pytest.param(td3.TD3, td3.Config(hidden=(32, 32), policy_delay=2), BOX, id="delayed")],
 )
-def test_a_recorded_update_gives_the_same_numbers(monkeypatch, fake_cuda_graph, kind, config, spec, alone):
-    """Of a learner that is alone, the optimizer's step is in the graph too."""
+def test_a_recorded_update_gives_the_same_numbers(
+    monkeypatch, fake_cuda_graph, kind, config, spec, single_learner
+):
+    """With a single learner, the graph also contains the optimizer's step."""
     for module in (dqn, critics):
-        monkeypatch.setattr(module, "prepare", plainly)
-    monkeypatch.setattr(adam, "_MANY", -1)  # torch's step, as on a GPU
+        monkeypatch.setattr(module, "prepare", prepare_as_on_gpu)
+    monkeypatch.setattr(adam, "_RUST_MAX_SIZE", -1)  # torch's step, as on a GPU
     by_calls, by_graph = (
-        run_step(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cpu", alone)
+        updated_learner(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cpu", single_learner)
         for graph in (False, True)
     )
-    recorded = by_graph._captured._kinds
+    recorded = by_graph._graphed_update._graphed_calls
     assert len(recorded) == (2 if getattr(config, "policy_delay", 1) == 2 else 1)
     assert all(work._graph is not None for work, _ in recorded.values())
     torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)
 
 
-def plainly(config, device, *modules):
-    """As on a GPU, on the processor."""
+def prepare_as_on_gpu(config, device, *modules):
+    """Prepares modules as on a GPU, but on the CPU."""
     for module in modules:
         for part in module.modules():
-            if isinstance(part, execution.Executed):
+            if isinstance(part, execution.ExecutionModule):
                 part.torch_only = True
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("single_learner", [True, False])
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec, alone):
+def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec, single_learner):
     by_calls, by_graph = (
-        run_step(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cuda", alone)
+        updated_learner(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cuda", single_learner)
         for graph in (False, True)
     )
     torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)
@@ -139,7 +141,7 @@ def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec
 
 @pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "a2c", "pqn"])
 @pytest.mark.parametrize("graphs", [False, True])
-def test_updates_are_recorded_as_graphs_where_asked_for(name, graphs):
+def test_cuda_graph_sets_records_updates(name, graphs):
     module = module_of(name)
     algorithm = make_algorithm(name, dataclasses.replace(module.Config(), cuda_graph=graphs), FOUR)
     assert algorithm.records_updates is graphs

@@ -1,4 +1,4 @@
-"""Rollout learners in two processes, on half of the environments each, step like one learner on all."""
+"""Two learner processes, each with half of the environments, update like one learner with all of them."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ HALVES = """
 import sys, torch
 import torch.distributed as dist
 sys.path.insert(0, sys.argv[2])
-from rollouts import SPEC, alone, rollout
+from rollouts import SPEC, no_averaging, rollout
 from parl.algos import a2c, ppo
-from parl.algos.a2c import group
+from parl.algos.a2c import env_group
 
 rank, learners = int(sys.argv[3]), int(sys.argv[4])
 if learners > 1:
@@ -37,8 +37,8 @@ for name, module, options in (
     for seed in range(3):
         whole = rollout(8, 4, seed)
         whole.valid.fill_(True)  # equal parts: the mean of two means is the mean of all
-        part = whole if learners == 1 else group(whole, rank, learners)
-        learner.learn(part, 0.0, alone if learners == 1 else mean)
+        part = whole if learners == 1 else env_group(whole, rank, learners)
+        learner.learn(part, 0.0, no_averaging if learners == 1 else mean)
     found[name] = learner.weights
 torch.save(found, f"{sys.argv[1]}/{rank}-of-{learners}.pt")
 if learners > 1:
@@ -46,7 +46,7 @@ if learners > 1:
 """
 
 
-def test_two_on_halves_step_like_one_on_the_whole(tmp_path):
+def test_two_learners_on_halves_update_like_one_on_the_whole(tmp_path):
     script = tmp_path / "halves.py"
     script.write_text(HALVES)
 

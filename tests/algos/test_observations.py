@@ -28,8 +28,8 @@ def flat(obs):
 
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_vectors_by_part_are_what_one_vector_is(kind, config, spec):
-    """The same weights, the same numbers: a dictionary of vectors is their concatenation."""
+def test_a_dictionary_of_vectors_equals_their_concatenation(kind, config, spec):
+    """Weights, priorities, gradients and actions are equal bit for bit."""
     parted = dataclasses.replace(spec, observation_shape=(), observation_parts=PARTS)
     rng = np.random.default_rng(0)
     obs, following = observations(PARTS, 16, rng), observations(PARTS, 16, rng)
@@ -53,7 +53,7 @@ def test_vectors_by_part_are_what_one_vector_is(kind, config, spec):
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
 def test_images_and_vectors_together(kind, config, spec):
-    """Both parts are seen, by the actor and by the critics, and every weight is learned."""
+    """The actor and the critics use both parts, and most weights get gradients."""
     spec = dataclasses.replace(spec, observation_shape=(), observation_parts=CAMERA)
     rng = np.random.default_rng(0)
     obs, following = observations(CAMERA, 16, rng), observations(CAMERA, 16, rng)
@@ -79,15 +79,15 @@ def test_images_and_vectors_together(kind, config, spec):
 
 
 @pytest.mark.parametrize("kind", [sac, td3])
-def test_the_actors_loss_leaves_the_critics_eyes_alone(kind):
-    """Gradients of the actor's loss flow into the actor alone, its encoder included."""
+def test_the_actors_loss_gives_the_critics_no_gradients(kind):
+    """The actor's loss has gradients only for the actor, including its encoder."""
     spec = dataclasses.replace(BOX, observation_shape=(2, 40, 36), observation_dtype="uint8")
     algorithm = (sac.SAC if kind is sac else td3.TD3)(kind.Config(hidden=(8,)), spec)
     learner = algorithm.make_learner(0, "cpu")
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (16, 2, 40, 36), np.uint8) for _ in range(2)]
     batch = make_batch(spec, *images)
-    learner._updates = 1  # it is the delayed actor's turn
+    learner._updates = 1  # the delayed actor is updated in this update
     learner.gradients.zero_()
     loss, _ = learner.actor_loss(batch, learner.draws(16).repeat(2, 1, 1)[:2])
     loss.backward()
@@ -107,7 +107,7 @@ def test_channels_may_come_last():
     torch.testing.assert_close(one(images), other(images.permute(0, 2, 3, 1)))
 
 
-def test_kinds_are_named():
+def test_kinds_of_observations_and_unsupported_ones():
     assert BOX.observation_kind == "vector" and not BOX.has_images
     assert dataclasses.replace(BOX, observation_shape=(3, 64, 64), observation_dtype="uint8").has_images
     parted = dataclasses.replace(BOX, observation_shape=(), observation_parts=CAMERA)
@@ -121,7 +121,7 @@ def test_kinds_are_named():
 
 
 @pytest.mark.parametrize("name", ["es", "ga"])
-def test_who_takes_no_dictionaries_says_so(name):
+def test_algorithms_without_dictionary_observations_raise(name):
     spec = dataclasses.replace(FOUR, observation_shape=(), observation_parts=PARTS)
     with pytest.raises(ConfigError, match=rf"{name} takes observations of kind vector, image"):
         make_algorithm(name, default_settings(name)[1], spec)

@@ -1,9 +1,9 @@
-"""PPO's loss against numpy; what ends a rollout's learning; schedules and bounds."""
+"""PPO's loss against numpy; early stopping by target_kl; schedules; checks of settings."""
 
 import numpy as np
 import pytest
 import torch
-from rollouts import BOX, SPEC, alone, both_ways, rollout
+from rollouts import BOX, SPEC, no_averaging, rollout, with_and_without_replay
 
 from parl.algos.ppo import PPO, Config, default_config
 from parl.errors import ConfigError
@@ -68,13 +68,13 @@ def test_loss_against_numpy(spec, options):
     assert figures["kl"].item() == pytest.approx((r - 1 - np.log(r)).mean(), rel=1e-4)
 
 
-def test_every_valid_row_is_learned_from_once_an_epoch():
+def test_every_valid_row_is_used_once_per_epoch():
     learner = PPO(Config(epochs=3, minibatch_size=8), SPEC).make_learner(0, "cpu")
     seen = []
     differentiate = learner.differentiate
     learner.differentiate = lambda obs, *rest: (seen.append(obs), differentiate(obs, *rest))
     data = rollout()
-    updates = learner.learn(data, 0.0, alone)
+    updates = learner.learn(data, 0.0, no_averaging)
     valid = data.obs[:-1][data.valid]
     per_epoch = round(len(valid) / 8)
     assert updates == len(seen) == 3 * per_epoch
@@ -83,53 +83,57 @@ def test_every_valid_row_is_learned_from_once_an_epoch():
         assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, valid.tolist()))
 
 
-def test_far_policies_end_the_learning_of_a_rollout():
+def test_target_kl_ends_the_epochs_early():
     options = {"epochs": 50, "minibatch_size": 8, "learning_rate": 0.05}
-    free = PPO(Config(**options), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, alone)
-    held = PPO(Config(**options, target_kl=0.01), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, alone)
+    free = PPO(Config(**options), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, no_averaging)
+    held = (
+        PPO(Config(**options, target_kl=0.01), SPEC)
+        .make_learner(0, "cpu")
+        .learn(rollout(), 0.0, no_averaging)
+    )
     assert 0 < held < free
 
 
-def test_step_size_falls_to_nothing():
+def test_the_learning_rate_decreases_to_zero():
     learner = PPO(Config(), SPEC).make_learner(0, "cpu")
     assert learner.learning_rate(0.25) == pytest.approx(0.75e-3)
     before = learner.weights.clone()
-    learner.learn(rollout(), 1.0, alone)
+    learner.learn(rollout(), 1.0, no_averaging)
     assert torch.equal(learner.weights, before)
 
 
-def test_the_clip_range_falls_to_nothing(monkeypatch):
-    """Three quarters through, it is a quarter of what it was."""
+def test_the_clip_range_decreases_to_zero(monkeypatch):
+    """After three quarters of the run it is a quarter of its first value."""
     options = {"epochs": 6, "learning_rate": 0.02, "anneal": False}
     settings = ({"clip": 0.4, "anneal_clip": True}, {"clip": 0.1}, {"clip": 0.4})
-    for _ in both_ways(monkeypatch):
+    for _ in with_and_without_replay(monkeypatch):
         learners = [PPO(Config(**options, **more), SPEC).make_learner(0, "cpu") for more in settings]
         for learner in learners:
-            learner.learn(rollout(), 0.75, alone)
+            learner.learn(rollout(), 0.75, no_averaging)
         falling, quarter, whole = (learner.weights for learner in learners)
         assert torch.equal(falling, quarter) and not torch.equal(falling, whole)
 
 
-def test_the_first_rollout_of_a_normalized_run_sets_statistics_only():
+def test_the_first_rollout_of_a_normalized_run_only_sets_statistics():
     learner = PPO(Config(normalize_observations=True), SPEC).make_learner(0, "cpu")
     data = rollout()
-    assert learner.learn(data, 0.0, alone) == 0
+    assert learner.learn(data, 0.0, no_averaging) == 0
     torch.testing.assert_close(
         learner.network.flattener.normalizer.mean.data, data.obs[:-1].flatten(0, 1).mean(0)
     )
-    assert learner.learn(data, 0.0, alone) > 0
+    assert learner.learn(data, 0.0, no_averaging) > 0
 
 
-def test_state_goes_round():
+def test_a_restored_learner_continues_identically():
     one, two = (PPO(Config(), SPEC).make_learner(seed, "cpu") for seed in (0, 1))
-    one.learn(rollout(), 0.0, alone)
+    one.learn(rollout(), 0.0, no_averaging)
     two.load_state_dict(one.state_dict())
     for learner in (one, two):
-        learner.learn(rollout(seed=1), 0.5, alone)
+        learner.learn(rollout(seed=1), 0.5, no_averaging)
     assert torch.equal(one.weights, two.weights)
 
 
-def test_settings_are_checked():
+def test_bad_settings_raise():
     for options in ({"clip": -0.1}, {"epochs": 0}, {"gamma": 1.5}, {"activation": "gelu"}, {"hidden": ()}):
         with pytest.raises(ConfigError, match=next(iter(options))):
             Config(**options)
@@ -149,12 +153,12 @@ def test_settings_are_checked():
     ids=["parts", "clipped", "kl", "normalized"],
 )
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_replayed_steps_are_torchs(monkeypatch, options, spec):
-    """Two rollouts, several epochs, both ways: as many steps, the same weights but for rounding."""
+def test_replayed_updates_equal_torchs(monkeypatch, options, spec):
+    """Two rollouts, several epochs, replayed and by torch: as many updates, weights equal up to rounding."""
     found = []
-    for _ in both_ways(monkeypatch):
+    for _ in with_and_without_replay(monkeypatch):
         learner = PPO(Config(hidden=(8, 6), epochs=3, **options), spec).make_learner(0, "cpu")
-        steps = [learner.learn(rollout(8, 4, seed, 1, spec), 0.3, alone) for seed in (0, 2)]
+        steps = [learner.learn(rollout(8, 4, seed, 1, spec), 0.3, no_averaging) for seed in (0, 2)]
         found.append((steps, learner.weights.clone(), learner.metrics()))
     assert found[0][0] == found[1][0] and sum(found[0][0]) > 0
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=2e-5)

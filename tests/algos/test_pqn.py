@@ -1,9 +1,9 @@
-"""PQN's targets and loss against numpy; exploration; bounds."""
+"""PQN's targets and loss against numpy; exploration; checks of settings."""
 
 import numpy as np
 import pytest
 import torch
-from rollouts import BOX, SPEC, alone, numpy_of, rollout, successors
+from rollouts import BOX, SPEC, no_averaging, numpy_of, rollout, successors
 
 from parl.algos.pqn import PQN, Config, default_config
 from parl.errors import ConfigError
@@ -22,7 +22,7 @@ def test_targets_and_loss_against_numpy(normalize):
     )
     learner = PQN(config, SPEC).make_learner(1, "cpu")
     if normalize:
-        assert learner.learn(rollout(seed=7), 0.0, alone) == 0
+        assert learner.learn(rollout(seed=7), 0.0, no_averaging) == 0
     data = rollout(steps=12, envs=6, final=2)
     with torch.no_grad():
         q = learner.network(data.obs.flatten(0, 1)).view(13, 6, 4).double().numpy()
@@ -37,20 +37,20 @@ def test_targets_and_loss_against_numpy(normalize):
     t, n = np.indices(data.action.shape)
     error = q[t, n, data.action.numpy()] - target[:-1]
     expected = 0.5 * (error[rows["valid"]] ** 2).mean()
-    assert learner.learn(data, 0.0, alone) == 1
+    assert learner.learn(data, 0.0, no_averaging) == 1
     assert learner.metrics()["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_epsilon_falls_and_the_rest_is_greedy():
+def test_epsilon_decreases_and_other_actions_are_greedy():
     policy = PQN(Config(epsilon_steps=100, epsilon_last=0.0), SPEC).make_policy(0, 1, 500, 0)
     obs = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
     greedy = policy.act_greedily(obs)
     assert np.array_equal(policy.sample(obs, 100)[0], greedy)
-    # At first all actions are drawn: 1 in 4 is the greedy one.
+    # At first all actions are random: 1 in 4 is the greedy one.
     assert 0.15 < (policy.sample(obs, 0)[0] == greedy).mean() < 0.35
 
 
-def test_images_bytes_and_bounds():
+def test_images_console_memory_and_bad_settings():
     image = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
     memory = EnvSpec((2, 128), "uint8", (), "int64", 6, "next_step")
     assert default_config(image).td_lambda == 0.65
@@ -64,14 +64,14 @@ def test_images_bytes_and_bounds():
 
 
 def test_one_rare_failure_does_not_undo_what_was_learned():
-    """Gradients by norm, as on CartPole: while learning, once solved, and in the rollout of one failure."""
+    """Applies gradients with norms as on CartPole: while learning, when solved, and for one failure."""
     learner = PQN(default_config(SPEC), SPEC).make_learner(0, "cpu")
     generator = torch.Generator().manual_seed(0)
 
     def step(norm):
         direction = torch.randn(learner.weights.shape, generator=generator) if norm < 80 else failure
         learner.gradients.copy_(norm * direction / direction.norm())
-        learner.apply(0.5, alone)
+        learner.apply(0.5, no_averaging)
 
     failure = torch.randn(learner.weights.shape, generator=generator)
     for norm in [1.0] * 500 + [0.02] * 500:

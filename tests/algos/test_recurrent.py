@@ -1,4 +1,4 @@
-"""Policies with an LSTM: unrolled as torch's own, acting and learning see the same memory, also at ends."""
+"""Policies with an LSTM: unrolling equals torch's LSTM; acting and learning use the same memory."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rollouts import alone
+from rollouts import no_averaging
 
 from parl.algos import a2c, impala, ppo
 from parl.algos.bc import Config as BCConfig
@@ -22,7 +22,7 @@ from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer, concaten
 from parl.types import RecurrentPolicy
 
 
-def test_unrolled_as_torch_does_it_episode_by_episode():
+def test_unrolling_equals_torchs_lstm_episode_by_episode():
     torch.manual_seed(0)
     network = RecurrentActorCritic((5,), "float32", 3, (8,), 6, "tanh", False)
     obs = torch.randn(9, 2, 5)
@@ -44,7 +44,7 @@ def test_unrolled_as_torch_does_it_episode_by_episode():
 
 
 class Short(gymnasium.Env):
-    """Episodes of three to five steps, terminated or truncated, whose observations are random."""
+    """Random observations; each episode is terminated or truncated after three to five steps."""
 
     observation_space = Box(-9.0, 9.0, (3,), np.float32)
     action_space = Discrete(2)
@@ -65,7 +65,7 @@ class Short(gymnasium.Env):
 
 
 def collected(mode, module, kind, rounds=3, seed=0):
-    """Rollouts in a row, the learner whose weights acted, and the last values' reference."""
+    """Collects consecutive rollouts. Returns the learner whose weights were used, and the rollouts."""
     env = SyncVectorEnv([Short] * 3, autoreset_mode=mode)
     spec = spec_of(env)
     config = module.Config(rollout_steps=7, hidden=(8,), lstm=5)
@@ -85,8 +85,8 @@ def collected(mode, module, kind, rounds=3, seed=0):
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_learning_sees_the_memory_that_acted(mode):
-    """The same weights give the same probabilities, in every rollout, before and after ends."""
+def test_learning_uses_the_memory_of_acting(mode):
+    """With equal weights, probabilities are equal in every rollout, before and after episode ends."""
     learner, rollouts = collected(mode, a2c, a2c.A2C)
     assert any(rollout.ended[:-1].any() for rollout in rollouts)
     for rollout in rollouts:
@@ -98,13 +98,13 @@ def test_learning_sees_the_memory_that_acted(mode):
         torch.testing.assert_close(log_prob[valid], rollout.log_prob.flatten()[valid])
 
 
-def test_values_of_truncated_steps_know_what_came_before():
+def test_values_of_final_observations_use_the_memory_of_the_episode():
     learner, rollouts = collected(AutoresetMode.SAME_STEP, a2c, a2c.A2C, rounds=6)
     rollout = next(part for part in rollouts if len(part.final_obs) and int(part.final_at[0, 0]) > 0)
     with torch.no_grad():
         _, following = learner.values(rollout)
         t, n = rollout.final_at[0].tolist()
-        # The episode as one sequence: up to step t, then what it led to.
+        # The episode as one sequence: the steps up to t, then the final observation.
         obs = torch.cat([rollout.obs[: t + 1, n], rollout.final_obs[:1]]).unsqueeze(1)
         starts = torch.cat([rollout.starts[: t + 1, n], torch.tensor([False])]).unsqueeze(1)
         _, value, _ = learner.network.unroll(obs, starts, rollout.memory[:, n : n + 1])
@@ -112,26 +112,26 @@ def test_values_of_truncated_steps_know_what_came_before():
 
 
 @pytest.mark.parametrize(("module", "kind"), [(a2c, a2c.A2C), (ppo, ppo.PPO), (impala, impala.IMPALA)])
-def test_an_update_moves_every_weight(module, kind):
+def test_an_update_changes_almost_every_weight(module, kind):
     learner, rollouts = collected(AutoresetMode.NEXT_STEP, module, kind)
     before = learner.weights.clone()
-    assert learner.learn(concatenate(rollouts[:2]), 0.0, alone) >= 1
-    # The value has nothing of the policy's head, so all but a few biases get gradients.
+    assert learner.learn(concatenate(rollouts[:2]), 0.0, no_averaging) >= 1
+    # All but a few biases get gradients.
     assert (learner.weights != before).float().mean() > 0.95
 
 
-def test_ppo_learns_from_whole_environments():
-    """With one minibatch of all, the loss is that of all rows, whatever the order of the environments."""
+def test_ppo_minibatches_consist_of_whole_environments():
+    """With one minibatch, the loss is that of all rows, in any order of the environments."""
     learner, rollouts = collected(AutoresetMode.NEXT_STEP, ppo, ppo.PPO)
     config = dataclasses.replace(learner.config, epochs=1, minibatch_size=1_000, target_kl=0.0)
     learner.config = config
-    assert learner.learn(rollouts[0], 0.0, alone) == 1
+    assert learner.learn(rollouts[0], 0.0, no_averaging) == 1
     assert learner.metrics()["kl"] == pytest.approx(0.0, abs=1e-6)
     learner.config = dataclasses.replace(config, minibatch_size=7)
-    assert learner.learn(rollouts[1], 0.0, alone) == 3
+    assert learner.learn(rollouts[1], 0.0, no_averaging) == 3
 
 
-def test_settings_that_do_not_go_with_memory_are_refused():
+def test_settings_that_exclude_lstm_are_refused():
     for make, text in (
         (lambda: a2c.Config(lstm=4, window=64), "lstm = 4 needs window = 0"),
         (lambda: GA3CConfig(lstm=4), "ga3c: lstm = 4 needs actors with networks"),

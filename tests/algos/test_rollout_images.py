@@ -1,11 +1,11 @@
-"""Images in what learns from rollouts: channels first or last, both networks, how they are run."""
+"""Images in on-policy algorithms: channels first or last, both networks, memory format and precision."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from rollouts import alone
+from rollouts import no_averaging
 
 from parl.algos import a2c, bc, impala, ppo, pqn
 from parl.errors import ConfigError
@@ -53,7 +53,7 @@ def learned(kind, config, spec, **options):
     algorithm = kind(config(**{"hidden": (8,), "rollout_steps": 4, **options}), spec)
     learner = algorithm.make_learner(0, "cpu")
     before = learner.weights.clone()
-    assert learner.learn(rollout(spec, algorithm.memory), 0.0, alone) == 1
+    assert learner.learn(rollout(spec, algorithm.memory), 0.0, no_averaging) == 1
     assert not torch.equal(before, learner.weights)
     return algorithm, learner
 
@@ -61,7 +61,7 @@ def learned(kind, config, spec, **options):
 @pytest.mark.parametrize("images", ["nature", "impala"])
 @pytest.mark.parametrize(("kind", "config", "options"), KINDS)
 def test_channels_may_come_last(kind, config, options, images):
-    """The same pictures, the same weights, and the same actions."""
+    """The same images in either order give the same weights and actions."""
     found = [learned(kind, config, spec, **options, images=images) for spec in (FIRST, LAST)]
     torch.testing.assert_close(found[0][1].weights, found[1][1].weights, rtol=1e-3, atol=1e-5)
     wanted = {"nature": NatureCNN, "impala": ImpalaResNet}[images]
@@ -78,21 +78,21 @@ def test_channels_may_come_last(kind, config, options, images):
 
 
 @pytest.mark.parametrize(("kind", "config", "options"), KINDS)
-def test_channels_side_by_side_change_no_number(kind, config, options):
+def test_the_channels_last_memory_format_gives_the_same_numbers(kind, config, options):
     seen = []
     plain = learned(kind, config, FIRST, **options)[1]
     made = kind(config(hidden=(8,), rollout_steps=4, channels_last=True, **options), FIRST)
     learner = made.make_learner(0, "cpu")
     first = next(part for part in learner.network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_hook(lambda _, inputs, out: seen.append(inputs[0]))
-    learner.learn(rollout(FIRST, made.memory), 0.0, alone)
+    learner.learn(rollout(FIRST, made.memory), 0.0, no_averaging)
     assert seen and all(x.is_contiguous(memory_format=torch.channels_last) for x in seen)
     assert all(x.dtype == torch.float32 and float(x.max()) <= 1 for x in seen)
     torch.testing.assert_close(learner.weights, plain.weights, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "config", "options"), KINDS)
-def test_bfloat16_is_near_float32_and_not_it(kind, config, options):
+def test_bfloat16_is_close_to_float32_but_not_equal(kind, config, options):
     exact, rough = (
         learned(kind, config, FIRST, **options, precision=precision)[1]
         for precision in ("float32", "bfloat16")

@@ -1,4 +1,4 @@
-"""Dictionaries in algorithms that learn from rollouts: rows of bytes, there and back, and every part seen."""
+"""Dictionary observations in on-policy algorithms: encoded as rows of bytes, decoded, and learned from."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import torch
 from batches import CAMERA, observations
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rollouts import BOX, SPEC, alone
+from rollouts import BOX, SPEC, no_averaging
 
 from parl.algos import a2c, bc, impala, ppo, pqn
 from parl.envs import Rows, rows_of, spec_of
@@ -22,7 +22,7 @@ PARTED = dataclasses.replace(SPEC, observation_shape=(), observation_parts=CAMER
 
 
 class Two(gymnasium.Env):
-    """Shows its step as bytes and as a number, in a dictionary within one; truncated after three steps."""
+    """Observes its step as bytes and as a number, in a nested dictionary; truncated after three steps."""
 
     observation_space = Dict(
         {"eye": Box(0, 255, (2, 3), np.uint8), "more": Dict({"step": Box(0, 9, (), np.float64)})}
@@ -43,25 +43,25 @@ class Two(gymnasium.Env):
         return self._show(), 0.0, False, self._step == 3, {}
 
 
-def test_rows_are_the_parts_and_come_apart_again():
+def test_rows_contain_all_parts_and_can_be_decoded():
     rng = np.random.default_rng(0)
     obs = observations(CAMERA, 5, rng)
     rows = Rows(PARTED)(obs)
-    assert rows.shape == (5, *PARTED.row[0]) and rows.dtype == PARTED.row[1] == "uint8"
+    assert rows.shape == (5, *PARTED.flat_row[0]) and rows.dtype == PARTED.flat_row[1] == "uint8"
     torso = RowTorso(PARTED, (8,), False, "nature")
     for name, part in torso.parts(torch.from_numpy(rows)).items():
         np.testing.assert_array_equal(part.numpy(), obs[name])
         assert part.numpy().dtype == obs[name].dtype
     one = {name: part[3] for name, part in obs.items()}
     np.testing.assert_array_equal(Rows(PARTED).one(one), rows[3])
-    assert SPEC.row == ((3,), "float32")
+    assert SPEC.flat_row == ((3,), "float32")
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_an_actor_writes_what_it_sees(mode):
+def test_an_actor_stores_its_observations(mode):
     env = SyncVectorEnv([Two] * 2, autoreset_mode=mode)
     spec = spec_of(env)
-    assert spec.row == ((10,), "uint8")
+    assert spec.flat_row == ((10,), "uint8")
     actor = RolloutActor(
         env, spec, ppo.PPO(ppo.Config(hidden=(8,), images="impala"), spec).make_policy(0, 1, 2, 0), 0
     )
@@ -86,7 +86,7 @@ def test_an_actor_writes_what_it_sees(mode):
         pytest.param(pqn, "PQN", {"epochs": 1}, id="pqn"),
     ],
 )
-def test_every_weight_learns_and_every_part_is_seen(module, kind, options):
+def test_algorithms_learn_and_act_with_dictionaries(module, kind, options):
     config = module.Config(hidden=(8,), rollout_steps=4, **options)
     algorithm = getattr(module, kind)(config, PARTED)
     learner = algorithm.make_learner(0, "cpu")
@@ -100,21 +100,21 @@ def test_every_weight_learns_and_every_part_is_seen(module, kind, options):
     buffer.log_prob[:] = -np.log(4)
     buffer.valid[:] = True
     before = learner.weights.clone()
-    assert learner.learn(buffer.tensors(), 0.0, alone) > 0
+    assert learner.learn(buffer.tensors(), 0.0, no_averaging) > 0
     policy.weights.copy_(learner.weights)
     moved = (learner.weights != before).float().mean()
-    assert moved > 0.3  # ReLUs that are off on so few pictures keep many weights where they are
+    assert moved > 0.3  # on so few images many ReLUs are inactive, and their weights do not change
     obs = observations(CAMERA, 64, rng)
     if options.get("lstm"):
         policy.restart(np.ones(64, bool))
-    # From a dictionary, and from rows, the same.
+    # Dictionaries and rows give the same actions.
     first = policy.act_greedily(obs)
     if options.get("lstm"):
         policy.restart(np.ones(64, bool))
     np.testing.assert_array_equal(first, policy.act_greedily(rows_of(obs)))
 
 
-def test_what_is_for_vectors_is_refused():
+def test_settings_for_vectors_are_refused():
     for module, kind in ((ppo, "PPO"), (pqn, "PQN")):
         config = module.Config(normalize_observations=True)
         with pytest.raises(ConfigError, match="normalize_observations = True is for vectors"):

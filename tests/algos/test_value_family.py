@@ -1,4 +1,4 @@
-"""Distributions, noisy layers and Munchausen targets of DQN against numpy that shares no code with them."""
+"""Distributions, noisy layers and Munchausen targets of DQN against an independent numpy version."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ def learner_with_distinct_target(**options):
 
 
 def forward(module, config, x, fractions=None):
-    """The network in numpy, by the names of its parameters: (B, A, M)."""
+    """The network in numpy, with parameters looked up by name. Returns (B, A, M)."""
     p = {name: value.detach().numpy().astype(np.float64) for name, value in module.named_parameters()}
     p |= {name: value.numpy().astype(np.float64) for name, value in module.named_buffers()}
 
@@ -80,7 +80,7 @@ def test_c51_against_numpy(double, noisy, dueling_hidden):
     )
     config = learner._config
     arrays, batch = make_batch(0)
-    priorities = learner.compute(batch)  # draws the noise that the networks still have afterwards
+    priorities = learner.compute(batch)  # draws the noise, which the networks keep afterwards
     z = np.linspace(-1, 2, 9)
     next_p = softmax(forward(learner.target, config, arrays["next_obs"]), 2)
     chooser = softmax(forward(learner.online, config, arrays["next_obs"]), 2) if double else next_p
@@ -174,7 +174,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
-def test_gradient_is_that_of_the_loss_and_restored_learners_go_on_alike(options):
+def test_gradients_match_the_loss_and_restored_learners_continue_identically(options):
     config = Config(**SMALL, **options)
     one, other = (DQNLearner(config, SPEC, seed, "cpu") for seed in (0, 99))
     for seed in range(3):
@@ -187,7 +187,7 @@ def test_gradient_is_that_of_the_loss_and_restored_learners_go_on_alike(options)
             learner.step()
     assert torch.equal(one.weights, other.weights)
     assert torch.isfinite(one.weights).all()
-    # Along the gradient the loss changes by its square: the same noise and fractions, one fixed target.
+    # The slope of the loss along the gradient, with noise, fractions and targets fixed.
     _, batch = make_batch(7)
     state = one.generator.get_state()
 
@@ -210,7 +210,7 @@ def test_gradient_is_that_of_the_loss_and_restored_learners_go_on_alike(options)
     assert (losses[0] - losses[1]) / 2e-3 == pytest.approx(slope, rel=0.02)
 
 
-def test_noisy_policies_explore_by_noise_and_evaluate_without():
+def test_noisy_policies_explore_with_noise_and_evaluate_without():
     algorithm = DQN(Config(hidden=(16,), noisy=True, noisy_sigma=3.0, epsilon_last=0.0), SPEC)
     policy = algorithm.make_policy(0, 1, 8, seed=0)
     policy.weights.copy_(algorithm.make_learner(0, "cpu").weights)
@@ -241,7 +241,7 @@ def test_rainbow_is_a_preset():
     images = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
     policy = rainbow.Rainbow(rainbow.default_config(images), images).make_policy(0, 1, 2, 0)
     # The convolutions of the Nature network, then two streams of 512 on 3,136 features; noisy layers have
-    # two numbers for each of theirs.
+    # two parameters for each weight and bias.
     streams = 2 * (3136 * 512 + 512) + 512 * 51 + 51 + 512 * 6 * 51 + 6 * 51
     assert len(policy.weights) == 8224 + 32832 + 36928 + 2 * streams
     assert policy.act(np.zeros((2, 4, 84, 84), np.uint8), 0).shape == (2,)
@@ -260,6 +260,6 @@ def test_rainbow_is_a_preset():
         ({"quantiles": 0}, "quantiles"),
     ],
 )
-def test_settings_that_do_not_go_together_are_named(options, message):
+def test_incompatible_settings_raise(options, message):
     with pytest.raises(ConfigError, match=message):
         dataclasses.replace(Config(), **options)

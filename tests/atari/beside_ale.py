@@ -1,4 +1,4 @@
-"""ale-py beside parl: the same calls on both interfaces."""
+"""Makes the same calls on ale-py's `ALEInterface` and on parl's, and compares the results."""
 
 import ale_py
 import numpy as np
@@ -8,7 +8,7 @@ from parl.atari import ale as parl_ale
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
-# Every cartridge; PAL pictures, paddles, swapped ports, other heights, fewer legal actions.
+# Games with every cartridge type, PAL, paddles, swapped ports, other heights, fewer legal actions.
 GAMES = [
     "pong",
     "breakout",
@@ -28,7 +28,7 @@ GAMES = [
 
 
 def loaded(kind, game, **settings):
-    """An interface of ``kind`` with a game in it."""
+    """Returns an interface of class ``kind`` with ``game`` loaded."""
     interface = kind()
     for name, value in {"random_seed": 7, **settings}.items():
         if isinstance(value, bool):
@@ -42,7 +42,7 @@ def loaded(kind, game, **settings):
 
 
 class Pair:
-    """ale-py's interface and ours, called alike; every answer must be equal."""
+    """Calls a method of both interfaces with the same arguments and asserts that the results are equal."""
 
     def __init__(self, game, **settings):
         self.theirs = loaded(ale_py.ALEInterface, game, **settings)
@@ -58,7 +58,7 @@ class Pair:
         return both
 
     def check(self, pictures=True):
-        """Compares all there is to see."""
+        """Compares RAM, lives, game over, frame numbers and, with ``pictures``, the screens."""
         assert np.array_equal(self.theirs.getRAM(), self.ours.getRAM())
         for name in ("lives", "game_over", "game_truncated", "getFrameNumber", "getEpisodeFrameNumber"):
             getattr(self, name)()

@@ -1,4 +1,4 @@
-"""parl's interface beside ale-py's: every answer of every call, frame by frame."""
+"""Compares the results of all calls of parl's `ALEInterface` with those of ale-py's, frame by frame."""
 
 import pickle
 
@@ -29,7 +29,7 @@ def _play(pair, frames, seed, pictures_every=1):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_everything_there_is_to_see_is_equal_in_every_frame(game):
+def test_everything_observable_is_equal_in_every_frame(game):
     both = Pair(game)
     both.check()
     both.getScreenDims()
@@ -59,7 +59,7 @@ def test_every_game_is_equal_in_every_frame_of_every_tenth_mode(game):
 
 
 @pytest.mark.parametrize("game", ["space_invaders", "gravitar", "basic_math", "berzerk"])
-def test_modes_and_difficulties(game):
+def test_modes_and_difficulties_are_equal(game):
     both = Pair(game, repeat_action_probability=0.0)
     modes, difficulties = both.getAvailableModes(), both.getAvailableDifficulties()
     for number, mode in enumerate(modes[:: max(1, len(modes) // 4)]):
@@ -70,7 +70,7 @@ def test_modes_and_difficulties(game):
         _play(both, 40, seed=number, pictures_every=8)
 
 
-def test_seeds_make_the_sticky_actions():
+def test_sticky_actions_of_a_seed_are_equal():
     traces = set()
     for seed in (0, 5, -5, 2**31 - 1):
         both = Pair("breakout", random_seed=seed, repeat_action_probability=0.5)
@@ -87,7 +87,7 @@ def test_adventures_second_mode_depends_on_the_seed():
 
 
 @pytest.mark.parametrize("skip", [0, 3])
-def test_frame_skip_and_the_limit_of_frames(skip):
+def test_frame_skip_and_frame_limit_are_equal(skip):
     both = Pair("freeway", frame_skip=skip, max_num_frames_per_episode=10)
     for _ in range(12):
         both.act(2)
@@ -101,7 +101,7 @@ def test_rewards_are_clamped_after_the_sum():
     assert {both.act(1) for _ in range(200)} == {0, 3}
 
 
-def test_a_lost_life_truncates_where_asked_for():
+def test_a_lost_life_truncates_with_truncate_on_loss_of_life():
     both = Pair("breakout", truncate_on_loss_of_life=True, repeat_action_probability=0.0)
     for frame in range(160):
         both.act(1 if frame % 5 == 0 else 0)
@@ -109,7 +109,7 @@ def test_a_lost_life_truncates_where_asked_for():
     assert both.lives() == 4 and both.game_truncated()
 
 
-def test_paddles_turn_by_strength():
+def test_strengths_turn_paddles_equally():
     both = Pair("kaboom", repeat_action_probability=0.3)
     random = np.random.default_rng(0)
     for _ in range(150):
@@ -121,7 +121,7 @@ def test_paddles_turn_by_strength():
 @pytest.mark.parametrize(
     ("game", "actions"), [("breakout", (18, 35, 40, 99, 2**31)), ("skiing", (1, 12, 10))]
 )
-def test_actions_beyond_the_set_do_nothing(game, actions):
+def test_numbers_that_are_not_actions_do_nothing(game, actions):
     both = Pair(game, repeat_action_probability=0.0)
     for action in actions:
         both.act(action)
@@ -137,14 +137,14 @@ def test_ram_can_be_written():
 
 
 @pytest.mark.parametrize("include_rng", [False, True])
-def test_states_go_back_as_in_ale_py(include_rng):
+def test_restored_states_are_equal(include_rng):
     both = Pair("breakout", repeat_action_probability=0.4)
     _play(both, 60, seed=5, pictures_every=20)
     theirs, ours = both.theirs.cloneState(include_rng), both.ours.cloneState(include_rng)
     for name in ("getCurrentMode", "getDifficulty", "getFrameNumber", "getEpisodeFrameNumber"):
         assert getattr(theirs, name)() == getattr(ours, name)()
     for seed in range(2):
-        # The action that sticks is not in the state: the one before the restoring goes on.
+        # The action that sticky actions repeat is not in the state: the one before the restore stays.
         _play(both, 37 + seed, seed=seed, pictures_every=40)
         both.theirs.restoreState(theirs)
         both.ours.restoreState(ours)
@@ -153,7 +153,7 @@ def test_states_go_back_as_in_ale_py(include_rng):
         both.check()
 
 
-def test_a_restored_state_brings_an_ended_game_back():
+def test_restoring_a_state_continues_an_ended_game():
     both = Pair("boxing", max_num_frames_per_episode=20)
     states = both.theirs.cloneSystemState(), both.ours.cloneSystemState()
     _play(both, 20, seed=1, pictures_every=5)
@@ -163,7 +163,7 @@ def test_a_restored_state_brings_an_ended_game_back():
     _play(both, 10, seed=2, pictures_every=5)
 
 
-def test_a_set_mode_shows_in_the_state_at_once():
+def test_a_set_mode_is_in_the_state_at_once():
     both = Pair("breakout")
     both.setMode(4)
     both.setDifficulty(1)
@@ -173,7 +173,7 @@ def test_a_set_mode_shows_in_the_state_at_once():
 
 
 @pytest.mark.parametrize("make", [lambda: ale_py.ALEState, lambda: parl_ale.ALEState])
-def test_states_are_values(make):
+def test_states_can_be_compared_pickled_and_serialized(make):
     state_class = make()
     kind = ale_py.ALEInterface if state_class is ale_py.ALEState else parl_ale.ALEInterface
     interface = loaded(kind, "pong")
@@ -185,7 +185,7 @@ def test_states_are_values(make):
     assert isinstance(one.serialize(), bytes)
     interface.act(0)
     assert not interface.cloneState() == one
-    # The action that may be repeated next is in no state: what was played meanwhile makes no difference.
+    # The action that sticky actions repeat is not in the state: actions in between make no difference.
     interface.act(4)
     interface.restoreState(one)
     assert interface.cloneState() == one and interface.cloneState().serialize() == one.serialize()
@@ -196,7 +196,7 @@ def test_states_are_values(make):
     assert np.array_equal(other.getRAM(), loaded(kind, "pong").getRAM())
 
 
-# Calls whose answers, or the kinds of whose errors, must be equal.
+# Calls whose results, or the types of whose errors, must be equal.
 CALLS = [
     *[("getInt", key) for key in ("random_seed", "frame_skip", "reward_max", "paddle_min", "cpu", "none")],
     *[("getFloat", key) for key in ("repeat_action_probability", "frame_skip", "sound", "none")],
@@ -256,12 +256,12 @@ def breakouts():
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]}-{str(call[1:])[:30]}")
-def test_calls_answer_or_fail_alike(breakouts, call):
+def test_calls_return_or_raise_the_same(breakouts, call):
     theirs, ours = (_outcome(interface, call[0], call[1:]) for interface in breakouts)
     assert theirs == ours
 
 
-def test_without_a_rom_calls_say_so():
+def test_calls_without_a_rom_raise():
     # The other calls crash ale-py.
     for kind, names in (
         (ale_py.ALEInterface, ("lives", "getMinimalActionSet")),
@@ -272,7 +272,7 @@ def test_without_a_rom_calls_say_so():
                 getattr(kind(), name)()
 
 
-def test_a_setting_that_cannot_be_set_is_named_with_its_value():
+def test_a_refused_setting_is_named_with_its_value():
     interface = parl_ale.ALEInterface()
     for call, key, value, says in [
         (
@@ -298,7 +298,7 @@ def test_a_setting_that_cannot_be_set_is_named_with_its_value():
         assert str(caught.value) == says
 
 
-def test_roms_are_recognised_by_their_hash(tmp_path):
+def test_roms_are_recognized_by_their_hash(tmp_path):
     path = tmp_path / "whatever.rom"
     path.write_bytes(roms.get_rom_path("pong").read_bytes())
     for kind in (ale_py.ALEInterface, parl_ale.ALEInterface):
@@ -312,7 +312,7 @@ def test_roms_are_recognised_by_their_hash(tmp_path):
     assert ale_py.ALEInterface.isSupportedROM(path) is parl_ale.ALEInterface.isSupportedROM(path) is None
 
 
-def test_settings_wait_for_the_next_load():
+def test_settings_apply_from_the_next_load():
     both = Pair("pong", frame_skip=2)
     both.setInt("frame_skip", 5)
     both.act(0)
@@ -323,14 +323,14 @@ def test_settings_wait_for_the_next_load():
     assert both.getFrameNumber() == 5
 
 
-def test_an_unseeded_interface_takes_the_time(monkeypatch):
+def test_an_interface_without_a_seed_uses_the_time(monkeypatch):
     monkeypatch.setattr(parl_ale.time, "time", lambda: 1000.5)
     interface = parl_ale.ALEInterface()
     interface.loadROM("pong")
     assert interface._console.seed == 1000
 
 
-def test_what_there_is_not_says_so():
+def test_missing_features_raise_not_implemented_error():
     interface = loaded(parl_ale.ALEInterface, "pong")
     for call in (interface.getAudio, interface.getAudioSize):
         with pytest.raises(NotImplementedError, match="sound"):
@@ -343,7 +343,7 @@ def test_what_there_is_not_says_so():
         interface.setInt("paddle_max", 5)
 
 
-def test_what_ends_or_hangs_ale_py_raises(tmp_path):
+def test_calls_that_end_or_hang_ale_py_raise(tmp_path):
     interface = parl_ale.ALEInterface()
     with pytest.raises(FileNotFoundError, match=r"missing\.bin"):
         interface.loadROM(tmp_path / "missing.bin")
@@ -352,13 +352,13 @@ def test_what_ends_or_hangs_ale_py_raises(tmp_path):
         interface.loadROM("pong")
     with pytest.raises(ValueError, match="not a serialized ALEState"):
         parl_ale.ALEState(b"abc")
-    # Numbers that are no action do nothing, and the four games for two run.
+    # Numbers that are not actions do nothing, and the four two-player games run.
     interface.setInt("frame_skip", 1)
     interface.loadROM("combat")
     assert interface.act(2**32 - 1) == 0 and interface.lives() == 0 and not interface.game_over()
 
 
-def test_a_screen_becomes_a_file(tmp_path):
+def test_a_screen_is_saved_as_png(tmp_path):
     import imageio.v3 as imageio
 
     interface = loaded(parl_ale.ALEInterface, "seaquest")

@@ -1,4 +1,4 @@
-"""The list of games, and playing and recording: tables, pictures, keys, terminals, windows."""
+"""Tests of `parl games`, `parl record` and `parl play`: tables, pictures, keys, terminals, windows."""
 
 import contextlib
 import gc
@@ -27,7 +27,7 @@ from parl.errors import AtariError, ConfigError
 # ---------------------------------------------------------------- games
 
 
-def test_every_game_is_described_as_its_console_says():
+def test_games_describes_every_game_as_its_console_does():
     rows = games()
     assert len(rows) == 108 and all(row.found for row in rows)
     assert [row.id for row in rows] == sorted(row.id for row in rows)
@@ -42,7 +42,7 @@ def test_every_game_is_described_as_its_console_says():
         assert console.mode == row.modes[0] and console.screen_shape == row.screen
 
 
-def test_games_say_when_a_rom_is_missing_or_another(tmp_path, monkeypatch):
+def test_games_reports_missing_and_wrong_roms(tmp_path, monkeypatch):
     for name in ("ALE_ROMS_DIR", "ALE_ROM_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PARL_ROMS_DIR", str(tmp_path))
@@ -68,7 +68,7 @@ def test_games_say_when_a_rom_is_missing_or_another(tmp_path, monkeypatch):
         ("ALE/Pitfall2-v5", "pitfall2"),
     ],
 )
-def test_games_go_by_all_their_names(name, expected):
+def test_a_game_is_found_by_each_of_its_names(name, expected):
     assert game_id(name) == expected
 
 
@@ -83,12 +83,12 @@ def test_gymnasiums_names_are_known():
 
 
 @pytest.mark.parametrize("name", ["", "brekout", "doom", "ALE/", "-v5"])
-def test_other_names_are_refused(name):
+def test_unknown_names_are_refused(name):
     with pytest.raises(AtariError, match="there is no game"):
         game_id(name)
 
 
-def test_the_table_of_games(capsys):
+def test_games_prints_a_table(capsys):
     assert main(["games"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == "id title cartridge players actions modes difficulties screen rom".split()
@@ -123,7 +123,7 @@ def test_a_recording_shows_the_game(tmp_path, capsys, suffix):
     assert error == 0 if suffix == ".png" else error < 6
 
 
-def test_random_play_follows_its_seed(tmp_path):
+def test_random_play_depends_on_the_seed_alone(tmp_path):
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         arguments = ["record", "breakout", "-o", str(tmp_path / f"{name}.png"), "--frames", "100"]
         assert main([*arguments, "--seed", seed]) == 0
@@ -148,14 +148,14 @@ def test_random_play_follows_its_seed(tmp_path):
         (["-o", "no/such/folder/x.png"], "no/such/folder"),
     ],
 )
-def test_what_cannot_be_recorded_is_named(tmp_path, monkeypatch, capsys, options, error):
+def test_record_refuses_wrong_options(tmp_path, monkeypatch, capsys, options, error):
     monkeypatch.chdir(tmp_path)
     assert main(["record", "breakout", "-o", "x.png", "--frames", "2", *options]) == 1
     assert error in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_without_imageio_only_pictures_are_written(tmp_path, monkeypatch):
+def test_without_imageio_only_png_files_are_written(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
     frames = [np.zeros((4, 4, 3), np.uint8)]
     assert write_frames(tmp_path / "x.png", frames, fps=60, scale=1) == 1
@@ -174,7 +174,7 @@ def test_png_files_hold_the_picture(height, width, seed):
 # ---------------------------------------------------------------- playing
 
 
-def test_keys_make_actions():
+def test_keys_map_to_actions():
     cases = {"": "NOOP", "up": "UP", "up right": "UPRIGHT", "left right": "NOOP", "up down left": "LEFT"}
     for keys, name in cases.items():
         assert action_of(keys.split(), _PLAYER_ONE) is Action[name]
@@ -182,7 +182,7 @@ def test_keys_make_actions():
         assert action_of([*keys.split(), " "], _PLAYER_ONE) is Action[fired]
 
 
-def test_a_plain_terminal_holds_keys_for_a_moment():
+def test_a_terminal_without_key_releases_holds_keys_for_a_moment():
     now = [0.0]
     keys = Keys(lambda: now[0])
     keys.feed(b"\x1b[A \x1bOC")
@@ -196,7 +196,7 @@ def test_a_plain_terminal_holds_keys_for_a_moment():
     assert keys.held() == frozenset()
 
 
-def test_a_terminal_with_releases_holds_keys_until_then():
+def test_a_terminal_with_key_releases_holds_keys_until_then():
     now = [0.0]
     keys = Keys(lambda: now[0])
     keys.feed(b"\x1b[1;1:1A\x1b[32;1:1u\x1b[119;1:2u")
@@ -207,7 +207,7 @@ def test_a_terminal_with_releases_holds_keys_until_then():
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 40)))
-def test_any_bytes_may_come_in_any_pieces(data, cuts):
+def test_keys_do_not_depend_on_how_the_input_is_split(data, cuts):
     whole, pieces = Keys(lambda: 0.0), Keys(lambda: 0.0)
     whole.feed(data)
     edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(data)}), len(data)]
@@ -218,14 +218,14 @@ def test_any_bytes_may_come_in_any_pieces(data, cuts):
         assert whole.held() == {chr(byte).lower() for byte in data}
 
 
-def test_a_cut_sequence_is_put_together():
+def test_an_escape_sequence_may_arrive_in_parts():
     keys = Keys(lambda: 0.0)
     for byte in b"\x1b[1;1:1A":
         keys.feed(bytes([byte]))
     assert keys.held() == {"up"}
 
 
-def test_a_lone_escape_is_the_key():
+def test_a_lone_escape_is_the_escape_key():
     keys = Keys(lambda: 0.0)
     keys.feed(b"\x1b")
     assert keys.pressed() == []
@@ -240,7 +240,7 @@ def test_pictures_fit_the_terminal(columns, rows):
 
 
 @given(st.integers(1, 90), st.integers(1, 90))
-def test_resampling_keeps_flat_pictures_and_means(height, width):
+def test_resampling_keeps_a_flat_picture(height, width):
     picture = np.zeros((30, 20, 3), np.uint8)
     picture[:, :, 0], picture[:, :, 1] = 200, 31
     small = resample(picture, height, width)
@@ -279,7 +279,7 @@ def test_only_changed_lines_are_written(true_color):
 
 
 class _Script:
-    """A display whose keys are written down, and that keeps what it was shown."""
+    """A display that returns given keys, and stores the pictures that it is given."""
 
     def __init__(self, keys):
         self.keys = iter(keys)
@@ -313,7 +313,7 @@ def test_playing_pauses_resets_and_quits():
     assert "arrows move" in statuses[0] and "lives 5" in statuses[0]
 
 
-def test_two_players_play_at_one_keyboard():
+def test_two_players_share_one_keyboard():
     console = Console("combat", seed=0)
     expected = console.clone()
     display = _Script([{"up", "w", "f"}] * 30)
@@ -323,7 +323,7 @@ def test_two_players_play_at_one_keyboard():
     assert np.array_equal(console.ram, expected.ram) and "player two" in display.shown[0][1]
 
 
-def test_a_slow_machine_does_not_catch_up():
+def test_play_does_not_catch_up_after_a_delay():
     clock = [0.0]
     slept = []
 
@@ -344,7 +344,7 @@ def test_a_slow_machine_does_not_catch_up():
     assert len(slept) == 6
 
 
-def test_without_terminal_and_window_nothing_is_played(monkeypatch, capsys):
+def test_play_without_terminal_and_window_fails(monkeypatch, capsys):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     assert main(["play", "pong"]) == 1
@@ -357,7 +357,7 @@ def test_without_terminal_and_window_nothing_is_played(monkeypatch, capsys):
         play(console, where="window")
 
 
-def test_a_real_terminal_is_drawn_in_and_put_back():
+def test_play_draws_in_a_terminal_and_restores_it():
     pid, fd = pty.fork()
     if pid == 0:
         os.environ.pop("DISPLAY", None)
@@ -397,7 +397,7 @@ def test_a_window_shows_the_game():
     assert (done.returncode, done.stdout) == (0, "Pong (Video Olympics): score 0 after 30 frames\n")
 
 
-def test_a_pipe_that_closes_is_no_error():
+def test_a_closed_pipe_is_not_an_error():
     command = f"{sys.executable} -m parl games | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("id ")

@@ -1,4 +1,4 @@
-"""One console: what goes in and out, saved states, copies, threads, and everything that can be wrong."""
+"""Tests of `Console`: actions, RAM, pictures, settings, ROMs, saved states, copies, threads and errors."""
 
 import copy
 import pickle
@@ -21,15 +21,15 @@ from parl.errors import AtariError, ParlError
 PONG, BREAKOUT = (roms.get_rom_path(game) for game in ("pong", "breakout"))
 
 
-def shown(console):
-    """A number for all there is to see."""
+def checksum_of(console):
+    """Returns a checksum of everything observable."""
     state = (console.lives, console.game_over, console.frame_number, console.episode_frame_number)
     return zlib.crc32(repr(state).encode() + console.ram.tobytes() + console.screen.tobytes())
 
 
 def play(console, frames, seed=0):
     random = np.random.default_rng(seed)
-    return [(console.act(int(action)), shown(console)) for action in random.integers(18, size=frames)]
+    return [(console.act(int(action)), checksum_of(console)) for action in random.integers(18, size=frames)]
 
 
 @pytest.fixture
@@ -40,20 +40,20 @@ def breakout():
 # ---------------------------------------------------------------- actions
 
 
-def test_actions_go_by_name_number_and_member():
+def test_an_action_may_be_a_name_a_number_or_a_member():
     one, two, three = (Console("breakout", seed=1) for _ in range(3))
     for name in ("FIRE", "right", "NoOp", "LEFTFIRE"):
         one.act(name)
         two.act(Action[name.upper()])
         three.act(np.int64(Action[name.upper()].value))
-        assert shown(one) == shown(two) == shown(three)
+        assert checksum_of(one) == checksum_of(two) == checksum_of(three)
     assert one.minimal_actions == (Action.NOOP, Action.FIRE, Action.RIGHT, Action.LEFT)
     assert one.legal_actions == tuple(Action)
     assert len(Console("skiing").legal_actions) == 9
 
 
 @given(st.integers())
-def test_other_numbers_are_refused(number):
+def test_numbers_that_are_not_actions_are_refused(number):
     if 0 <= number < 18:
         assert action_number(number) == number
     else:
@@ -62,7 +62,7 @@ def test_other_numbers_are_refused(number):
 
 
 @given(st.text())
-def test_other_names_are_refused(name):
+def test_names_that_are_not_actions_are_refused(name):
     if name.upper() in Action.__members__:
         assert action_number(name) == Action[name.upper()]
     else:
@@ -71,13 +71,13 @@ def test_other_names_are_refused(name):
 
 
 @pytest.mark.parametrize("action", [None, 1.0, b"FIRE", [1]])
-def test_other_types_are_refused(breakout, action):
+def test_actions_of_other_types_are_refused(breakout, action):
     with pytest.raises(TypeError, match="expected an int or a name"):
         breakout.act(action)
 
 
 @pytest.mark.parametrize("strength", [float("nan"), float("inf"), -float("inf")])
-def test_strengths_are_finite(breakout, strength):
+def test_strengths_that_are_not_finite_are_refused(breakout, strength):
     with pytest.raises(ValueError, match=r"strength is .*expected a finite number"):
         breakout.act("LEFT", strength=strength)
     with pytest.raises(ValueError, match="strength_b"):
@@ -88,14 +88,14 @@ def test_a_huge_strength_turns_a_paddle_to_its_end(breakout):
     other = breakout.clone()
     breakout.act("RIGHT", strength=1e30)
     other.act("RIGHT", strength=40.0)
-    assert shown(breakout) == shown(other)
+    assert checksum_of(breakout) == checksum_of(other)
 
 
 # Joust starts with one player.
 @pytest.mark.parametrize(
     ("game", "moving"), [("combat", 2), ("joust", 1), ("maze_craze", 2), ("warlords", 2)]
 )
-def test_both_players_of_the_games_for_two_are_there(game, moving):
+def test_two_player_games_take_actions_of_both_players(game, moving):
     console = Console(game, seed=0)
     assert console.players == 2 and console.modes == (0,)
     assert (console.lives, console.game_over) == (0, False)
@@ -106,7 +106,7 @@ def test_both_players_of_the_games_for_two_are_there(game, moving):
     assert len({alone.ram.tobytes(), first.ram.tobytes(), second.ram.tobytes()}) == 1 + moving
 
 
-def test_the_second_player_of_a_game_with_rules():
+def test_the_second_player_of_a_one_player_game_can_act():
     alone = Console("pong", seed=0)
     beside = alone.clone()
     for _ in range(60):
@@ -116,10 +116,10 @@ def test_the_second_player_of_a_game_with_rules():
     assert not np.array_equal(alone.ram, beside.ram)
 
 
-# ---------------------------------------------------------------- looking
+# ---------------------------------------------------------------- RAM and pictures
 
 
-def test_ram_is_a_copy_that_says_so(breakout):
+def test_ram_is_a_read_only_copy(breakout):
     ram = breakout.ram
     assert (ram.shape, ram.dtype, ram.flags.writeable) == ((128,), np.uint8, False)
     before = ram.copy()
@@ -148,7 +148,7 @@ def _shared_console():
     return _CONSOLES.setdefault("pong", Console("pong", seed=0))
 
 
-def test_pictures_go_into_given_arrays(breakout):
+def test_reads_fill_given_arrays(breakout):
     breakout.act("FIRE")
     shape = breakout.screen_shape
     assert shape == (210, 160)
@@ -180,7 +180,7 @@ def test_pictures_go_into_given_arrays(breakout):
 @pytest.mark.parametrize(
     ("game", "height", "fps"), [("pong", 210, 60.0), ("adventure", 250, 50.0), ("pooyan", 220, 60.0)]
 )
-def test_televisions(game, height, fps):
+def test_screen_and_frame_rate_of_television_standards(game, height, fps):
     console = Console(game)
     assert (console.screen_shape, console.frames_per_second) == ((height, 160), fps)
 
@@ -189,20 +189,20 @@ GAMES = [game.id for game in games() if game.found]
 
 
 def always_drawn(console):
-    """A copy that makes the pixels of every frame at once."""
+    """Returns a copy that draws every frame at once."""
     other = console.clone()
     other._native.draw_every_frame()
     return other
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_picture_does_not_depend_on_which_frames_were_looked_at(game):
+def test_a_picture_does_not_depend_on_which_frames_were_read(game):
     random = np.random.default_rng(zlib.crc32(game.encode()))
     lazy = Console(game, seed=3, frame_skip=int(random.integers(1, 4)))
     drawn = always_drawn(lazy)
     assert np.array_equal(lazy.screen, drawn.screen)
     state = lazy.save()
-    # Looks come at random, then in a rhythm, which is guessed, then seldom.
+    # Pictures are read at random, then in a pattern, which the console predicts, then seldom.
     for act in range(240):
         action = int(random.integers(18))
         assert lazy.act(action) == drawn.act(action)
@@ -218,8 +218,8 @@ def test_a_picture_does_not_depend_on_which_frames_were_looked_at(game):
         elif event < 0.04:
             state = lazy.save()
             assert state == drawn.save()
-        looks = random.random() < 0.3 if act < 80 else act % 4 < 2 if act < 160 else act % 23 == 0
-        if looks:
+        reads = random.random() < 0.3 if act < 80 else act % 4 < 2 if act < 160 else act % 23 == 0
+        if reads:
             read = ("read_screen", "read_screen_gray", "read_screen_rgb")[act % 3]
             assert np.array_equal(getattr(lazy, read)(), getattr(drawn, read)()), (act, read)
     assert np.array_equal(lazy.ram, drawn.ram)
@@ -228,7 +228,7 @@ def test_a_picture_does_not_depend_on_which_frames_were_looked_at(game):
 # ---------------------------------------------------------------- modes and settings
 
 
-def test_a_mode_waits_for_the_reset_and_a_difficulty_does_not(breakout):
+def test_a_mode_applies_at_the_next_reset_and_a_difficulty_at_once(breakout):
     assert breakout.mode == 0 and breakout.difficulty == 0
     breakout.set_mode(8)
     breakout.set_difficulty(1)
@@ -237,11 +237,11 @@ def test_a_mode_waits_for_the_reset_and_a_difficulty_does_not(breakout):
     assert breakout.ram[0x32] == before != 8
     breakout.reset()
     assert breakout.ram[0x32] == 8 and (breakout.mode, breakout.difficulty) == (8, 1)
-    assert shown(Console("breakout", mode=8, difficulty=1)) != shown(Console("breakout"))
+    assert checksum_of(Console("breakout", mode=8, difficulty=1)) != checksum_of(Console("breakout"))
 
 
 @given(st.integers())
-def test_other_modes_and_difficulties_are_refused(number):
+def test_unknown_modes_and_difficulties_are_refused(number):
     console = _shared_console()
     for names, choose in (("modes", console.set_mode), ("difficulties", console.set_difficulty)):
         if number not in getattr(console, names):
@@ -281,7 +281,7 @@ def test_settings_of_other_types_are_refused(name, value):
         Console("breakout", **{name: value})
 
 
-def test_sticky_actions_come_from_the_seed():
+def test_sticky_actions_depend_on_the_seed():
     traces = [play(Console("breakout", seed=seed, repeat_action_probability=0.5), 60) for seed in (3, 3, 4)]
     assert traces[0] == traces[1] != traces[2]
     assert Console("breakout").seed != Console("breakout").seed
@@ -292,7 +292,7 @@ def test_sticky_actions_come_from_the_seed():
 
 @pytest.fixture
 def no_roms(monkeypatch, tmp_path):
-    """A machine without ale-py whose variables name one empty folder."""
+    """Hides ale-py, and makes an empty folder the only one with ROMs; returns the folder."""
     for name in ("ALE_ROMS_DIR", "ALE_ROM_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PARL_ROMS_DIR", str(tmp_path))
@@ -300,7 +300,7 @@ def no_roms(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_missing_rom_says_where_it_looked_and_how_to_get_one(no_roms):
+def test_the_error_for_a_missing_rom_names_the_folders_and_ale_py(no_roms):
     with pytest.raises(FileNotFoundError, match="pip install ale-py") as caught:
         Console("pong")
     assert str(no_roms / "pong.bin") in str(caught.value)
@@ -310,7 +310,7 @@ def test_a_missing_rom_says_where_it_looked_and_how_to_get_one(no_roms):
         Console("no/such.bin")
 
 
-def test_roms_are_looked_for_in_order(no_roms, monkeypatch, tmp_path_factory):
+def test_rom_folders_are_searched_in_order(no_roms, monkeypatch, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     monkeypatch.setenv("ALE_ROMS_DIR", str(other))
     shutil.copy(PONG, other / "pong.bin")
@@ -320,12 +320,12 @@ def test_roms_are_looked_for_in_order(no_roms, monkeypatch, tmp_path_factory):
     assert Console(other / "pong.bin").game == "pong"
 
 
-def test_another_rom_under_a_games_name_is_refused(tmp_path):
+def test_a_wrong_rom_under_a_games_name_is_refused(tmp_path):
     path = tmp_path / "breakout.bin"
     shutil.copy(PONG, path)
     with pytest.raises(AtariError, match=r"named `breakout` has md5 60e0ea3c.* expected f34f08e5"):
         Console(path)
-    # It is Pong, whatever its name.
+    # The contents are Pong's.
     assert Console(path, allow_unknown=True).game == "pong"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -335,7 +335,7 @@ def test_another_rom_under_a_games_name_is_refused(tmp_path):
     assert console.act("FIRE") == 0
 
 
-def test_an_unknown_rom_runs_with_the_rules_it_is_given(tmp_path):
+def test_an_unknown_rom_runs_with_given_rules(tmp_path):
     path = tmp_path / "my_breakout.bin"
     shutil.copy(BREAKOUT, path)
     assert Console(path).game == "breakout"
@@ -351,20 +351,20 @@ def test_an_unknown_rom_runs_with_the_rules_it_is_given(tmp_path):
     assert Console(path, allow_unknown=True).lives == 0
 
 
-def test_a_rom_that_never_shows_a_mode_is_given_up(tmp_path):
+def test_a_rom_that_never_reaches_its_mode_is_refused(tmp_path):
     with pytest.raises(AtariError, match="mode 0 of breakout was not reached within"):
         Console(PONG, rules="breakout")
 
 
 @pytest.mark.parametrize("size", [0, 1, 2047, 4097, 100_000, 600_000])
-def test_sizes_of_no_cartridge_are_refused(tmp_path, size):
+def test_files_of_invalid_size_are_refused(tmp_path, size):
     path = tmp_path / "game.bin"
     path.write_bytes(bytes(size))
     with pytest.raises(AtariError, match=str(size)):
         Console(path, allow_unknown=True)
 
 
-def test_a_folder_and_a_number_are_no_roms(tmp_path):
+def test_a_folder_or_a_number_as_rom_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         Console(tmp_path)
     with pytest.raises(TypeError):
@@ -384,7 +384,7 @@ def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):
     assert console.frame_number == 5 and console.screen_rgb.shape == (*console.screen_shape, 3)
     state = console.save()
 
-    # Without the picture: it is not in a state, and these programs leave rows of it as they were.
+    # Without the picture: a state does not contain it, and these programs do not draw all of its rows.
     def ram_of_three_frames():
         return [(console.act(action), console.frame_number, console.ram.tobytes()) for action in (2, 5, 11)]
 
@@ -397,7 +397,7 @@ def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):
 
 
 @pytest.mark.parametrize("game", ["breakout", "elevator_action", "pitfall2", "montezuma_revenge"])
-def test_a_loaded_state_goes_on_as_before(game):
+def test_a_loaded_state_continues_as_before(game):
     console = Console(game, seed=5, repeat_action_probability=0.25)
     play(console, 50, seed=1)
     state = console.save()
@@ -406,12 +406,12 @@ def test_a_loaded_state_goes_on_as_before(game):
     for other in (console, Console(game, seed=99, repeat_action_probability=0.25)):
         other.load(state)
         assert other.save() == state
-        # Pictures are the old ones until a frame has been drawn, and all else is equal at once.
+        # The picture stays the old one until a frame has been drawn; everything else is equal at once.
         assert other.frame_number == 50
         assert play(other, 60, seed=2)[2:] == after[2:]
 
 
-def test_without_the_generator_the_present_one_runs_on():
+def test_loading_a_state_without_generator_keeps_the_current_one():
     console = Console("breakout", seed=5, repeat_action_probability=0.5)
     with_it, without = console.save(), console.save(generator=False)
     assert len(without) < len(with_it)
@@ -422,7 +422,7 @@ def test_without_the_generator_the_present_one_runs_on():
     assert play(console, 40)[1:] == first[1:] != second[1:]
 
 
-def test_settings_are_in_no_state():
+def test_a_state_does_not_contain_settings():
     short = Console("pong", seed=0, max_num_frames_per_episode=5)
     play(short, 5)
     assert short.truncated and short.game_over and not short.terminated
@@ -460,7 +460,7 @@ def test_damaged_states_are_refused_or_harmless(data):
 
 def test_a_state_with_a_huge_count_of_draws_is_refused(breakout):
     state = bytearray(breakout.save())
-    # 129 for power-on, one for each of three resets.
+    # 132 draws: 129 at power-on, one at each of three resets.
     (draws,) = (at for at in range(24, 560, 4) if int.from_bytes(state[at : at + 4], "little") == 132)
     for count, fits in ((2**32 - 1, False), (2**28 + 1, False), (2**28, True)):
         state[draws : draws + 4] = count.to_bytes(4, "little")
@@ -482,33 +482,33 @@ def test_states_of_another_game_are_refused(breakout):
 
 
 @pytest.mark.parametrize("make", [Console.clone, copy.copy, copy.deepcopy])
-def test_copies_do_the_same_and_share_nothing(make):
+def test_copies_behave_the_same_and_share_no_state(make):
     console = Console("breakout", seed=2, repeat_action_probability=0.25)
     play(console, 30)
     other = make(console)
-    assert shown(other) == shown(console)
+    assert checksum_of(other) == checksum_of(console)
     expected = play(console, 40, seed=3)
     assert play(other, 40, seed=3) == expected
     other.reset()
-    assert shown(other) != shown(console)
+    assert checksum_of(other) != checksum_of(console)
 
 
-def test_a_copy_without_the_generator_parts_ways():
+def test_a_copy_without_the_generator_draws_other_sticky_actions():
     console = Console("breakout", seed=2, repeat_action_probability=0.5)
     play(console, 30)
     other = console.clone(generator=False)
-    assert shown(other) == shown(console) and other.seed != console.seed
+    assert checksum_of(other) == checksum_of(console) and other.seed != console.seed
     expected = play(console.clone(), 60, seed=3)
     assert play(other.clone(), 60, seed=3) == play(other, 60, seed=3) != expected
     assert play(console, 60, seed=3) == expected
 
 
-def test_pickles_hold_rom_settings_and_state(monkeypatch, no_roms):
+def test_a_pickle_contains_rom_settings_and_state(monkeypatch, no_roms):
     monkeypatch.undo()
     console = Console("breakout", seed=2, repeat_action_probability=0.25, frame_skip=2, mode=4)
     play(console, 30)
     data = pickle.dumps(console)
-    # No ROM is looked for to read it.
+    # Unpickling does not search for a ROM.
     monkeypatch.setattr("parl.atari.console._find_rom", None)
     other = pickle.loads(data)
     assert repr(other) == repr(console) and other.mode == 4 and other.frame_skip == 2
@@ -516,7 +516,7 @@ def test_pickles_hold_rom_settings_and_state(monkeypatch, no_roms):
     assert play(other, 40)[1:] == play(console, 40)[1:]
 
 
-def test_a_subclass_stays_one():
+def test_a_clone_keeps_its_subclass():
     class Mine(Console):
         extra = 1
 
@@ -528,7 +528,7 @@ def test_a_subclass_stays_one():
 # ---------------------------------------------------------------- threads
 
 
-def test_consoles_run_beside_each_other():
+def test_consoles_in_several_threads_are_independent():
     expected = [play(Console(game, seed=1), 60) for game in ("pong", "breakout", "seaquest", "qbert")]
     traces = [None] * 4
 
@@ -546,7 +546,7 @@ def test_consoles_run_beside_each_other():
     assert traces == expected
 
 
-def test_threads_take_turns_on_one_console(breakout):
+def test_several_threads_can_use_one_console(breakout):
     errors = []
     state = breakout.save()
 
@@ -572,7 +572,7 @@ def test_threads_take_turns_on_one_console(breakout):
     assert not errors and breakout.frame_number == 300
 
 
-def test_other_threads_run_while_a_console_works():
+def test_other_threads_run_while_a_console_runs():
     console = Console("pong", frame_skip=1000)
     started, counted = threading.Event(), [0]
 
@@ -588,7 +588,7 @@ def test_other_threads_run_while_a_console_works():
         thread = threading.Thread(target=work)
         thread.start()
         started.wait()
-        # With the interpreter held for the whole call, nothing would be counted before the end of it.
+        # If a call held the interpreter lock, nothing would be counted before its end.
         while thread.is_alive():
             counted[0] += 1
             time.sleep(0.001)

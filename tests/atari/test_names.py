@@ -1,4 +1,4 @@
-"""The table of names holds every name of ale-py, and our interface has them all."""
+"""`docs/ale-names.md` lists every name of ale-py's interface, and parl's interface has them all."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ def _public(kind):
     [(ale_py.ALEInterface, parl_ale.ALEInterface), (ale_py.ALEState, parl_ale.ALEState)],
     ids=["ALEInterface", "ALEState"],
 )
-def test_our_interface_has_every_name(theirs, ours):
+def test_parls_interface_has_every_name(theirs, ours):
     assert _public(theirs) == _public(ours)
 
 
@@ -35,13 +35,13 @@ def test_actions_and_logger_modes_are_the_same():
         assert {m.name: m.value for m in theirs} == {m.name: m.value for m in ours}
 
 
-def test_the_table_holds_every_name():
+def test_the_table_lists_every_name():
     named = set(re.findall(r"\w+", " ".join(left for left, _ in ROWS)))
     missing = set(_public(ale_py.ALEInterface)) - named
     assert not missing
 
 
-def test_the_tables_names_of_ours_exist():
+def test_names_of_parl_in_the_table_exist():
     names = set(re.findall(r"console\.(\w+)", " ".join(right for _, right in ROWS)))
     assert len(names) > 25
     console = Console("pong")

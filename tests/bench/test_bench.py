@@ -1,4 +1,4 @@
-"""`parl bench`: tables and figures of small cases, what the figures are made of, what is refused."""
+"""`parl bench` with small settings: tables, plots, how the numbers are computed, and refused options."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|\n ").split("|")]
 
 
-def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys, monkeypatch):
+def test_atari_prints_a_row_for_each_number_and_writes_a_plot(tmp_path, capsys, monkeypatch):
     rates, inferred = [], []
     forward, frames = ActorCritic.policy_of, atari._frames
 
@@ -58,7 +58,7 @@ def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys, monkey
     assert out.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_training_counts_the_console_s_frames():
+def test_training_counts_frames_of_the_console():
     options = atari.AtariOptions(num_envs=(2,), seconds=0.05, threads=1, algorithms=("a2c",))
     report = atari._training(options, "a2c", 2)
     # An update is a rollout of 128 steps of both environments, of 4 frames each.
@@ -67,7 +67,7 @@ def test_training_counts_the_console_s_frames():
 
 
 def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
-    # A clock that a slow machine does not move: 0.03 s a look, which is one piece of work.
+    # A clock that does not depend on the machine: each call, one per unit of work, advances it by 0.03 s.
     ticks = itertools.count()
     monkeypatch.setattr(tradeoff, "time", types.SimpleNamespace(monotonic=lambda: 0.03 * next(ticks)))
     words = ["--seconds", "1.5", "--num-envs", "8", "--goal", "12", "--strategies", "20/20/1", "1/20/4"]
@@ -78,7 +78,7 @@ def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
     steps, updates = (
         [float(row[name].replace(",", "")) for row in (few, many)] for name in ("steps/s", "updates/s")
     )
-    # An update every 20 x 8 steps, and one every 8 once the first 20 are there.
+    # One update per 20 x 8 steps, and one per 8 steps once the window of 20 is full.
     assert steps[0] / updates[0] == pytest.approx(160, rel=0.1)
     assert 7 < steps[1] / updates[1] < 20
     assert float(few["seconds to score"]) <= 1.5 and int(few["steps to score"].replace(",", "")) > 0
@@ -86,7 +86,7 @@ def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["5/5", "5/x/1", "0/5/1"])
-def test_what_is_no_strategy_is_named(text):
+def test_an_invalid_strategy_is_named(text):
     with pytest.raises(ParlError, match=re.escape(repr(text))):
         tradeoff.Strategy.parse(text)
 
@@ -94,25 +94,25 @@ def test_what_is_no_strategy_is_named(text):
 @pytest.mark.parametrize(
     "options", [{"device": "tpu"}, {"num_envs": (0,)}, {"seconds": 0.0}, {"threads": -1}]
 )
-def test_bounds_are_named(options):
+def test_options_out_of_bounds_are_named(options):
     name = next(iter(options))
     with pytest.raises(ParlError, match=name):
         atari.AtariOptions(**options)
 
 
-def test_unknown_benches_are_refused(capsys):
+def test_an_unknown_benchmark_is_refused(capsys):
     assert main(["bench", "pacman"]) == 1
     assert "atari, tradeoff" in capsys.readouterr().err
 
 
-def test_the_gpu_s_share_is_the_mean_of_what_the_tool_says(tmp_path, monkeypatch):
+def test_gpu_utilization_is_the_mean_that_nvidia_smi_prints(tmp_path, monkeypatch):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 40\necho 90\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(loops, "_SAMPLE_S", 0.01)
     with loops.GpuUtilization() as busy:
-        while not busy._found:
+        while not busy._samples:
             time.sleep(0.01)
     assert busy.mean == pytest.approx(0.4)
     monkeypatch.setenv("PATH", "")

@@ -1,6 +1,6 @@
-"""The benchmarks' ``--record``: every figure goes to a claim of the page, in rows that a record can hold.
+"""``--record`` of the benchmarks: valid rows, each under a claim of the page.
 
-The runs themselves are replaced by figures of about the right size.
+Made-up figures of about the right size replace the runs.
 """
 
 import importlib
@@ -17,7 +17,7 @@ CLAIMS |= {"console-games"}
 
 
 class Figures(dict):
-    """A run's result: some number for whatever is asked."""
+    """A run's result that has a number for every key."""
 
     numbers = iter(range(1, 10**9))
 
@@ -54,8 +54,8 @@ def rows_of(record, tmp_path):
     return found
 
 
-def ran(record, monkeypatch, tmp_path, name, words, **stubs):
-    """The rows of ``python benches/learning/name.py words --record``."""
+def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
+    """Runs ``python benches/learning/name.py words --record``; returns the rows."""
     module = importlib.import_module(name)
     for stub, value in stubs.items():
         monkeypatch.setattr(module, stub, value)
@@ -81,36 +81,38 @@ def ran(record, monkeypatch, tmp_path, name, words, **stubs):
         ("scaling", ["learners", "--rounds", "2"], 1),
     ],
 )
-def test_a_benchmark_of_learning_keeps_its_figures(record, monkeypatch, tmp_path, name, words, cases):
-    found = ran(record, monkeypatch, tmp_path, name, words, one=a_run)
+def test_a_learning_benchmark_records_its_figures(record, monkeypatch, tmp_path, name, words, cases):
+    found = rows_of_run(record, monkeypatch, tmp_path, name, words, run_in_process=a_run)
     assert len({row.case for row in found}) == cases
     assert all(row.command.startswith(f"python benches/learning/{name}.py") for row in found)
     assert not any("--record" in row.command for row in found)
 
 
-def test_scores_of_learners_are_kept(record, monkeypatch, tmp_path):
+def test_scores_of_learners_are_recorded(record, monkeypatch, tmp_path):
     def curve(*_):
         return [1.0, 2.0, 3.0]
 
-    found = ran(record, monkeypatch, tmp_path, "scaling", ["curve", "--rounds", "2"], one=curve)
+    found = rows_of_run(
+        record, monkeypatch, tmp_path, "scaling", ["curve", "--rounds", "2"], run_in_process=curve
+    )
     assert {row.claim for row in found} == {"learners-score"}
 
 
 @pytest.mark.parametrize("what", ["rates", "scaling", "profile"])
-def test_topologies_keep_their_figures(record, monkeypatch, tmp_path, what):
-    found = ran(record, monkeypatch, tmp_path, "topologies", [what], measure=a_run)
+def test_figures_of_topologies_are_recorded(record, monkeypatch, tmp_path, what):
+    found = rows_of_run(record, monkeypatch, tmp_path, "topologies", [what], measure=a_run)
     claim = {"rates": "topologies", "scaling": "populations", "profile": "loop-profile"}[what]
     assert {row.claim for row in found} == {claim}
 
 
-def test_two_libraries_of_one_case_are_kept_apart(record, monkeypatch, tmp_path):
-    found = ran(
+def test_two_libraries_of_one_case_have_separate_rows(record, monkeypatch, tmp_path):
+    found = rows_of_run(
         record,
         monkeypatch,
         tmp_path,
         "offpolicy",
         ["peers", "--only", "cheetah-td3", "--rounds", "2"],
-        one=a_run,
+        run_in_process=a_run,
     )
     speeds = {row.library for row in found if row.metric == "steps per second"}
     assert speeds == {"parl", "Stable-Baselines3"}
@@ -118,7 +120,7 @@ def test_two_libraries_of_one_case_are_kept_apart(record, monkeypatch, tmp_path)
     assert (ratio.peer, ratio.seeds, ratio.steps) == ("Stable-Baselines3", "2", "2000")
 
 
-def test_the_sections_of_the_replay_keep_their_figures(record, monkeypatch, tmp_path):
+def test_sections_of_the_replay_benchmark_are_recorded(record, monkeypatch, tmp_path):
     bench = importlib.import_module("replay_bench")
     monkeypatch.setattr(sys, "argv", [str(BENCHES / "python" / "replay_bench.py"), "--only", "tree"])
     kept = record.Record("replay")
@@ -128,7 +130,7 @@ def test_the_sections_of_the_replay_keep_their_figures(record, monkeypatch, tmp_
     threads = bench.Row("2 threads, wall clock: replay", "ns/item", lambda: 1.0, bar=1 / 1.6, note="speed-up")
     threads.ours_times, threads.peer_times = [1.0, 1.0, 1.0], {"one thread": [2.0, 2.0, 2.0]}
     for section, row in (("tree", alone), ("tree", pair), ("threads", threads)):
-        bench.keep(kept, section, row, 3, "load average 1")
+        bench.add_to_record(kept, section, row, 3, "load average 1")
     kept.write()
     found = {(row.case, row.metric, row.peer, row.threads): row for row in rows_of(record, tmp_path)}
     ratio = found["tree sample", "time ratio", "TorchRL float32", "1"]

@@ -1,4 +1,4 @@
-"""`benches/counts.py`: recorded counts change only with a reason, which stays beside them."""
+"""`benches/counts.py` changes recorded counts only with a reason, which it stores with them."""
 
 import importlib.util
 import sys
@@ -12,7 +12,7 @@ PATH = Path(__file__).parents[2] / "benches" / "counts.py"
 
 @pytest.fixture
 def counts(tmp_path, monkeypatch):
-    """The script with a table of its own, and counts that need no valgrind."""
+    """The script with a copy of its table, and counts that need no valgrind."""
     spec = importlib.util.spec_from_file_location("counts", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -43,7 +43,7 @@ def test_a_new_figure_is_recorded_with_its_reason(counts, monkeypatch, capsys):
     workload = recorded(counts, "tree/append/B=64")
     assert workload["instructions"] == round(2 * before, 2)
     assert workload["reason"] == f'{before} to {2 * before}: stores "twice"'
-    # A figure that stays keeps the reason it has.
+    # A figure that does not change keeps its reason.
     assert run(counts, monkeypatch, round(2 * before, 2), "tree/append", "--accept", "again") == 0
     assert recorded(counts, "tree/append/B=64")["reason"] == workload["reason"]
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`benches/record.py` and `benches/report.py`: what a record holds, and the pages made from records."""
+"""`benches/record.py` and `benches/report.py`: the contents of records, and the pages made from them."""
 
 import dataclasses
 import importlib
@@ -32,7 +32,7 @@ def row(record, **changed):
 
 @pytest.fixture
 def tree(report, monkeypatch, tmp_path):
-    """A repository of one record, whose pages were made."""
+    """A repository with one record and the pages made from it."""
     folder = tmp_path / "records"
     folder.mkdir()
     (tmp_path / "claims.toml").write_text(
@@ -81,13 +81,13 @@ def test_a_wrong_cell_is_named_with_its_line(record, tmp_path, changed, says):
         record.read(tmp_path / "r.csv")
 
 
-def test_other_columns_are_refused(record, tmp_path):
+def test_unknown_columns_are_refused(record, tmp_path):
     (tmp_path / "r.csv").write_text("claim,case\na,b\n")
     with pytest.raises(ValueError, match="columns are"):
         record.read(tmp_path / "r.csv")
 
 
-def test_a_benchmark_keeps_its_figures(record, tmp_path, monkeypatch):
+def test_a_record_holds_medians_spreads_command_and_conditions(record, tmp_path, monkeypatch):
     monkeypatch.setattr(record.sys, "argv", [str(ROOT / "benches/x.py"), "--record", "speed", "--seeds", "3"])
     kept = record.Record("speed", "Speed", conditions="one core")
     kept.add("claim", "pong", "steps per second", "steps/s", [3.0, 1.0, 2.0], seeds=3)
@@ -103,7 +103,7 @@ def test_a_benchmark_keeps_its_figures(record, tmp_path, monkeypatch):
     assert path.with_suffix(".md").read_text() == "# Speed\n"
 
 
-def test_a_second_run_of_a_command_replaces_its_rows_alone(record, tmp_path):
+def test_a_second_run_of_a_command_replaces_only_its_rows(record, tmp_path):
     for name, value in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
         kept = record.Record("speed")
         kept.add(name, "pong", "steps per second", "steps/s", value)
@@ -121,28 +121,28 @@ def test_pages_are_made_from_the_records(tree, report):
     assert "`make bench` on a machine; commit not recorded" in page
     assert (tree / "figures" / "claim.svg").exists()
     assert "| 2026-01-02 | [Speed](2026-01-02-speed.md)" in (tree / "records" / "README.md").read_text()
-    assert report.stale(report.load()) == []
+    assert report.problems(report.load()) == []
 
 
-def test_a_figure_is_drawn_again_only_for_other_data(tree, report):
+def test_a_plot_is_drawn_again_only_if_its_data_changed(tree, report):
     figure, other = tree / "figures" / "claim.svg", tree / "records" / "2026-01-02-speed.csv"
     figure.write_text(figure.read_text().replace("<svg", "<svg id='kept'", 1))
     report.write(report.load())
     assert "id='kept'" in figure.read_text()
     other.write_text(other.read_text().replace(",2.5,", ",2.6,"))
-    assert [line.split()[0] for line in report.stale(report.load())] == ["page.md", "figures/claim.svg"]
+    assert [line.split()[0] for line in report.problems(report.load())] == ["page.md", "figures/claim.svg"]
     report.write(report.load())
     assert "id='kept'" not in figure.read_text()
-    assert report.stale(report.load()) == []
+    assert report.problems(report.load()) == []
 
 
-def test_what_does_not_belong_is_told(tree, report, record):
+def test_stale_and_unknown_files_are_reported(tree, report, record):
     records = tree / "records"
     (tree / "figures" / "old.svg").write_text("")
     (tree / "page.md").write_text("by hand\n")
     record.save(records / "2026-01-03-more.csv", [row(record, claim="unknown")])
     (records / "2026-01-03-more.md").write_text("# More\n")
-    found = "\n".join(report.stale(report.load()))
+    found = "\n".join(report.problems(report.load()))
     assert "claim unknown is not in claims.toml" in found
     assert "old.svg belongs to no claim" in found
     assert "page.md is not what the records give" in found
@@ -176,7 +176,7 @@ def test_a_commit_must_be_in_the_history(tree, report, record):
     assert [line.split(" is not")[0] for line in report.commits_not_in_history(rows)] == ["r: commit 456abcd"]
 
 
-def test_rows_that_a_table_cannot_hold_apart_are_refused(report, record):
+def test_two_rows_for_one_cell_of_a_table_are_refused(report, record):
     same = row(record)
     with pytest.raises(ValueError, match="twice"):
         report.table({"2026-01-02-a": [same, dataclasses.replace(same, median="11")]}, [], ".*")

@@ -1,4 +1,4 @@
-"""What the extension's networks refuse."""
+"""Arguments that the networks of the Rust extension refuse."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def layer(width, inputs, learns=True):
     return (*arrays, *(one.copy() if learns else None for one in arrays))
 
 
-def test_what_does_not_fit_is_named():
+def test_mismatched_arguments_raise():
     with pytest.raises(ValueError, match="a network without hidden layers"):
         Dense([layer(1, 2), layer(0, 1)], [layer(1, 2)])
     with pytest.raises(ValueError, match="a network without inputs"):
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_named():
         net.backward(x, [x])
 
 
-def test_a_frozen_network_has_no_way_back():
+def test_a_frozen_network_has_no_backward_pass():
     net = Dense([layer(4, 3, learns=False)], [layer(2, 4, learns=False)])
     x, out = zeros(5, 3), zeros(5, 2)
     net.forward(x, [out], True)

@@ -12,7 +12,7 @@ import parl
 import parl._native
 
 
-@pytest.mark.slow  # `make lint` does it too, and it takes a minute.
+@pytest.mark.slow  # `make lint` runs it too; it takes a minute.
 def test_the_stub_matches_the_module(tmp_path):
     command = [sys.executable, "-m", "mypy.stubtest", "parl._native"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -33,7 +33,7 @@ print(took / (loaded - start))
 """
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(5)]
     assert all(run.returncode == 0 for run in runs), runs[0].stderr
-    assert min(float(run.stdout) for run in runs) < 1  # beside numpy's own import
+    assert min(float(run.stdout) for run in runs) < 1  # relative to the import of numpy
 
 
 def test_replays_need_no_torch():
@@ -50,7 +50,7 @@ assert not {"gymnasium", "ale_py"} & set(sys.modules)
     assert run.returncode == 0, run.stderr
 
 
-def test_public_names_are_there():
+def test_public_names_exist():
     assert {"SumTree", "PrioritizedReplay", "UniformReplay", "ParlError"} <= set(dir(parl))
     assert parl.PrioritizedReplay is parl.replay.PrioritizedReplay
     for name in ("nothing", "Replay"):

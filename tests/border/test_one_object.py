@@ -1,4 +1,4 @@
-"""All of one object may be called at once; an interpreter that has no GIL gets none by importing parl."""
+"""All methods of an object may be called by several threads at once; importing parl leaves the GIL off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import parl
 
 
 def hammer(*calls, rounds: int = 100) -> None:
-    """Each call in a thread of its own, all begun at the same time."""
+    """Makes each call ``rounds`` times in a thread of its own; all threads start at the same time."""
     barrier, errors = threading.Barrier(len(calls)), []
 
     def work(call) -> None:
@@ -22,7 +22,7 @@ def hammer(*calls, rounds: int = 100) -> None:
             barrier.wait(60)
             for n in range(rounds):
                 call(n)
-        except BaseException as error:  # shown below
+        except BaseException as error:  # re-raised below
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(call,)) for call in calls]
@@ -37,13 +37,13 @@ def hammer(*calls, rounds: int = 100) -> None:
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this interpreter has a GIL")
 def test_importing_parl_leaves_the_gil_off():
-    # A new process: pytest's plugins may import extensions that switch it on in this one.
+    # In a new process, since pytest's plugins may import extensions that enable the GIL in this one.
     code = "import sys, parl; parl.SumTree(4); sys.exit(sys._is_gil_enabled())"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_method_of_a_tree_at_once():
+def test_every_method_of_a_tree_may_be_called_at_once():
     tree = parl.SumTree(5000, seed=1)
     tree.update(np.arange(5000), 1.0)
 
@@ -68,7 +68,7 @@ def test_every_method_of_a_tree_at_once():
     tree.verify()
 
 
-def test_every_method_of_a_replay_at_once(tmp_path):
+def test_every_method_of_a_replay_may_be_called_at_once(tmp_path):
     fields = {"tag": ((), "int64"), "body": ((16,), "int64"), "nested": {"half": ((), "float16")}}
     replay = parl.PrioritizedReplay(1000, fields, alpha=1.0, epsilon=0.0, seed=0)
 
@@ -104,7 +104,7 @@ def test_every_method_of_a_replay_at_once(tmp_path):
     hammer(add, add, learn, learn, reuse, look, save)
 
 
-def test_one_iterator_of_batches_in_several_threads():
+def test_several_threads_may_use_one_prefetch_iterator():
     replay = parl.UniformReplay(500, {"tag": ((), "int64")}, seed=0)
     replay.add(tag=np.arange(500))
     with replay.prefetch(8, depth=3, ordered=False) as batches:

@@ -1,4 +1,4 @@
-"""parl.SumTree: arrays in and out, errors with value and bound, many threads at once."""
+"""parl.SumTree: array arguments and results, errors with value and bound, concurrent threads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import parl
         st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 50)), max_size=20), max_size=20
     ),
 )
-def test_against_an_array(capacity, fan_out, updates):
+def test_updates_and_samples_equal_those_of_an_array(capacity, fan_out, updates):
     tree = parl.SumTree(capacity, fan_out=fan_out)
     naive = np.zeros(capacity)
     for batch in updates:
         indices = np.array([i % capacity for i, _ in batch], np.int64)
         priorities = np.array([p / 4 for _, p in batch])
         tree.update(indices, priorities)
-        for i, p in zip(indices, priorities, strict=True):  # In order: the last of equal ones wins.
+        for i, p in zip(indices, priorities, strict=True):  # In order: of equal indices the last one counts.
             naive[i] = p
     np.testing.assert_array_equal(tree[np.arange(capacity)], naive)
     assert tree.total == naive.sum()
@@ -53,7 +53,7 @@ def test_dtypes_and_layouts(dtype, index_dtype):
     assert tree.total == 10 * 2 + 5
 
 
-def test_items():
+def test_getting_and_setting_items():
     tree = parl.SumTree(10)
     tree[3] = 1.5
     tree[-1] = 2
@@ -92,15 +92,15 @@ def test_items():
         (lambda t: parl.SumTree(10, scale=0), ValueError, "scale 0 is not a finite number > 0"),
     ],
 )
-def test_errors(call, error, text):
+def test_bad_arguments_raise_and_change_nothing(call, error, text):
     tree = parl.SumTree(10)
     with pytest.raises(error, match=text):
         call(tree)
     assert tree.total == 0
 
 
-def test_too_much_memory_is_an_error():
-    """16 GiB of leaves and sums above them: the machine holds it, and it costs nothing, or it says so."""
+def test_a_tree_too_large_for_memory_raises():
+    """A tree of more than 16 GiB is created, since untouched memory is free, or raises MemoryError."""
     try:
         tree = parl.SumTree(2**32)
     except MemoryError as error:
@@ -123,13 +123,13 @@ def test_seeds_and_states():
         tree.rng_state = -1
 
 
-def test_saturation():
+def test_saturated_priorities_are_counted():
     tree = parl.SumTree(4)
     tree.update([0, 1], [1e9, tree.max_priority])
     assert (tree.saturated, tree[0]) == (1, tree.max_priority)
 
 
-def test_threads_hammering_one_tree():
+def test_threads_update_and_sample_one_tree():
     tree = parl.SumTree(5000)
     tree.update(np.arange(5000), 1.0)
     errors = []
@@ -142,7 +142,7 @@ def test_threads_hammering_one_tree():
                 indices, priorities = tree.sample(256)
                 assert (indices < 5000).all() and (priorities > 0).all()
                 assert tree.total > 0 and 0 <= tree[7] <= 1
-        except BaseException as error:  # handed to the test
+        except BaseException as error:  # reported below
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
@@ -155,7 +155,7 @@ def test_threads_hammering_one_tree():
     assert tree.total == pytest.approx(tree[np.arange(5000)].sum(), rel=1e-12)
 
 
-def test_modes_that_are_not_by_priority():
+def test_modes_that_do_not_sample_by_priority():
     tree = parl.SumTree(1000, seed=1)
     tree.update(np.arange(100, 110), np.arange(1.0, 11.0))
     at, priorities = tree.sample(3, mode="largest")
@@ -176,7 +176,7 @@ def test_modes_that_are_not_by_priority():
         tree.sample(11, mode="eviction")
 
 
-def test_what_is_counted_can_be_read_at_any_time():
+def test_histogram_and_counts():
     tree = parl.SumTree(50, scale=1)
     tree.update([1, 2, 3, 4], [1.0, 2.0, 3.0, 9.0])
     tree.update([4], [0.0])
@@ -184,7 +184,7 @@ def test_what_is_counted_can_be_read_at_any_time():
     assert (tree.largest, tree.positive, tree.restarts) == (9, 3, 0)
 
 
-def test_find_follows_a_total_that_moves():
+def test_find_works_while_the_total_changes():
     tree = parl.SumTree(1 << 12)
     tree.update(np.arange(1 << 12), 1.0)
     stop = threading.Event()
@@ -214,8 +214,8 @@ def test_find_follows_a_total_that_moves():
 
 
 @pytest.mark.slow
-def test_two_to_the_28th_leaves():
-    """1.4 GB: every leaf set, the sums exact, draws from everywhere."""
+def test_all_of_2_to_the_28_leaves_can_be_set():
+    """Sets every leaf (1.4 GB): the sums are exact, and samples come from the whole range."""
     leaves = 2**28
     tree = parl.SumTree(leaves, seed=3)
     part = np.arange(1 << 20)

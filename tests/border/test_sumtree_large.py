@@ -1,4 +1,4 @@
-"""The tree at 2^28 leaves: a gigabyte, five levels."""
+"""A tree of 2^28 leaves: one gigabyte, five levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_2_to_the_28_leaves_hold_their_sums():
     assert tree.positive == len(at)
     drawn = tree.sample(100_000)[0]
     assert np.isin(drawn, at).all()
-    # Where prefix sums fall, at every border of 1,000 leaves.
+    # Prefix sums just below the upper end of 1,000 random leaves.
     ends = np.cumsum(values)
     some = rng.integers(0, len(at), 1000)
     np.testing.assert_array_equal(tree.find(ends[some] - 0.5), at[some])

@@ -34,7 +34,7 @@ def parl(*arguments, cwd=None):
 
 
 def called(*arguments):
-    """As :func:`parl`, in this process: the exit status and what was printed."""
+    """As :func:`parl`, in this process: returns the exit status and the output."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -55,10 +55,10 @@ def trained(tmp_path_factory):
     return folder / "runs" / "dqn-CartPole-v1-0", done
 
 
-def test_train_leaves_a_run(trained):
+def test_train_writes_a_run_directory(trained):
     run, done = trained
     assert "ended by total_steps" in done.stdout
-    assert "3,0" in done.stderr  # plain progress lines: standard error is no terminal here
+    assert "3,0" in done.stderr  # plain progress lines: standard error is not a terminal here
     about = json.loads((run / "run.json").read_text())
     assert about["command"][:3] == ["parl", "train", "dqn"]
     assert (run / "metrics.jsonl").read_text().count("\n") >= 2
@@ -114,7 +114,7 @@ def test_help_has_the_common_settings_first_and_every_setting_once():
         assert len(re.findall(rf"^│ {flag}[ ,]", text, re.MULTILINE)) == 1, name
 
 
-def test_groups_name_settings_that_there_are():
+def test_groups_name_settings_that_exist():
     known = {
         field.name for name in ALGORITHMS for kind in kinds_of(name) for field in dataclasses.fields(kind)
     }
@@ -145,7 +145,7 @@ def kinds_of(name):
         (["doctor", "who"], 1, "'who'"),
     ],
 )
-def test_wrong_usage_is_answered_in_words(arguments, status, message, tmp_path, monkeypatch):
+def test_wrong_usage_gives_a_message_without_a_traceback(arguments, status, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = called(*arguments)
     assert done.returncode == status, done.stdout + done.stderr
@@ -153,14 +153,14 @@ def test_wrong_usage_is_answered_in_words(arguments, status, message, tmp_path, 
     assert "Traceback" not in done.stderr
 
 
-def test_wrong_usage_is_the_status_of_the_process(tmp_path):
+def test_wrong_usage_sets_the_exit_status_of_the_process(tmp_path):
     done = parl("train", "dqn", "--gamma", "1.5", cwd=tmp_path)
     assert done.returncode == 2
     assert "gamma = 1.5 is outside 0..1" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_unknown_key_in_a_file_names_the_nearest(tmp_path, monkeypatch):
+def test_unknown_key_in_a_file_names_the_nearest_valid_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text('algorithm = "dqn"\n[dqn]\nlearning_rat = 0.1\n')
     done = called("train", "dqn", "--config", "run.toml")

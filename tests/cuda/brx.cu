@@ -19,7 +19,7 @@ extern "C" __global__ void frame(Machine* machines, Board* boards, const uint8_t
     Machine m = machines[lane];
     Board& board = boards[lane];
     cule::machine::begin_step(m, board);
-    m.eager = 0;
+    m.access_by_access = 0;
     run_form(m, board, Slice<const uint8_t>(rom, rom_bytes), cule::machine::INSTRUCTIONS_PER_STEP);
     cule::machine::end_step(m, board);
     machines[lane] = m;

@@ -40,7 +40,7 @@ def test_consoles_and_compiling_say_the_same() -> None:
     for attempt in (
         lambda: parl.atari.Console("breakout", device="cuda"),
         cuda.prepare,
-        lambda: doctor.compiled("cuda:1"),
+        lambda: doctor.compile_kernels("cuda:1"),
     ):
         with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
             attempt()

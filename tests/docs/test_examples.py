@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of docs/ run as they stand, and so do the files in examples/."""
+"""The Python blocks of the README and of docs/ run unchanged, and so do the files in examples/."""
 
 import json
 import os
@@ -20,7 +20,7 @@ BLOCKS = [
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 ]
 CUDA_BLOCKS = [block for block in BLOCKS if "CudaUnavailableError" in block.values[0]]
-# The fake driver's device is the processor: fewer environments, rows and steps than the pages have.
+# The device of the fake driver is the CPU: fewer environments, rows and steps than on the pages.
 SMALLER = {
     "4096": "4",
     "8192": "8",
@@ -33,7 +33,7 @@ SMALLER = {
 }
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-# In the place of a notebook's display: what is shown must be there.
+# Replaces a notebook's display; asserts that the files shown exist.
 DISPLAY = """
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def display(shown):
 
 
 def _run(arguments, folder, environment=None):
-    """In a fork, or with an environment of its own in a new process."""
+    """Runs a script in a fork, or with ``environment`` in a new process; returns standard output."""
     if environment is None:
         done = forked.run(arguments, folder, os.environ | {"PARL_EXAMPLE_QUICK": "1"})
     else:
@@ -74,16 +74,16 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_block_runs(code, tmp_path):
-    """To its end; those that need a CUDA device may stop early, see :func:`test_cuda_block_runs`."""
+    """A block runs to its end, or stops early if it needs a CUDA device, see :func:`test_cuda_block_runs`."""
     (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
     out = _run(["block.py"], tmp_path)
     assert out.endswith("the end\n") or "raise SystemExit" in code
 
 
-@pytest.mark.timeout(1200)  # The kernels are compiled once, some 50 s of it.
+@pytest.mark.timeout(1200)  # The kernels are compiled once, which takes about 50 s.
 @pytest.mark.parametrize("code", CUDA_BLOCKS)
 def test_cuda_block_runs(code, tmp_path, monkeypatch):
-    """To its end, on a fake driver whose device is the processor (`tests/cuda/fake_driver`)."""
+    """A block runs to its end on the fake driver, whose device is the CPU (`tests/cuda/fake_driver`)."""
     monkeypatch.syspath_prepend(str(CUDA))
     import fake_driver
 
@@ -102,13 +102,13 @@ def test_script_runs(script, tmp_path):
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
 def test_notebook_runs(notebook, tmp_path):
-    """Its cells in order, in one namespace; lines that begin with % are for the notebook's host alone."""
+    """The cells run in order in one namespace, without lines that begin with %."""
     cells = json.loads(notebook.read_text())["cells"]
-    assert not any(cell.get("outputs") for cell in cells), "outputs are left out"
+    assert not any(cell.get("outputs") for cell in cells), "the notebook has outputs; clear them"
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     lines = [line for cell in code for line in [*cell.splitlines(), ""] if not line.startswith("%")]
     (tmp_path / "IPython").mkdir()
-    (tmp_path / "IPython" / "__init__.py").write_text("version_info = (9, 0)\n")  # matplotlib asks
+    (tmp_path / "IPython" / "__init__.py").write_text("version_info = (9, 0)\n")  # matplotlib reads it
     (tmp_path / "IPython" / "display.py").write_text(DISPLAY)
     (tmp_path / "notebook.py").write_text("\n".join(lines))
     _run(["notebook.py"], tmp_path)

@@ -1,4 +1,4 @@
-"""The Markdown pages: their links lead somewhere, and the README's figures are those of the records."""
+"""Markdown pages: links and paths exist, and the README's figures are those of the records."""
 
 import csv
 import re
@@ -18,7 +18,7 @@ LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)(?=x\b| s\b| to \d|\))")
 
 
-RECORDS = ROOT / "benches" / "records"  # of their day: paths may have moved since
+RECORDS = ROOT / "benches" / "records"  # a record keeps the paths of its day
 
 
 def name_of(page):
@@ -26,19 +26,19 @@ def name_of(page):
 
 
 def prose(page):
-    """The text of a page without its code."""
+    """Returns the text of a page without its code."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     return re.sub(r"`[^`\n]*`", "", text)
 
 
 def anchors(page):
-    """The names that a page's headings have as link targets on GitHub."""
+    """Returns the names that GitHub gives a page's headings as link targets."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 def broken(page):
-    """Links of a page to files or headings that are not there."""
+    """Returns links of a page to files or headings that do not exist."""
     found = []
     for target in LINK.findall(prose(page)):
         if re.match(r"(https?|mailto):", target):
@@ -61,12 +61,12 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     assert broken(page) == []
 
 
 def absent(page):
-    """Paths that a page names in code and that are neither of this repository nor of a crate in it."""
+    """Returns paths in a page's code that exist neither in this repository nor in one of its crates."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = re.findall(r"`((?:crates|python|tests|benches|docs|xtask|examples)/[\w./-]+)", text)
     names = [name.rstrip("./") for name in dict.fromkeys(named)]
@@ -92,7 +92,7 @@ def test_paths_exist(page):
 
 
 def recorded(names):
-    """The figures of some records; of a time ratio also the speed ratio that it means."""
+    """Returns the figures of some records, and for each time ratio also the speed ratio, its inverse."""
     values = []
     for name in names:
         with (ROOT / "benches" / "records" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
@@ -104,7 +104,7 @@ def recorded(names):
 
 
 def unsupported(line):
-    """Figures in the second cell of a table's row that round none of the records that the row links to."""
+    """Returns figures in a row's second cell that no figure of the records linked in the row rounds to."""
     names = re.findall(r"benches/records/([\w-]+)\.(?:md|csv)", line)
     values = recorded(dict.fromkeys(names))
     return [

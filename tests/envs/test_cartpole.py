@@ -1,4 +1,4 @@
-"""CartPoles in fewer operations give the numbers of Gymnasium's vector of them, bit for bit."""
+"""parl's `CartPoleVectorEnv` returns the numbers of Gymnasium's, bit for bit."""
 
 import gymnasium
 import numpy as np
@@ -14,12 +14,12 @@ def pair(num_envs):
 
 
 def balancing(obs):
-    """Keeps the pole up and the cart in the middle, for as long as time allows."""
+    """Actions that keep the pole up and the cart in the middle until the time limit."""
     return (obs @ np.array([0.1, 0.3, 3.0, 1.0]) > 0).astype(np.int64)
 
 
 @pytest.mark.parametrize("num_envs", [1, 7])
-def test_every_step_is_gymnasiums(num_envs):
+def test_every_step_equals_gymnasiums(num_envs):
     theirs, ours = pair(num_envs)
     assert type(ours) is CartPoleVectorEnv and type(theirs) is not CartPoleVectorEnv
     assert ours.single_observation_space == theirs.single_observation_space
@@ -35,14 +35,14 @@ def test_every_step_is_gymnasiums(num_envs):
     assert terminations >= num_envs and truncations >= num_envs
 
 
-def test_bounds_and_a_seed_less_reset_are_gymnasiums():
+def test_resets_with_bounds_or_without_seed_equal_gymnasiums():
     theirs, ours = pair(3)
     for seed, given in ((5, {"low": -0.2, "high": 0.1}), (None, None)):
         mine, other = (env.reset(seed=seed, options=given)[0] for env in (ours, theirs))
         np.testing.assert_array_equal(mine, other, strict=True)
 
 
-def test_a_part_starts_as_the_whole_does():
+def test_a_part_of_the_environments_starts_as_in_the_whole():
     whole, part = EnvMaker("CartPole-v1")(7), EnvMaker("CartPole-v1")(4)
     obs = whole.reset(seed=9)[0]
     np.testing.assert_array_equal(part.reset(seed=9, options={"part": (2, 7)})[0], obs[2:6], strict=True)
@@ -67,6 +67,6 @@ def test_wrong_actions_are_named():
         env.step(np.zeros(3, int))
 
 
-def test_a_maker_leaves_options_to_gymnasium():
+def test_a_maker_with_options_uses_gymnasiums_environment():
     made = EnvMaker("CartPole-v1", {"sutton_barto_reward": True})(2)
     assert type(made.unwrapped) is not CartPoleVectorEnv

@@ -1,4 +1,4 @@
-"""Acrobots stepped together give the numbers of Gymnasium's, one after the other, bit for bit."""
+"""`AcrobotVectorEnv` returns the numbers of Gymnasium's vector environment, bit for bit."""
 
 import gymnasium
 import numpy as np
@@ -10,12 +10,12 @@ from parl.envs.classic import AcrobotVectorEnv
 
 
 def pushed(obs, step, rng):
-    """Actions: at random, then against the first joint's motion, so that angles go round and episodes end."""
+    """Random actions, then those against the first joint's motion: angles wrap around and episodes end."""
     return rng.integers(3, size=len(obs)) if step < 60 else np.where(obs[:, 4] > 0, 0, 2)
 
 
 @pytest.mark.parametrize("num_envs", [1, 5])
-def test_every_step_is_gymnasiums(num_envs):
+def test_every_step_equals_gymnasiums(num_envs):
     theirs = gymnasium.make_vec("Acrobot-v1", num_envs=num_envs)
     ours = AcrobotVectorEnv(num_envs)
     assert ours.single_observation_space == theirs.single_observation_space
@@ -31,7 +31,7 @@ def test_every_step_is_gymnasiums(num_envs):
     assert terminations >= num_envs and np.abs(obs).max() > 1
 
 
-def test_time_runs_out_as_gymnasiums_does():
+def test_the_time_limit_equals_gymnasiums():
     theirs, ours = gymnasium.make_vec("Acrobot-v1", num_envs=2), AcrobotVectorEnv(2)
     theirs.reset(seed=0), ours.reset(seed=0)
     for step in range(502):
@@ -39,7 +39,7 @@ def test_time_runs_out_as_gymnasiums_does():
         assert truncated.all() == (step == 499)
 
 
-def test_some_can_be_started_alone_and_bounds_given():
+def test_resets_with_masks_and_bounds_equal_gymnasiums():
     theirs, ours = gymnasium.make_vec("Acrobot-v1", num_envs=3), AcrobotVectorEnv(3)
     theirs.reset(seed=[4, 9, 2]), ours.reset(seed=[4, 9, 2])
     theirs.step(np.full(3, 2)), ours.step(np.full(3, 2))
@@ -55,7 +55,7 @@ def test_some_can_be_started_alone_and_bounds_given():
         ours.step(np.array([0, 1, 3]))
 
 
-def test_a_maker_takes_it_where_it_is_faster():
+def test_a_maker_uses_it_for_four_environments_or_more():
     assert isinstance(EnvMaker("Acrobot-v1")(4), AcrobotVectorEnv)
     assert not isinstance(EnvMaker("Acrobot-v1")(3), AcrobotVectorEnv)
     assert not isinstance(EnvMaker("Acrobot-v1", {"vectorization_mode": "sync"})(4), AcrobotVectorEnv)

@@ -1,4 +1,4 @@
-"""Dict observations on their way from an environment into a replay."""
+"""Dict observations of an environment, in a replay and in a run."""
 
 import gymnasium
 import numpy as np
@@ -13,8 +13,8 @@ from parl.run import RunDirectory
 from parl.train import resume, train
 
 
-class Lamp(gymnasium.Env):
-    """Counts steps in a small picture and in a nested vector; each fifth step ends, in turn by truncation."""
+class CounterEnv(gymnasium.Env):
+    """Shows a counter as a picture and as a nested vector; every second five-step episode is truncated."""
 
     observation_space = Dict(
         {
@@ -45,21 +45,21 @@ class Lamp(gymnasium.Env):
         return self._show(), 1.0, over and self._episode % 2 == 0, over and self._episode % 2 == 1, {}
 
 
-class Lamps:
-    """A maker of lamps that reset in one way or the other; pickles."""
+class CounterMaker:
+    """Picklable function that makes vector environments of `CounterEnv` with an autoreset mode."""
 
     def __init__(self, mode):
         self.mode = mode
 
     def __call__(self, num_envs):
-        return SyncVectorEnv([Lamp] * num_envs, autoreset_mode=self.mode)
+        return SyncVectorEnv([CounterEnv] * num_envs, autoreset_mode=self.mode)
 
 
 def test_parts_are_described_and_named():
-    spec = spec_of(EnvMaker(Lamp)(2))
+    spec = spec_of(EnvMaker(CounterEnv)(2))
     assert set(spec.observation_parts) == {("eye", (1, 36, 36), "uint8"), ("arm.joints", (2,), "float32")}
     assert (spec.observation_kind, spec.observation_shape) == ("dict", ())
-    env = EnvMaker(Lamp)(2)
+    env = EnvMaker(CounterEnv)(2)
     seen = Observer(spec)(env.reset(seed=0)[0])
     assert {name: (part.shape, part.dtype.name) for name, part in seen.items()} == {
         "eye": ((2, 1, 36, 36), "uint8"),
@@ -75,24 +75,24 @@ def test_parts_are_described_and_named():
         (Dict({}), "neither Box nor a Dict"),
     ],
 )
-def test_parts_that_cannot_be_taken_are_named(space, message):
-    class Odd(Lamp):
+def test_unsupported_parts_are_named(space, message):
+    class Odd(CounterEnv):
         observation_space = space
 
-    env = SyncVectorEnv([Lamp])
+    env = SyncVectorEnv([CounterEnv])
     env.single_observation_space = space
     with pytest.raises(ConfigError, match=message):
         spec_of(env)
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_transitions_of_dictionaries(mode):
-    """Three-step successors are three counts on, also at the ends of episodes."""
+def test_n_step_transitions_of_dict_observations(mode):
+    """The next observation is three counts later, or the last one of the episode."""
     from parl.algos.sac import SAC, Config
     from parl.runtime.off_policy.pacer import Pacer
     from parl.runtime.off_policy.setup import OffPolicySetup
 
-    maker = EnvMaker(Lamps(mode))
+    maker = EnvMaker(CounterMaker(mode))
     spec = spec_of(maker(1))
     algorithm = SAC(Config(hidden=(4,), n_step=3, images="nature", image_features=4), spec)
     pacer = Pacer(1.0, 8, 2, 50, 10**9)
@@ -127,9 +127,9 @@ def test_transitions_of_dictionaries(mode):
     assert lives[ended & (before // 10 % 2 == 1)].all() and (ended & lives).any()
 
 
-def test_a_run_on_dictionaries_resumes_exactly(tmp_path):
+def test_a_run_with_dict_observations_resumes_exactly(tmp_path):
     options = {
-        "env": Lamps(AutoresetMode.NEXT_STEP),
+        "env": CounterMaker(AutoresetMode.NEXT_STEP),
         "schedule": "deterministic",
         "num_envs": 2,
         "hidden": (8,),

@@ -1,4 +1,4 @@
-"""Environments made and described, episodes counted."""
+"""Tests of `EnvMaker`, `spec_of` and `EpisodeTracker`."""
 
 import gymnasium
 import numpy as np
@@ -17,13 +17,13 @@ def test_an_id_uses_its_own_vector_environment():
     assert spec.autoreset == "next_step"
 
 
-def test_an_id_without_one_is_vectorised_and_float64_becomes_float32():
+def test_an_id_without_one_is_vectorized_and_float64_becomes_float32():
     env = EnvMaker("MountainCar-v0", {"vectorization_mode": "sync"})(2)
     assert isinstance(env, SyncVectorEnv)
     assert spec_of(env).observation_dtype == "float32"
 
 
-def test_functions():
+def test_functions_may_make_single_or_vector_environments():
     single = EnvMaker(lambda: gymnasium.make("CartPole-v1"))(2)
     assert single.num_envs == 2
     vector = EnvMaker(
@@ -36,7 +36,7 @@ def test_functions():
         EnvMaker(lambda n: None)(2)
 
 
-def test_a_maker_travels():
+def test_a_maker_can_be_pickled():
     import pickle
 
     copy = pickle.loads(pickle.dumps(EnvMaker(lambda: gymnasium.make("CartPole-v1"))))
@@ -51,7 +51,7 @@ def test_bad_environments_are_named():
 
 
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
-def test_tracker_against_loops_over_environments(autoreset):
+def test_the_tracker_equals_a_loop_over_environments(autoreset):
     mode = AutoresetMode.NEXT_STEP if autoreset == "next_step" else AutoresetMode.SAME_STEP
     env = SyncVectorEnv(
         [lambda: gymnasium.make("CartPole-v1", max_episode_steps=30)] * 4, autoreset_mode=mode
@@ -83,7 +83,7 @@ def test_tracker_against_loops_over_environments(autoreset):
 
 
 def test_actors_divide_the_threads_of_atari_environments():
-    """Cores are those that the process may use; what is asked for by name, and other environments, stay."""
+    """Cores are those that the process may use. A given `num_threads` and other environments stay."""
     maker = EnvMaker("parl/Pong-v0", {"obs_type": "ram"})
     cores = usable_cores()
     for actors in (1, 2, 4 * cores):

@@ -28,7 +28,7 @@ def one_bad(shape, dtype, where, bad):
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(5,), (5, 3), (2, 5000), (3, 200, 150)])
-def test_one_number_of_an_array_is_found(shape, dtype, bad):
+def test_one_number_that_is_not_finite_is_found(shape, dtype, bad):
     assert all_finite(np.ones(shape, dtype))
     for where in (np.unravel_index(i, shape) for i in (0, math.prod(shape) // 2, -1 % math.prod(shape))):
         rows = one_bad(shape, dtype, where, bad)
@@ -37,14 +37,14 @@ def test_one_number_of_an_array_is_found(shape, dtype, bad):
         assert not all_finite(rows.astype(rows.dtype.newbyteorder()))
 
 
-def test_large_sums_integers_and_nothing_are_finite():
+def test_large_numbers_integers_and_empty_arrays_are_finite():
     assert all_finite(np.full(1000, 3e38, np.float32))
     assert all_finite(np.full(8, 255, np.uint8))
     assert all_finite(np.zeros((0, 3), np.float32))
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_message_says_where(bad):
+def test_the_message_names_environment_index_and_step(bad):
     with pytest.raises(NonFiniteError, match=f"^environment 12 returned reward {bad} at step 7$"):
         check().rewards(one_bad(4, "float32", 2, bad), 7)
     rows = one_bad((4, 3), "float32", (3, 1), bad)
@@ -69,5 +69,5 @@ def test_the_part_of_a_dictionary_is_named(part, index):
         check(parts=PARTS).final(1, last, 7)
 
 
-def test_integers_are_not_read():
+def test_integer_observations_are_not_checked():
     check(dtype="uint8").observations(None, 7)

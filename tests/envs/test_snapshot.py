@@ -1,4 +1,4 @@
-"""Environments as plain data: what was taken goes on in another one as if nothing had happened."""
+"""Snapshots hold environments as plain data; another environment continues from one with the same results."""
 
 import dataclasses
 import enum
@@ -23,7 +23,7 @@ class Mood(enum.Enum):
 
 
 class Walk(gymnasium.Env):
-    """Has one of everything that a state may be made of."""
+    """Has attributes of all types that a snapshot supports."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
     action_space = gymnasium.spaces.Discrete(3)
@@ -89,7 +89,7 @@ def steps(env, actions):
 
 
 @pytest.mark.parametrize("maker", ENVS, ids=lambda maker: maker.name)
-def test_an_environment_goes_on_in_another_one(maker):
+def test_another_environment_continues_from_a_snapshot(maker):
     env, other = maker(4), maker(4)
     env.reset(seed=1)
     other.reset(seed=2)
@@ -112,7 +112,7 @@ class Card:
 
 
 class Deck(gymnasium.Env):
-    """Draws objects that a fresh environment does not have."""
+    """Creates objects that a new environment does not have."""
 
     observation_space = gymnasium.spaces.Discrete(9)
     action_space = gymnasium.spaces.Discrete(2)
@@ -130,7 +130,7 @@ class Deck(gymnasium.Env):
         return 0, 0.0, False, False, {}
 
 
-def test_what_is_no_plain_data_is_named():
+def test_attributes_that_are_not_plain_data_are_named():
     env = Deck()
     env.reset()
     snapshot = Snapshot(env)
@@ -149,7 +149,7 @@ class Evil:
         return exec, ("raise SystemExit('code of the file ran')",)
 
 
-def test_a_state_runs_no_code_and_makes_no_object():
+def test_loading_a_state_runs_no_code_and_creates_no_object():
     assert is_pickle(pickle.dumps(Evil())) and not is_pickle(to_bytes({}))
     hidden = to_bytes([np.zeros(3)])
     objects = np.empty(1, object)

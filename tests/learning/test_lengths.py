@@ -1,4 +1,4 @@
-"""Defaults do not get worse because a run is longer: the last weights still solve CartPole."""
+"""Longer runs with the defaults still solve CartPole with their last weights."""
 
 import pytest
 

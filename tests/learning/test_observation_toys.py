@@ -1,8 +1,8 @@
-"""Toys whose answer needs a picture and a number: neither part of the dictionary is left out."""
+"""Toy environments with dictionary observations: the right action needs both a picture and a number."""
 
 import numpy as np
 import pytest
-from toys import Aim, Seen
+from toys import ContinuousPictureAndNumber, PictureAndNumber
 
 from parl.train import evaluate, train
 
@@ -21,10 +21,10 @@ COMMON = {
 }
 
 
-def test_dqn_sees_both_parts(tmp_path):
+def test_dqn_uses_both_parts(tmp_path):
     options = {"replay_ratio": 8.0, "hidden": (32,), "epsilon_steps": 1_500, "learning_rate": 1e-3}
     options |= {"reward_scale": 1.0, "target_period": 25, "dueling": False, "layer_norm": True}
-    run = train("dqn", env=Seen, **COMMON, **options, total_steps=2_500, runs=str(tmp_path))
+    run = train("dqn", env=PictureAndNumber, **COMMON, **options, total_steps=2_500, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
@@ -36,7 +36,7 @@ ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_steps": 5_000}
     ("name", "options"),
     [
         ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_steps": 8_000}),
-        # Its rollouts and its torso are those of PPO.
+        # PQN has the rollouts and the torso of PPO.
         pytest.param(
             "pqn",
             {"minibatch_size": 64, "learning_rate": 2e-3, "reward_scale": 1.0, "epsilon_steps": 2_000},
@@ -45,23 +45,23 @@ ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_steps": 5_000}
     ],
 )
 def test_rollouts_hold_both_parts(tmp_path, name, options):
-    run = train(name, env=Seen, **(ROLLOUTS | options), runs=str(tmp_path))
-    # By one part alone the best mean is 10.
+    run = train(name, env=PictureAndNumber, **(ROLLOUTS | options), runs=str(tmp_path))
+    # From one part alone, the best mean is 10.
     assert evaluate(run.path, episodes=20).mean() > 18
 
 
-# All three encode observations by the same lines.
+# All three encode observations with the same code.
 @pytest.mark.parametrize(
     "name", ["sac", *(pytest.param(n, marks=pytest.mark.slow(minutes=1)) for n in ("td3", "ddpg"))]
 )
-def test_continuous_actions_see_both_parts(tmp_path, name):
+def test_continuous_actions_use_both_parts(tmp_path, name):
     options = {"replay_ratio": 16.0, "image_features": 32, "target_tau": 0.05, "total_steps": 2_000}
     if name == "sac":
         options |= {"hidden": (32,), "learning_rate": 2e-3, "random_steps": 200, "total_steps": 1_200}
-    else:  # without entropy nothing holds actions off the bounds but a critic that has seen them all
+    else:  # without an entropy bonus, only a critic trained on all actions keeps the actor off the bounds
         options |= {"hidden": (64, 64), "learning_rate": 1e-3, "random_steps": 1_000}
-    if name == "ddpg":  # nor is its actor delayed
+    if name == "ddpg":  # and its actor is not delayed
         options |= {"learning_rate": 2e-4, "critic_learning_rate": 1e-3, "total_steps": 5_000}
-    run = train(name, env=Aim, **COMMON, **options, runs=str(tmp_path))
-    # By the picture alone -20 * 0.15^2 = -0.45, by the number alone -20 * 0.36.
+    run = train(name, env=ContinuousPictureAndNumber, **COMMON, **options, runs=str(tmp_path))
+    # From the picture alone -20 * 0.15^2 = -0.45, from the number alone -20 * 0.36.
     assert evaluate(run.path, episodes=20).mean() > -0.4

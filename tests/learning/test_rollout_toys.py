@@ -49,7 +49,7 @@ def test_identity_is_solved(tmp_path, name, options, steps):
 
 @pytest.mark.parametrize(("name", "options", "steps"), DISCRETE)
 def test_chain_is_solved(tmp_path, name, options, steps):
-    """The cheapest step is the wrong one: only returns over several steps tell."""
+    """The cheapest step is the wrong one; only returns over several steps show that."""
     run = train(name, env=Chain, **COMMON, **options, gamma=0.95, total_steps=2 * steps, runs=str(tmp_path))
     np.testing.assert_allclose(evaluate(run.path, episodes=5), 0.5)
 
@@ -59,11 +59,11 @@ def test_chain_is_solved(tmp_path, name, options, steps):
     [
         pytest.param("ppo", PPO_OPTIONS | {"entropy_coefficient": 0.01}, id="ppo"),
         pytest.param("a2c", A2C_OPTIONS | {"entropy_coefficient": 0.01}, id="a2c"),
-        # A2C's network and loss, from processes that `test_chain_is_solved` runs too.
+        # It has A2C's network and loss; `test_chain_is_solved` covers its processes.
         pytest.param("impala", A2C_OPTIONS | {"actors": 2}, id="impala", marks=pytest.mark.slow(minutes=1)),
     ],
 )
-def test_what_was_seen_once_is_remembered(tmp_path, name, options):
+def test_an_lstm_remembers_what_was_shown_once(tmp_path, name, options):
     options = options | {"lstm": 16, "learning_rate": 1e-2, "total_steps": 12_000, "runs": str(tmp_path)}
     run = train(name, env=Recall, **COMMON, **options, gamma=0.9)
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 1.0)
@@ -90,7 +90,7 @@ def test_evolution_strategy_learns_the_identity(tmp_path):
 
 
 def test_values_of_the_chain_are_true(tmp_path):
-    """Bootstrapping through truncation and not through termination, or the values come out wrong."""
+    """Values are right only if truncations are bootstrapped and terminations are not."""
     options = PPO_OPTIONS | {"gae_lambda": 0.9}
     run = train("ppo", env=Chain, **COMMON, **options, gamma=0.9, total_steps=20_000, runs=str(tmp_path))
     directory = RunDirectory.open(run.path)

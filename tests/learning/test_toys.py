@@ -1,4 +1,4 @@
-"""Each topology solves toy environments in seconds, to values that are known."""
+"""DQN and its variants solve toy environments of known values in seconds, in each topology."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_identity_is_solved(tmp_path, topology):
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
 
-FAMILY = [
+VARIANTS = [
     pytest.param("dqn", {"distribution": "c51", "value_min": -0.5, "value_max": 0.5}, id="c51"),
     pytest.param("dqn", {"distribution": "qr", "quantiles": 16}, id="qr"),
     pytest.param("dqn", {"distribution": "iqn", "quantiles": 8, "policy_quantiles": 8}, id="iqn"),
@@ -52,8 +52,8 @@ FAMILY = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), FAMILY)
-def test_the_value_based_family_solves_identity(tmp_path, name, options):
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_variants_of_dqn_solve_identity(tmp_path, name, options):
     once = {"schedule": "deterministic", "actors": 1, "learners": 1, "n_step": 1, "gamma": 0.5}
     run = train(name, env=Identity, **COMMON, **once, **options, total_steps=5_000, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
@@ -62,7 +62,7 @@ def test_the_value_based_family_solves_identity(tmp_path, name, options):
 @pytest.mark.parametrize("n_step", [1, 5])
 @pytest.mark.parametrize("options", [{}, {"double": False, "dueling": True, "prioritized": False}])
 def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
-    """Bootstrapping through truncation and not through termination, or the values come out wrong."""
+    """Values are right only if truncations are bootstrapped and terminations are not."""
     run = train(
         "dqn",
         env=Chain,
@@ -88,11 +88,11 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
     learner.load_state_dict(state)
     with torch.no_grad():
         right = learner.online(torch.eye(Chain.ROOMS))[:-1, 1, 0].numpy()
-    # Value of going right from room i, best play after: rewards -0.1 and, at the end, 0.9.
+    # Value of going right from room i, then acting optimally: rewards -0.1 and, at the end, 0.9.
     true = np.zeros(Chain.ROOMS - 1)
     value = 0.0
     for room in reversed(range(Chain.ROOMS - 1)):
         value = (0.9 if room == Chain.ROOMS - 2 else -0.1) + 0.9 * value
         true[room] = value
-    # Longer windows follow the exploring policy for up to n steps, which lowers what they see.
+    # n-step returns follow the exploring policy for up to n steps, which lowers them.
     np.testing.assert_allclose(right, true, atol=0.05 if n_step == 1 else 0.35)

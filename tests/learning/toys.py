@@ -1,4 +1,4 @@
-"""Environments so small that the right answer is known."""
+"""Environments so small that their optimal policy is known."""
 
 import gymnasium
 import numpy as np
@@ -6,9 +6,9 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Identity(gymnasium.Env):
-    """Reward 1 for naming the symbol that is shown, else 0; an episode is 20 symbols, ended by truncation.
+    """Reward 1 for the number of the symbol that is shown, else 0; truncated after 20 symbols.
 
-    The best return is 20, that of chance 20 / 4.
+    The best return is 20; random actions return 20 / 4.
     """
 
     observation_space = Box(0.0, 1.0, (4,), np.float32)
@@ -64,9 +64,9 @@ class Chain(gymnasium.Env):
 
 
 class Target(gymnasium.Env):
-    """Reward ``-(action - 0.7 shown)^2`` for one number of -1..1 that is shown; 20 steps, then truncation.
+    """Reward ``-(action - 0.7 x)^2`` for an observation x in -1..1; truncated after 20 steps.
 
-    The best return is 0; that of always answering 0 about -20 * 0.49 / 3.
+    The best return is 0; always choosing 0 returns about -20 * 0.49 / 3.
     """
 
     observation_space = Box(-1.0, 1.0, (1,), np.float32)
@@ -88,9 +88,9 @@ class Target(gymnasium.Env):
 
 
 class Recall(gymnasium.Env):
-    """One of two symbols is shown once; naming it three steps later gives 1, the other one 0.
+    """Shows one of two symbols after the reset; the third action that names it gives 1, the other one 0.
 
-    The best return is 1, that of who does not remember 0.5.
+    The best return is 1; without memory it is 0.5.
     """
 
     observation_space = Box(0.0, 1.0, (3,), np.float32)
@@ -110,10 +110,10 @@ class Recall(gymnasium.Env):
 
 
 class Follow(gymnasium.Env):
-    """Reward minus the squared distance to a number that the observation gives; truncated after 20 steps.
+    """The reward is minus the squared distance to the right action; truncated after 20 steps.
 
-    The actions are in -1..3, the right one is ``1 + 2 x`` for the observation x. The best return is 0; that
-    of uniform actions -20 * (4/3 + 4/12), the variances of action and target (x uniform) being 4/3 and 4/12.
+    Actions are in -1..3; the right one is ``1 + 2 x`` for the observation x. The best return is 0; uniform
+    actions return -20 * (4/3 + 4/12), from the variances 4/3 of the action and 4/12 of the target.
     """
 
     observation_space = Box(-0.5, 0.5, (1,), np.float32)
@@ -134,11 +134,11 @@ class Follow(gymnasium.Env):
         return self._show(), reward, False, self._step == 20, {}
 
 
-class Seen(gymnasium.Env):
-    """Reward 1 for the place of the bright half of a picture, moved on by a number shown beside it.
+class PictureAndNumber(gymnasium.Env):
+    """Shows a picture with a bright half and a number; reward 1 for the action that fits both.
 
-    Four actions: half (left or right) and number (0 or 1) name one of them, so that neither part is enough:
-    by the picture alone the best return is 10. An episode is 20 pictures, ended by truncation.
+    Half (left or right) and number (0 or 1) give one of four actions, so neither part is enough: from the
+    picture alone the best return is 10. An episode is truncated after 20 pictures.
     """
 
     observation_space = Dict(
@@ -163,10 +163,11 @@ class Seen(gymnasium.Env):
         return self._show(), reward, False, self._step == 20, {}
 
 
-class Aim(Seen):
-    """As :class:`Seen`, with the answer an action of -1..1: reward minus the squared distance to it.
+class ContinuousPictureAndNumber(PictureAndNumber):
+    """As :class:`PictureAndNumber`, but the reward is minus the squared distance to the right action.
 
-    The right one is -0.6 or 0.6 by the picture and 0.3 higher by the number. The best return is 0.
+    Actions are in -1..1; the right one is -0.6 or 0.6 by the half, plus 0.3 times the number. The best
+    return is 0.
     """
 
     action_space = Box(-1.0, 1.0, (1,), np.float32)

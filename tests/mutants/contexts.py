@@ -14,7 +14,7 @@ _durations: dict[str, float] = {}
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    # Child processes read the settings file, which names their context by the environment.
+    # Child processes read the settings file, which takes their context from the environment.
     os.environ["PARL_COVERAGE_CONTEXT"] = item.nodeid
     if os.environ.pop("COVERAGE_PROCESS_CONFIG", None):
         os.environ["COVERAGE_PROCESS_START"] = os.environ["PARL_COVERAGE_SETTINGS"]
@@ -24,7 +24,7 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_runtest_logreport(report):
-    # A test that fails or is skipped without a mutant cannot show that a mutant is wrong.
+    # A test that fails or is skipped without a mutant cannot detect a mutant.
     seconds = report.duration if report.passed else float("inf")
     _durations[report.nodeid] = _durations.get(report.nodeid, 0.0) + seconds
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cosmic_ray.operators.operator import Example, Operator
 
-# `zip(..., strict=True)` checks what is so by construction. Where a tensor lies shows on a CUDA device alone.
+# `strict` of `zip` checks what always holds. `device` makes a difference only on a CUDA device.
 LEFT_OUT = ("strict", "device")
 
 
@@ -14,7 +14,7 @@ class DropKeyword(Operator):
     """Removes ``name=value`` from a call."""
 
     def mutation_positions(self, node: Any) -> Any:
-        """Where a keyword argument stands among the arguments of a call."""
+        """Yields the positions of keyword arguments in calls."""
         in_call = node.type == "argument" and node.parent.type in ("arglist", "trailer")
         if not in_call or node.children[1] != "=":
             return
@@ -22,8 +22,8 @@ class DropKeyword(Operator):
             yield node.start_pos, node.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """The call without it."""
-        # An empty starred dict stands where the argument stood, so that commas need no care.
+        """Returns the call without the argument."""
+        # An empty starred dict replaces the argument, so that the commas stay valid.
         prefix = node.get_first_leaf().prefix
         first = node.children[0]
         first.value = f"{prefix}**{{}}".strip()
@@ -33,5 +33,5 @@ class DropKeyword(Operator):
 
     @classmethod
     def examples(cls) -> Any:
-        """As cosmic-ray describes operators."""
+        """Returns an example, as cosmic-ray requires."""
         return (Example("f(x, rate=1)", "f(x, **{})"),)

@@ -1,9 +1,9 @@
-"""Mutants of the games' rules, against drawn RAM and against RAM recorded from play on ale-py (``plays.py``).
+"""Mutants of the games' rules, tested on random RAM and on RAM recorded from play on ale-py (``plays.py``).
 
-``crates/cule/tests/rules.rs`` holds the rules to numbers for drawn RAM. The comparisons with ale-py in
-``tests/atari/exactness`` look at reward, lives and game over of each frame, so a mutant that changes none of
-these on a recorded play survives a comparison of that play. Here the rules alone are compiled (``rules.rs``),
-and run on both: seconds instead of minutes a mutant.
+``crates/cule/tests/rules.rs`` compares the rules with recorded numbers for random RAM. The comparisons with
+ale-py in ``tests/atari/exactness`` read reward, lives and game over of each frame, so a mutant that changes
+none of these in a recorded play survives a comparison of that play. This module compiles only the rules
+(``rules.rs``) and runs them on both kinds of RAM, which takes seconds per mutant instead of minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ debug = false
 
 
 class Runner:
-    """Compiles the rules with each mutant, and compares what they make of the plays."""
+    """Compiles the rules with each mutant, and compares their results."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._crate, self._plays = WORK / "rules", WORK / "plays"
@@ -73,7 +73,7 @@ class Runner:
         return pathlib.Path(found.split('"target_directory":"')[1].split('"')[0])
 
     def run(self, mutant: Mutant) -> Outcome:
-        """Killed where some game's rewards, lives or end are others."""
+        """Runs a mutant, which is killed if the rewards, lives or end of some game differ."""
         began = time.monotonic()
         path = self._crate / "src" / pathlib.Path(mutant.file).relative_to("crates/cule/src")
         original = path.read_text()
@@ -97,8 +97,8 @@ class Runner:
         pairs = zip(found.splitlines(), self._expected.splitlines(), strict=True)
         others = [line.rsplit(" ", 1)[0] for line, expected in pairs if line != expected]
         if not others:
-            return "survived", f"the same for drawn RAM and in {FRAMES} frames of each game"
+            return "survived", f"no difference for random RAM and in {FRAMES} frames of each game"
         return "killed", f"{len(others)} differ: {'; '.join(others[:3])}"
 
     def close(self) -> None:
-        """Nothing is left running."""
+        """Does nothing: no process is left running."""

@@ -1,6 +1,6 @@
-"""Records what games leave in their RAM: `plays.py FOLDER [FRAMES]` plays each game at random on ale-py.
+"""Records the RAM of games: `plays.py FOLDER [FRAMES]` plays random actions of each game on ale-py.
 
-A file a game: 129 bytes a frame, of which the first is 1 where an episode begins and the others are the RAM.
+One file per game, with 129 bytes per frame: 1 if an episode begins there, else 0, and the RAM.
 """
 
 import random
@@ -13,12 +13,12 @@ from ale_py import roms
 
 # ale-py ends the process when it loads one of these.
 TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
-# An episode is given up after so many frames.
+# Longest episode, in frames.
 EPISODE = 3_000
 
 
 def play(game: str, folder: str, frames: int) -> None:
-    """Actions at random, each held for some frames."""
+    """Plays random actions, each held for some frames, and writes the RAM."""
     path = Path(folder) / f"{game}.ram"
     if path.exists():
         return
@@ -44,7 +44,7 @@ def play(game: str, folder: str, frames: int) -> None:
 
 
 def main() -> None:
-    """Every game that ale-py has and can start."""
+    """Records every game that ale-py has and can start."""
     games = sorted(set(roms.get_all_rom_ids()).difference(TWO_PLAYERS))
     folder = sys.argv[1]
     frames = int(sys.argv[2]) if len(sys.argv) > 2 else 6_000

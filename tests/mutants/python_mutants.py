@@ -29,14 +29,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "parl"
 WORK = ROOT / "target" / "mutants"
 PARTS = ("ops", "replay", "algos", "runtime")
-# The folders of tests that are searched for those that run a line. The slow ones are left out.
+# The folders of tests that may run for a mutant. Slow tests are left out.
 FOLDERS = ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "border")
 TESTS = tuple(f"tests/{name}" for name in FOLDERS)
-# Tests of a mutant that together take longer than this are left out, the longest first.
+# Longest time of the tests of a mutant together; the longest tests are left out.
 BUDGET_S = 20.0
 MEMORY_BYTES = 8 << 30
 
-# Replacements of one kind by another, such as a float's + by <<, fail at once and show nothing.
+# Replacements of one kind by another, such as a float's + by <<, fail at once and test nothing.
 _GROUPS = (
     {"Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow"},
     {"RShift", "LShift", "BitOr", "BitAnd", "BitXor"},
@@ -71,7 +71,7 @@ def _operators() -> dict[str, Any]:
 
 
 def _left_out(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """What only type checkers read: annotations, protocols, and imports made for them."""
+    """Returns the code that only type checkers read: annotations, protocols, and imports for them."""
     nodes: list[ast.AST | None] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -90,7 +90,7 @@ def _left_out(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def _sites(path: pathlib.Path) -> dict[tuple[Any, ...], list[tuple[str, int]]]:
-    """Places of one module that can be changed: each with the changes, as operator and occurrence."""
+    """Returns the places of a module that can be changed, each with its changes as (operator, occurrence)."""
     source = path.read_text()
     tree = get_ast(source)
     left_out = _left_out(source)
@@ -107,7 +107,7 @@ def _sites(path: pathlib.Path) -> dict[tuple[Any, ...], list[tuple[str, int]]]:
 
 
 def population(part: str, exclude: frozenset[str]) -> str:
-    """How many places and changes a part has."""
+    """Says how many places and changes a part has."""
     sites = _all_sites(part, exclude)
     return f"{len(sites)} places with {sum(len(changes) for _, changes in sites)} changes"
 
@@ -122,12 +122,12 @@ def _all_sites(part: str, exclude: frozenset[str]) -> list[tuple[tuple[Any, ...]
 
 
 def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
-    """Mutants in a random order that depends on the seed alone: a place, then one of its changes."""
+    """Yields mutants in a random order that depends only on the seed: a place, then one of its changes."""
     texts = {path: (ROOT / path).read_text() for path in {site[0] for site, _ in _all_sites(part, exclude)}}
     lines = {path: text.splitlines() for path, text in texts.items()}
 
     def order(item: tuple[tuple[Any, ...], Any]) -> str:
-        # By what stands there, so that changes elsewhere leave the sample as it is.
+        # By the text of the line, so that changes elsewhere do not change the sample.
         file, start, _, kind = item[0]
         nth = nth_of_its_text(lines[file], start[0] - 1)
         text = keyed(nth, seed, file, kind, lines[file][start[0] - 1].strip(), start[1])
@@ -164,14 +164,14 @@ class Server:
         )
 
     def run(self, job: dict[str, Any]) -> dict[str, str]:
-        """The answer to one job."""
+        """Sends a job and returns its answer."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
@@ -204,7 +204,7 @@ def measure(python: str, tests: Sequence[str]) -> None:
         data = CoverageData(str(path_of_data))
         try:
             data.read()
-        except DataError as error:  # a process that was killed leaves half a file
+        except DataError as error:  # a process that was killed leaves an incomplete file
             print(f"left out {path_of_data.name}: {error}")
             continue
         for measured in data.measured_files():
@@ -216,7 +216,7 @@ def measure(python: str, tests: Sequence[str]) -> None:
 
 
 class Measured:
-    """What ``measure`` found of the tests that are there now: a test that is gone would fail with any mutant.
+    """Results of ``measure`` for tests that still exist: a removed test would fail with any mutant.
 
     Attributes:
         durations: seconds by test.
@@ -239,7 +239,7 @@ class Measured:
         }
         self.files: dict[str, dict[str, list[str]]] = table["files"]
         if unmeasured := len([test for test in present if "::" in test and test not in self.durations]):
-            print(f"{unmeasured} tests were not measured and run for no mutant: --measure", flush=True)
+            print(f"{unmeasured} tests run for no mutant until they are measured: use --measure", flush=True)
 
 
 class Runner:
@@ -257,14 +257,14 @@ class Runner:
         self._server = Server(arguments.python, self._tree, ROOT)
 
     def tests(self, mutant: Mutant) -> tuple[list[str], int]:
-        """Tests that run the line of a mutant, the quickest first, and how many the budget leaves out."""
+        """Returns the tests that run a mutant's line, quickest first, and how many the budget leaves out."""
         durations, files = self._measured.durations, self._measured.files
         lines = files.get(mutant.file, {})
         stem = f"_{pathlib.Path(mutant.file).stem}"
         first, last, inside = _statement((ROOT / mutant.file).read_text(), mutant.line)
         found = {test for line in range(first, last + 1) for test in lines.get(str(line), ())}
         if not inside or not found - {""}:
-            # What runs on import, or in a process of unknown origin, counts for every test of the module.
+            # A line run on import, or in a process without a context, counts for every test of the module.
             found = {test for tests in lines.values() for test in tests}
         if not found - {""}:
             folder = f"{pathlib.Path(mutant.file).parent}/"
@@ -275,7 +275,7 @@ class Runner:
         known = sorted((durations[t], t) for t in found if durations.get(t, float("inf")) < BUDGET_S)
         chosen: list[str] = []
         total = 0.0
-        # Those that mirror the module by name come first.
+        # Tests in a file named after the module come first.
         for seconds, test in sorted(known, key=lambda pair: (pair[1] not in mirrors, pair)):
             if total + seconds <= BUDGET_S:
                 chosen.append(test)
@@ -306,7 +306,7 @@ class Runner:
 
 
 def _statement(source: str, line: int) -> tuple[int, int, bool]:
-    """First and last line of the innermost statement, or head of a block, and whether a function holds it."""
+    """Returns the lines of the innermost statement or block head, and whether it is in a function."""
     best: tuple[int, int] = (line, line)
     inside = False
     for node in ast.walk(ast.parse(source)):

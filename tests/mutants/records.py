@@ -1,4 +1,4 @@
-"""What became of mutants: kept in a file, counted, and set beside the list of accepted survivors."""
+"""Outcomes of mutants: kept in a file, and compared with the list of accepted survivors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Mutant:
     """One change of one file.
 
     Attributes:
-        key: under what its outcome is kept.
+        key: the key under which its outcome is kept.
         nth: which of the file's lines with the text `before` is changed, from 1. A line number would change
             with every edit above it.
     """
@@ -31,24 +31,24 @@ class Mutant:
     source: str
 
     def describe(self) -> str:
-        """The place, the operator and the two lines."""
+        """Returns the place, the operator and the two lines."""
         return f"{self.file}:{self.line} [{self.operator}]\n  - {self.before}\n  + {self.after}"
 
 
 def keyed(nth: int, *parts: object) -> str:
-    """A key of these parts. Equal changes of equal lines of a file differ in `nth`."""
+    """Joins the parts to a key. Equal changes of equal lines of a file differ in `nth`."""
     return "|".join(map(str, [*parts, nth] if nth > 1 else parts))
 
 
 def nth_of_its_text(lines: Sequence[str], index: int) -> int:
-    """How many lines up to this one, itself included, have its text."""
+    """Counts the lines up to and including this one that have its text."""
     text = lines[index].strip()
     return sum(line.strip() == text for line in lines[: index + 1])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``killed``, ``timeout`` (killed by not ending) or ``survived``; what killed it, or what did not."""
+    """``killed``, ``timeout`` (the tests did not end), ``survived`` or ``unviable``; with a note."""
 
     outcome: str
     note: str
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
-    """The Wilson interval of a share, 95 % unless `z` says otherwise.
+    """Returns the Wilson interval of a share, 95 % for the default `z`.
 
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
     """
@@ -70,7 +70,7 @@ def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
 
 
 class State:
-    """Outcomes by key of the mutant, a line of JSON each, so that an interrupted run goes on."""
+    """Outcomes by key of the mutant, one line of JSON each, so that an interrupted run can continue."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class State:
 
 
 class Accepted:
-    """`accepted.toml`: survivors that are no gap in the tests, and files left out, with reasons."""
+    """`accepted.toml`: survivors that do not show a gap in the tests, and files left out, with reasons."""
 
     def __init__(self, path: pathlib.Path) -> None:
         table = tomllib.loads(path.read_text())
@@ -100,5 +100,5 @@ class Accepted:
             raise ValueError(f"{path}: every entry needs a reason")
 
     def reason(self, mutant: Mutant) -> str | None:
-        """Why this change may survive, or None."""
+        """Returns why this change may survive, or None."""
         return self.survivors.get((mutant.file, mutant.before, mutant.after, mutant.nth))

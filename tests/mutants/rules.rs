@@ -1,7 +1,8 @@
-//! What the games' rules make of recorded RAM and of drawn RAM, a line each a game: `rules FOLDER FRAMES`.
+//! Prints checksums of the games' rules for recorded RAM and for random RAM, two lines per game:
+//! `rules FOLDER FRAMES`.
 //!
 //! Compiled by `game_mutants.py` together with a mutated copy of `crates/cule/src/games` and with
-//! `crates/cule/tests/drawn`, without the rest of the crate: a second instead of a minute.
+//! `crates/cule/tests/drawn`, without the rest of the crate: this takes a second instead of a minute.
 #![allow(dead_code)]
 
 mod drawn;

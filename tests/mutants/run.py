@@ -1,20 +1,20 @@
-"""Mutation tests: changes the code at random places, one at a time, and counts how often the tests notice.
+"""Mutation tests: changes the code at random places, one at a time, and counts how often a test fails.
 
 ``make mutants`` calls this. Parts: ``ops``, ``replay``, ``algos`` and ``runtime`` of the Python package, with
-the operators of cosmic-ray; ``sumtree`` and ``games`` in Rust, with cargo-mutants. A full run takes days. So
-it draws ``--sample`` mutants by ``--seed``: in Python a place that can be changed, then one of its changes;
-in Rust one of cargo-mutants' list. It prints the share that the tests notice, with its 95 % Wilson interval,
-and each survivor.
+the operators of cosmic-ray; ``sumtree`` and ``games`` in Rust, with cargo-mutants. Since a full run takes
+days, it draws ``--sample`` mutants by ``--seed``: in Python a place that can be changed, then one of its
+changes; in Rust one of cargo-mutants' list. It prints the share that the tests kill, with its 95 % Wilson
+interval, and each survivor.
 
-A mutant of a Python module runs against the tests that run its line, the quickest first. Which these are is
-measured by one run of the tests under coverage (``--measure`` brings it up to date, for all or some tests).
+A mutant of a Python module runs against the tests that run its line, the quickest first. One run of the tests
+under coverage finds these tests (``--measure`` repeats it, for all or some tests).
 A mutant of ``sumtree`` runs against its tests in cargo and in Python; one of ``games`` against plays recorded
 from ale-py, see ``game_mutants.py``.
 
-Outcomes lie in ``target/mutants``: an interrupted run goes on, and ``--again`` runs again what no test
-killed, after tests were added. Survivors that are no gap in the tests stand in ``accepted.toml`` with a
-reason: they count as survivors in the first figure and are left out of the second. Exit status 1 when less
-than ``--goal`` of the second is killed.
+Outcomes are kept in ``target/mutants``: an interrupted run can continue, and ``--again`` repeats mutants that
+no test killed, after tests were added. ``accepted.toml`` lists survivors that do not show a gap in the tests,
+with reasons: they count as survivors in the first figure and are left out of the second. The exit status is 1
+if less than ``--goal`` of the second is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUST_PARTS = ("sumtree", "games")
 
 
 def percentage(killed: int, total: int) -> str:
-    """A share with its interval."""
+    """Formats a share with its interval."""
     low, high = wilson(killed, total)
     return f"{killed} of {total} killed, {killed / max(total, 1):.1%} (95 % {low:.1%} to {high:.1%})"
 
@@ -44,10 +44,10 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PYTHON_PARTS + RUST_PARTS))
     parser.add_argument("--sample", type=int, default=100, help="mutants of each part")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin no mutant after this time")
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no mutant after so many minutes")
     parser.add_argument("--goal", type=float, default=0.9, help="share that must be killed")
     parser.add_argument("--only", default="", help="only files whose path contains this")
-    parser.add_argument("--again", action="store_true", help="run again what was not killed by a test")
+    parser.add_argument("--again", action="store_true", help="repeat mutants that no test killed")
     parser.add_argument("--measure", nargs="*", metavar="TESTS", help="measure all or these tests, and stop")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the Python tests")
     arguments = parser.parse_args()
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def run_part(part: str, arguments: argparse.Namespace, accepted: Accepted, deadline: float) -> float:
-    """Runs the sample of one part and prints its survivors; the share killed, without accepted ones."""
+    """Runs the sample of one part and prints survivors; returns the share killed, without accepted ones."""
     if part in PYTHON_PARTS:
         import python_mutants as kind
     elif part == "games":

@@ -1,6 +1,6 @@
 """Mutants of Rust modules: cargo-mutants lists them; cargo's and Python's tests run in a copy of the tree.
 
-cargo-mutants itself runs cargo's tests alone. Most of the replay is tested from Python.
+cargo-mutants itself runs only cargo's tests, but most tests of the replay are in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from records import Mutant, Outcome, keyed, nth_of_its_text
 ROOT = pathlib.Path(__file__).parents[2]
 WORK = ROOT / "target" / "mutants"
 TREE = WORK / "tree"
-# Of each part: the package, the files, cargo's tests, and the tests of Python behind the extension.
+# For each part: the package, the files, the tests of cargo, and the Python tests of the extension.
 PARTS: dict[str, dict[str, Any]] = {
     "sumtree": {
         "package": "sumtree",
@@ -37,10 +37,10 @@ PARTS: dict[str, dict[str, Any]] = {
         "files": "crates/cule/src/games/**/*.rs",
     },
 }
-# Seconds that one build and one set of tests may take.
+# Time limits of one build and of one set of tests, in seconds.
 BUILD_S = 1200.0
 TESTS_S = 600.0
-# Compiles fast: what is mutated is compiled once for each mutant.
+# Compiles fast, since each mutant needs a compilation.
 PROFILE = {
     "inherits": '"dev"',
     "debug": "false",
@@ -52,8 +52,8 @@ PROFILE = {
 
 
 @functools.cache
-def _listed(part: str) -> list[dict[str, Any]]:
-    """Every mutant that cargo-mutants makes of a part."""
+def _list_mutants(part: str) -> list[dict[str, Any]]:
+    """Returns every mutant that cargo-mutants lists for a part."""
     wanted = PARTS[part]
     command = ["cargo", "mutants", "--list", "--json", "--package", wanted["package"]]
     command += ["--file", wanted["files"]]
@@ -61,19 +61,19 @@ def _listed(part: str) -> list[dict[str, Any]]:
     return json.loads(listed)
 
 
-def _kept(part: str, exclude: frozenset[str]) -> list[dict[str, Any]]:
-    return [mutant for mutant in _listed(part) if mutant["file"] not in exclude]
+def _included_mutants(part: str, exclude: frozenset[str]) -> list[dict[str, Any]]:
+    return [mutant for mutant in _list_mutants(part) if mutant["file"] not in exclude]
 
 
 def population(part: str, exclude: frozenset[str]) -> str:
-    """How many mutants a part has."""
-    return f"{len(_kept(part, exclude))} mutants"
+    """Says how many mutants a part has."""
+    return f"{len(_included_mutants(part, exclude))} mutants"
 
 
 def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
-    """Mutants in a random order that depends on the seed alone."""
+    """Yields mutants in a random order that depends only on the seed."""
 
-    kept = _kept(part, exclude)
+    kept = _included_mutants(part, exclude)
     files = {mutant["file"] for mutant in kept}
     texts = {file: (ROOT / file).read_text().splitlines(keepends=True) for file in files}
 
@@ -81,7 +81,7 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
         return nth_of_its_text(texts[mutant["file"]], mutant["span"]["start"]["line"] - 1)
 
     def order(mutant: dict[str, Any]) -> str:
-        # Without line numbers, so that changes elsewhere leave the sample as it is.
+        # Without line numbers, so that changes elsewhere do not change the sample.
         name, column = mutant["name"].split(": ", 1)[-1], mutant["span"]["start"]["column"]
         text = keyed(nth(mutant), seed, mutant["file"], name, column)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -100,8 +100,8 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
         yield Mutant(key, part, one["file"], start["line"], number, one["genre"], before, after, source)
 
 
-def _quick(measured: Measured, folders: list[str]) -> list[str]:
-    """The tests in these folders that take up to a second, the quickest first."""
+def _quick_tests(measured: Measured, folders: list[str]) -> list[str]:
+    """Returns the tests in these folders that take up to a second, quickest first."""
     durations = measured.durations
     inside = [test for test in durations if test.startswith(tuple(folders)) and durations[test] <= 1.0]
     return sorted(inside, key=lambda test: durations[test])
@@ -121,7 +121,7 @@ class Runner:
 
     @staticmethod
     def _copy() -> None:
-        """Brings the copy up to date. Other files keep their time, so that cargo builds little."""
+        """Updates the copy. Unchanged files keep their modification time, so that cargo builds little."""
         listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
         for name in filter(None, listed.split("\0")):
             source, target = ROOT / name, TREE / name
@@ -132,7 +132,7 @@ class Runner:
                 shutil.copyfile(source, target)
 
     def _cargo(self, command: str, words: list[str], limit_s: float) -> tuple[str, str]:
-        """``passed``, ``failed`` or ``timeout`` of one call of cargo, and the end of what it said."""
+        """Runs cargo; returns ``passed``, ``failed`` or ``timeout``, and the end of its output."""
         settings = [f"--config=profile.mutants.{key}={value}" for key, value in PROFILE.items()]
         arguments = ["cargo", command, "--quiet", "--profile", "mutants", *settings, *words]
         log = WORK / "cargo.log"
@@ -166,7 +166,7 @@ class Runner:
 
     def _run(self, mutant: Mutant) -> tuple[str, str]:
         part = PARTS[mutant.part]
-        # The replay is tested from Python above all.
+        # Most tests of the replay are in Python.
         kinds = ["python", "cargo"] if "/replay/" in mutant.file else ["cargo", "python"]
         for kind in kinds:
             outcome, note = getattr(self, f"_with_{kind}")(part)
@@ -199,7 +199,7 @@ class Runner:
         library.unlink(missing_ok=True)
         shutil.copyfile(WORK / "cargo" / "mutants" / "lib_native.so", library)
         job = {
-            "tests": _quick(self._measured, part["python"]),
+            "tests": _quick_tests(self._measured, part["python"]),
             "timeout_s": TESTS_S,
             "memory_bytes": MEMORY_BYTES,
         }

@@ -1,9 +1,8 @@
-"""Runs tests of mutants: loads what every test needs once, then forks a process for each mutant.
+"""Runs tests of mutants: imports common modules once, then forks a process for each mutant.
 
 Reads a job as a line of JSON from standard input (``tests``, ``timeout_s``, ``memory_bytes``), and answers
 with a line: ``outcome`` and ``by``, the test that failed first. ``timeout_s`` is processor time. Tests that
-neither use the processor nor wait for their turn on it for ``IDLE_S`` wait for what never comes, and are
-ended too.
+neither use the processor nor are ready to run for ``IDLE_S`` are deadlocked, and are ended too.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ def child(tests: list[str], folder: str, memory_bytes: int) -> int:
     os.dup2(log, 2)
     os.environ["TMPDIR"] = tempfile.tempdir = f"{folder}/tmp"
     os.mkdir(f"{folder}/tmp")
-    # As `python -m pytest` does, after the folder of the mutated package.
+    # The folder of the mutated package comes first.
     sys.path.insert(0, os.environ["PYTHONPATH"].split(os.pathsep)[0])
     return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line", *tests])
 
 
 def end_children() -> None:
-    """Kills every process that this one started, and those that become its children by that."""
+    """Kills all descendants of this process, also those that become its children when their parents end."""
     while children := psutil.Process().children(recursive=True):
         for process in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -60,7 +59,7 @@ def end_children() -> None:
 
 
 def processor_s() -> float:
-    """Processor time of all that this process started, which a loaded machine does not change."""
+    """Returns the processor time of all descendants, which does not depend on the load of the machine."""
     total = 0.0
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -70,10 +69,10 @@ def processor_s() -> float:
 
 
 def queued_s() -> float:
-    """Time for which all that this process started was ready to run and others ran."""
+    """Returns the time for which descendants were ready to run while other processes ran."""
     total = 0
     for process in psutil.Process().children(recursive=True):
-        # Seconds on the processor, seconds in its queue, and turns, of each thread, in nanoseconds.
+        # Per thread: time on the processor and in the run queue, in nanoseconds, and number of time slices.
         for path in glob.glob(f"/proc/{process.pid}/task/*/schedstat"):
             with contextlib.suppress(OSError), open(path) as figures:
                 total += int(figures.read().split()[1])
@@ -81,7 +80,7 @@ def queued_s() -> float:
 
 
 def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]:
-    """Forks, waits, and ends whatever the tests left running."""
+    """Runs tests in a forked process, then ends all processes that they left running."""
     with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
         pid = os.fork()
         if pid == 0:
@@ -92,16 +91,16 @@ def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]
                 os._exit(code)
         status, parent = None, os.getppid()
         why, seen_s, seen_at = "", 0.0, time.monotonic()
-        # The process that sent the job may be killed: its answer is then of no use.
+        # If the process that sent the job ended, the answer is of no use.
         while status is None and not why and os.getppid() == parent:
             done, found = os.waitpid(pid, os.WNOHANG)
             if done:
                 status = os.waitstatus_to_exitcode(found)
             elif (used_s := processor_s()) > timeout_s:
-                why = f"no end after {timeout_s:.0f} s of the processor"
+                why = f"no end after {timeout_s:.0f} s of processor time"
             elif time.monotonic() > seen_at + IDLE_S:
                 active_s = used_s + queued_s()
-                # A process that ends takes its time in the queue with it.
+                # The queue time of a process that ended is no longer counted.
                 if 0 <= active_s - seen_s < IDLE_SHARE * IDLE_S:
                     why = f"idle for {IDLE_S:.0f} s"
                 seen_s, seen_at = active_s, time.monotonic()
@@ -125,8 +124,8 @@ def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]
 
 def main() -> None:
     """Serves jobs until standard input ends."""
-    assert "parl" not in sys.modules, "the package must be loaded by each mutant anew"
-    # Processes whose parents are gone become children of this one, which ends them.
+    assert "parl" not in sys.modules, "each mutant must import the package itself"
+    # Processes whose parents have ended become children of this one, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w")

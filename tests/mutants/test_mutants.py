@@ -1,4 +1,4 @@
-"""The parts of the mutation tests that need no mutant to run: the interval, the state, the lists."""
+"""Parts of the mutation tests that work without mutants: the interval, the state, the lists."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_wilson_interval():
     assert records.wilson(0, 0) == (0.0, 1.0)
 
 
-def test_a_run_goes_on_where_it_stopped(tmp_path):
+def test_a_later_run_reads_the_last_outcome_of_each_mutant(tmp_path):
     path = tmp_path / "mutants" / "ops.jsonl"
     state = records.State(path)
     state.add("a", records.Outcome("survived", "no test", 0.5))

@@ -1,4 +1,4 @@
-"""Towers compute what separate networks would; statistics are those of all rows; images share a CNN."""
+"""Towers equal separate networks; statistics include all rows; policy and value share a CNN for images."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def make(shape=(5,), dtype="float32", shared=False, normalize=False, log_std=Non
     return ActorCritic(shape, dtype, 3, hidden, shared, "tanh", normalize, log_std)
 
 
-def test_towers_are_separate_networks():
+def test_towers_equal_separate_networks():
     torch.manual_seed(0)
     towers = Towers(5, (8, 6), 2, "tanh")
     x = torch.randn(7, 5)
@@ -35,11 +35,11 @@ def test_policy_and_value(shared):
     network.zero_grad()
     network(torch.randn(4, 5))[1].sum().backward()
     touched = network.towers.first.grad.abs().sum(dim=1) > 0
-    # The value's gradient reaches the policy's tower only where it is the same one.
+    # The value's gradient reaches the policy's tower only if the towers are shared.
     assert touched[:8].any() == shared and touched[-8:].any()
 
 
-def test_statistics_travel_in_the_weights_and_get_no_gradient():
+def test_statistics_are_part_of_the_weights_and_get_no_gradient():
     network = make(normalize=True)
     flat = flatten(network)
     rows = torch.randn(100, 5) * torch.tensor([1.0, 10.0, 0.1, 5.0, 0.0]) + 3
@@ -51,7 +51,7 @@ def test_statistics_travel_in_the_weights_and_get_no_gradient():
         moments.square / 100, rows.double().var(0, correction=0), rtol=1e-6, atol=1e-12
     )
     inverse = moments.inverse_std(1e-4)
-    assert inverse[4] == 1.0  # never changed
+    assert inverse[4] == 1.0  # the column is constant
     assert moments.inverse_std(5.0)[1] == inverse[1] and moments.inverse_std(5.0)[2] == 0.2
     np.testing.assert_allclose(inverse[:4], 1 / rows[:, :4].std(0, correction=0), rtol=1e-4)
     network.flattener.normalizer.mean.copy_(moments.mean)
@@ -76,10 +76,10 @@ def test_bytes_are_scaled_and_images_convolved():
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_changes_take_the_place_of_older_readings(dtype):
+def test_frame_deltas_replace_older_observations(dtype):
     stack = np.array([[[1, 250, 7], [4, 3, 7], [3, 5, 9]]], dtype)
     flattener = Flattener((3, 3), dtype, normalize=False, frame_deltas=True)
-    # Bytes go round: from 250 to 3 are 9 steps.
+    # Bytes wrap around: 3 - 250 is 9 modulo 256.
     wrapped = 9 if dtype == "uint8" else -247
     expected = np.array([[3, 5, 9, 3, wrapped, 0, -1, 2, 2]]) / (255 if dtype == "uint8" else 1)
     np.testing.assert_allclose(flattener(torch.from_numpy(stack)), expected, rtol=1e-6)
@@ -87,7 +87,7 @@ def test_changes_take_the_place_of_older_readings(dtype):
         Flattener((9,), dtype, normalize=False, frame_deltas=True)
 
 
-def test_widths_are_checked():
+def test_an_empty_hidden_raises():
     with pytest.raises(ValueError, match="hidden"):
         make(hidden=())
 

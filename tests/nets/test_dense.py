@@ -1,4 +1,4 @@
-"""Hand-made derivatives of dense layers against torch's own."""
+"""Hand-written derivatives of dense layers against torch's autograd."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ def gradients_of(module):
 
 
 def twins(seed, hidden, shared, activation):
-    """A flat network, the same one as torch's modules, and what the first lies in."""
+    """A flattened network, an equal network of torch's modules, and the flat buffers of the first."""
     torch.manual_seed(seed)
     network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
     plain = copy.deepcopy(network)
@@ -40,7 +40,7 @@ def twins(seed, hidden, shared, activation):
 def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activation, wanted):
     network, plain, flat = twins(seed, hidden, shared, activation)
     assert network._dense is not None and plain._dense is None
-    for _ in range(2):  # the second time in memory that was used before
+    for _ in range(2):  # the second time with reused memory
         x = torch.randn(rows, 3, requires_grad=True)
         other = x.detach().clone().requires_grad_()
         flat.gradients.zero_()
@@ -70,8 +70,8 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
     activation=st.sampled_from(["tanh", "relu"]),
     parts=st.integers(0, 3),
 )
-def test_a_pass_by_numpy_and_by_torch(seed, rows, hidden, shared, activation, parts):
-    """By numpy, its rows in one part and several, and by torch's operations."""
+def test_passes_by_numpy_and_by_torch_have_equal_gradients(seed, rows, hidden, shared, activation, parts):
+    """By numpy, with the rows in one or several parts, and by torch's operations (``parts`` 0)."""
     rows *= max(1, parts)
     network, plain, flat = twins(seed, hidden, shared, activation)
     dense = network._dense
@@ -89,29 +89,29 @@ def test_a_pass_by_numpy_and_by_torch(seed, rows, hidden, shared, activation, pa
         torch.testing.assert_close(x.grad, other.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_rows_are_cut_so_that_no_product_is_large():
+def test_rows_are_split_so_that_no_matrix_product_is_large():
     network = ActorCritic((3,), "float32", 4, (64, 64), False, "tanh", False)
     flatten(network)
-    found = [network._dense.numpy.parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
-    # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 have no cut in 2 to 4, 67 is prime.
+    found = [network._dense.numpy.num_parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
+    # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 and the prime 67 have no split in 2 to 4 equal parts.
     assert found == [1, 1, 0, 4, 2, 0, 32]
 
 
-def test_rows_are_not_cut_into_parts_of_a_few():
+def test_rows_are_not_split_into_parts_of_a_few_rows():
     network = ActorCritic((256,), "float32", 4, (512,), False, "tanh", False)
     flatten(network)
-    # A row is 2^17 products, so that two of them are all that a part may hold.
-    assert [network._dense.numpy.parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
+    # A row is 2^17 products, so a part may hold at most two rows.
+    assert [network._dense.numpy.num_parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("headed", [False, True])
-def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):
+def test_layers_with_and_without_normalization_and_head(layer_norm, headed):
     torch.manual_seed(0)
     network = nn.ModuleList([MLP(5, (8, 6), layer_norm), nn.Linear(6, 2)])
     plain = copy.deepcopy(network)
     flat = flatten(network)
-    dense = network[0].headed([head(0, network[1])])
+    dense = network[0].with_heads([head(0, network[1])])
     for again in range(2):
         x = torch.randn(7, 5, requires_grad=True)
         other = x.detach().clone().requires_grad_()
@@ -138,23 +138,23 @@ def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):
     hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     outputs=st.lists(st.integers(1, 3), min_size=1, max_size=3),
 )
-def test_one_network_by_the_extension(seed, rows, inputs, hidden, outputs):
+def test_networks_in_the_extension_equal_torchs(seed, rows, inputs, hidden, outputs):
     torch.manual_seed(seed)
     linears = [nn.Linear(hidden[-1], width) for width in outputs]
     network = nn.ModuleList([MLP(inputs, hidden, False), *linears])
     plain = copy.deepcopy(network)
     flat = flatten(network)
-    dense = network[0].headed([head(0, one, scalar=one.out_features == 1) for one in linears])
+    dense = network[0].with_heads([head(0, one, scalar=one.out_features == 1) for one in linears])
     assert isinstance(dense.rust, RustMLP)
-    for _ in range(2):  # the second time in memory that was used before
-        # Rows that do not lie side by side, too.
+    for _ in range(2):  # the second time with reused memory
+        # x is not contiguous.
         x, other = torch.randn(inputs, rows).T.requires_grad_(), torch.randn(rows, inputs)
         again = x.detach().clone().requires_grad_()
         flat.gradients.fill_(0.5)
         plain.zero_grad()
         found, features = dense.outputs(x), plain[0](again)
         expected = [one(features) for one in plain[1:]]
-        dense.outputs(other)  # between a pass and its backward pass
+        dense.outputs(other)  # between a forward pass and its backward pass
         with torch.no_grad():
             without = dense.outputs(x)
         for one, two, wanted in zip(found, without, expected, strict=True):
@@ -166,19 +166,19 @@ def test_one_network_by_the_extension(seed, rows, inputs, hidden, outputs):
         torch.testing.assert_close(x.grad, again.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_one_network_takes_batches_that_one_thread_is_enough_for():
+def test_the_extension_takes_batches_that_are_small_enough_for_one_thread():
     network = MLP(4, (256, 256), False)
     last = nn.Linear(256, 2)
     flatten(nn.ModuleList([network, last]))
-    rust = network.headed([head(0, last)]).rust
-    # A row is 4 * 256 + 256 * 256 + 256 * 2 = 67,072 products; 2^24 are 250 rows and a bit.
-    assert rust.takes(64) and rust.takes(250) and not rust.takes(251)
+    rust = network.with_heads([head(0, last)]).rust
+    # A row is 4 * 256 + 256 * 256 + 256 * 2 = 67,072 products; 2^24 are a little more than 250 rows.
+    assert rust.accepts(64) and rust.accepts(250) and not rust.accepts(251)
 
 
-def test_which_networks_are_one():
+def test_which_networks_run_in_the_extension():
     def suits(network, heads):
         flatten(network)
-        return network.headed(heads).rust is not None
+        return network.with_heads(heads).rust is not None
 
     assert suits(MLP(3, (4,), False), [head(0, nn.Linear(4, 2))])
     assert not suits(MLP(3, (4,), True), [head(0, nn.Linear(4, 2))])
@@ -188,7 +188,7 @@ def test_which_networks_are_one():
     assert network._dense.rust is None
 
 
-def test_acting_sees_new_weights_and_large_batches_go_by_torch():
+def test_acting_uses_new_weights_and_large_batches_run_by_torch():
     torch.manual_seed(0)
     network = ActorCritic((3,), "float32", 4, (8,), False, "tanh", False)
     flat = flatten(network, gradients=False)
@@ -213,7 +213,7 @@ def test_copies_have_weights_of_their_own():
         assert torch.equal(twin.policy_of(torch.ones(1, 3)), before)
 
 
-def test_memory_cannot_be_used_twice():
+def test_a_second_backward_pass_raises():
     network = MLP(3, (4,), False)
     flatten(network)
     out = network(torch.ones(1, 3)).sum()

@@ -1,4 +1,4 @@
-"""The ensemble's hand-made derivative against torch's own."""
+"""The ensemble's hand-written derivatives against torch's autograd."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_values_and_gradients(members, hidden, outputs, layer_norm):
     weights = [p.detach().clone().requires_grad_() for p in ensemble.weights]
     biases = [p.detach().clone().requires_grad_() for p in ensemble.biases]
     factor = torch.randn(members, 9, outputs)
-    for again in range(2):  # the second time in memory that was used before
+    for again in range(2):  # the second time with reused memory
         x = torch.randn(9, 3, requires_grad=True)
         other = x.detach().clone().requires_grad_()
         for parameter in weights + biases:
@@ -42,7 +42,7 @@ def test_values_and_gradients(members, hidden, outputs, layer_norm):
         frozen = x.detach().clone().requires_grad_()
         (ensemble(frozen, frozen=True) * factor).sum().backward()
         torch.testing.assert_close(frozen.grad, other.grad)
-        torch.testing.assert_close(flat.gradients, grads)  # nothing was added
+        torch.testing.assert_close(flat.gradients, grads)  # no gradient was added
         with torch.no_grad():
             torch.testing.assert_close(ensemble(x, members=1), expected[:1])
         assert again or flat.gradients.any()
@@ -65,10 +65,10 @@ def test_gradients_without_a_flat_buffer_and_two_passes_at_once():
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_members_are_drawn_apart_and_as_linear_layers_are():
+def test_members_are_initialized_independently_and_like_linear_layers():
     torch.manual_seed(2)
     ensemble = Ensemble(2, 100, (50,), 1)
     assert not torch.equal(ensemble.weights[0][0], ensemble.weights[0][1])
-    # Uniform in -0.1..0.1: deviation 0.1 / sqrt(3).
+    # Uniform in -0.1..0.1: standard deviation 0.1 / sqrt(3).
     assert ensemble.weights[0].abs().max() <= 0.1
     assert ensemble.weights[0].std().item() == pytest.approx(0.0577, rel=0.03)

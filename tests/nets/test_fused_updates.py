@@ -1,4 +1,4 @@
-"""Replayed updates give what torch gives; those that cannot be replayed are torch's, with one warning."""
+"""Replayed updates equal torch's; updates that cannot be replayed run by torch, with one warning."""
 
 import copy
 import threading
@@ -15,7 +15,7 @@ from parl.nets.fused.layers import head
 
 
 class Learner:
-    """A small network with a parameter beside it, and a loss by name."""
+    """A small network, a separate parameter, and a loss function."""
 
     def __init__(self, loss, kind="relu", replay=True):
         torch.manual_seed(0)
@@ -34,7 +34,7 @@ class Learner:
         flat = flatten(module)
         self.weights, self.gradients = flat.weights, flat.gradients
         if self.net is None:
-            dense = parts[0].headed([head(0, parts[1])])
+            dense = parts[0].with_heads([head(0, parts[1])])
             self.net = lambda x: dense.outputs(x)[0]
         self.loss, self.number, self.drawn = loss, 1.0, torch.tensor([1, 0])
         self.update = Update(self.run, self.gradients, replay)
@@ -73,7 +73,7 @@ def policy(self, x, action, target):
 
 
 def twice(self, x, action, target):
-    """Two passes with gradients, one in the other's input, one pass without."""
+    """Two passes with gradients, the second on the output of the first, and one pass without."""
     first = self.q(x)
     second = self.q(torch.tanh(first[:, :3]))
     with torch.no_grad():
@@ -83,13 +83,13 @@ def twice(self, x, action, target):
 
 
 def unusual(self, x, action, target):
-    """Operations that have no line of numpy: they are called through torch."""
+    """Operations without a translation to numpy, which are called through torch."""
     q = self.q(x)
     return {"loss": torch.erf(q).cumsum(dim=1).mean() + torch.lgamma(q.square() + 1).mean()}
 
 
 def scan(self, x, action, target):
-    """A recurrence over rows: for these shapes alone."""
+    """A recurrence over rows, whose recording holds for one number of rows only."""
     total, rows = torch.zeros(4), []
     for row in self.q(x).unbind(0):
         total = torch.addcmul(row, total, self.scale)
@@ -100,7 +100,7 @@ def scan(self, x, action, target):
 
 @pytest.mark.parametrize("kind", ["relu", "norm", "towers", "ensemble"])
 @pytest.mark.parametrize("loss", [squares, policy, twice, unusual, scan])
-def test_replayed_updates_are_torchs(loss, kind):
+def test_replayed_updates_equal_torchs(loss, kind):
     learner, by_torch = Learner(loss, kind), Learner(loss, kind, replay=False)
     for seed in range(12):
         rows = 12 if seed % 3 else 9 + seed
@@ -114,7 +114,7 @@ def test_replayed_updates_are_torchs(loss, kind):
     assert learner.update.replays and not by_torch.update.replays
 
 
-def test_any_number_of_rows_has_one_recording():
+def test_one_recording_serves_any_number_of_rows():
     learner = Learner(squares)
     for rows in range(5, 30):
         learner.update(*batch(rows, rows))
@@ -123,7 +123,7 @@ def test_any_number_of_rows_has_one_recording():
     learner.update._function = lambda *tensors: calls.append(1)
     learner.update._programs[0][2][0] = 100
     learner.update(*batch(0, 20))
-    assert not calls  # nothing of torch's was run
+    assert not calls  # torch was not called
 
 
 def test_equal_batches_give_equal_bits_from_the_first_call():
@@ -157,7 +157,7 @@ def overlaps(self, x, action, target):
 
 def long(self, x, action, target):
     q = self.q(x)
-    for _ in range(record.MANY_LINES):
+    for _ in range(record.MAX_LINES):
         q = q + 1
     return {"loss": q.mean()}
 
@@ -171,7 +171,7 @@ def long(self, x, action, target):
         (long, "operations"),
     ],
 )
-def test_what_cannot_be_replayed_is_torchs_with_one_warning(loss, reason):
+def test_updates_that_cannot_be_replayed_run_by_torch_with_one_warning(loss, reason):
     learner, by_torch = Learner(loss), Learner(loss, replay=False)
     torch.manual_seed(3)
     with pytest.warns(RuntimeWarning, match=f"Learner.run are run by torch's autograd.*{reason}"):
@@ -183,7 +183,7 @@ def test_what_cannot_be_replayed_is_torchs_with_one_warning(loss, reason):
         learner.update(*batch(seed))
 
 
-def test_memory_that_is_changed_under_a_view_is_not_replayed_wrongly():
+def test_updates_that_change_memory_under_a_view_are_not_replayed():
     learner, by_torch = Learner(overlaps), Learner(overlaps, replay=False)
     with pytest.warns(RuntimeWarning, match="changes memory in place"):
         found = learner.update(*batch(0))
@@ -199,7 +199,7 @@ def replaced(self, x, action, target):
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5])
-def test_a_number_that_changes_is_noticed_by_the_comparison(calls):
+def test_a_changed_number_is_detected_by_the_comparison(calls):
     learner = Learner(numbered)
     for seed in range(calls):
         learner.update(*batch(seed))
@@ -210,7 +210,7 @@ def test_a_number_that_changes_is_noticed_by_the_comparison(calls):
     assert found[-1] == 2 * expected
 
 
-def test_a_tensor_that_is_another_one_is_noticed():
+def test_a_replaced_tensor_is_detected():
     learner = Learner(replaced)
     learner.update(*batch(0))
     learner.drawn = torch.tensor([3, 2])
@@ -226,7 +226,7 @@ def test_a_wrong_line_is_replaced_by_torchs_operation(monkeypatch):
     assert learner.update.replays and "1e-3" not in learner.update._programs[0][1].source
 
 
-def test_networks_that_are_not_fused_are_torchs_without_a_word():
+def test_networks_that_are_not_fused_run_by_torch_without_a_warning():
     net = nn.Linear(3, 1)
     flat = flatten(net)
 
@@ -248,7 +248,7 @@ def test_errors_of_a_loss_are_raised_as_they_are():
         Learner(wrong).update(*batch(0))
 
 
-def test_numbers_that_are_not_finite_stay_so():
+def test_nan_in_a_batch_gives_nan_in_the_loss():
     learner = Learner(squares)
     for seed in range(5):
         learner.update(*batch(seed))
@@ -257,8 +257,8 @@ def test_numbers_that_are_not_finite_stay_so():
     assert np.isnan(learner.update(x, action, target)["loss"]) and learner.update.replays
 
 
-def test_the_hook_sees_the_backward_pass_and_nothing_else_after_it():
-    """What the recording needs of torch's private module."""
+def test_the_hook_observes_the_backward_pass_and_ends_with_it():
+    """Checks the behavior of torch's private module that the recording needs."""
     seen = []
 
     def each(func, args, kwargs):
@@ -279,7 +279,7 @@ def test_the_hook_sees_the_backward_pass_and_nothing_else_after_it():
         record.observe(lambda: torch.ones(2), refuse)
 
 
-def test_threads_record_apart():
+def test_threads_record_independently():
     learners = [Learner(squares, "ensemble"), Learner(policy, "towers")]
     threads = [
         threading.Thread(target=lambda one=one: [one.update(*batch(seed)) for seed in range(20)])
@@ -296,7 +296,7 @@ def test_threads_record_apart():
         assert one.update.replays
 
 
-def test_passes_under_way_do_not_disturb_each_other():
+def test_unfinished_passes_do_not_affect_each_other():
     learner = Learner(squares)
     twin = copy.deepcopy([p.detach() for p in (learner.weights,)])[0]
     one, two = torch.randn(5, 3), torch.randn(5, 3)

@@ -41,7 +41,7 @@ def test_flatten_without_gradients_freezes():
     assert not any(p.requires_grad for p in module.parameters())
 
 
-def test_flatten_refuses_what_it_cannot_hold():
+def test_flatten_refuses_modules_without_float32_parameters():
     with pytest.raises(ValueError, match="no parameters"):
         flatten(nn.ReLU())
     with pytest.raises(ValueError, match=r"float64, not float32"):
@@ -49,7 +49,7 @@ def test_flatten_refuses_what_it_cannot_hold():
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_torso_follows_the_observation(layer_norm):
+def test_the_torso_fits_the_observation(layer_norm):
     images = make_torso((4, 84, 84), "uint8", (32, 64), layer_norm)
     assert isinstance(images, NatureCNN)
     assert images(torch.full((2, 4, 84, 84), 255, dtype=torch.uint8)).shape == (2, 64)
@@ -60,14 +60,14 @@ def test_torso_follows_the_observation(layer_norm):
         make_torso((3,), "float32", (), layer_norm)
 
 
-def test_dueling_head_centres_advantages():
+def test_dueling_head_centers_advantages():
     head = DuelingHead(6, 3)
     features = torch.randn(7, 6)
     torch.testing.assert_close(head(features).mean(dim=1), head.value(features))
 
 
 @pytest.mark.parametrize("hidden", [0, 5])
-def test_dueling_head_gives_each_action_its_numbers(hidden):
+def test_dueling_head_with_several_numbers_per_action(hidden):
     head = DuelingHead(6, 3, 4, hidden)
     features = torch.randn(7, 6)
     out = head(features)
@@ -99,7 +99,7 @@ def test_impala_has_fifteen_convolutions():
     assert sum(p.numel() for p in torso.parameters()) == convolutions + 3872 * 256 + 256
 
 
-def test_noisy_layer_is_its_mean_when_silent_and_follows_its_noise():
+def test_noisy_layer_uses_its_noise_or_when_silenced_its_mean():
     torch.manual_seed(0)
     layer = NoisyLinear(5, 4, sigma=0.5)
     x = torch.randn(3, 5)
@@ -122,7 +122,7 @@ def test_noise_has_the_variance_of_its_source():
     """f(x) = sign(x) sqrt|x|: mean 0, variance E|x| = sqrt(2 / pi) = 0.798."""
     layer = NoisyLinear(100_000, 1)
     layer.resample(torch.Generator().manual_seed(0))
-    # Deviation of the mean 0.0028; of the variance sqrt(Var|x| / n) = 0.0019.
+    # Standard deviation of the mean 0.0028; of the variance sqrt(Var|x| / n) = 0.0019.
     assert abs(layer.noise_in.mean().item()) < 0.015
     assert layer.noise_in.var().item() == pytest.approx(0.7979, abs=0.012)
 

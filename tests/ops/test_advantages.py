@@ -27,7 +27,7 @@ def tensors(rows, *names):
 
 
 def segment(rows, t, n):
-    """Rows t.. of the episode that step (t, n) belongs to, within the rollout."""
+    """Rows from t to the end of the episode of step (t, n), within the rollout."""
     end = t
     while not rows["ended"][end, n] and end + 1 < T:
         end += 1
@@ -72,7 +72,7 @@ def test_lambda_returns_mix_the_n_step_returns(rows, gamma, lam):
 
 
 @pytest.mark.parametrize(("rho_max", "c_max", "lam"), [(1.0, 1.0, 1.0), (2.0, 0.7, 0.9)])
-def test_vtrace_is_equation_one(rows, rho_max, c_max, lam):
+def test_vtrace_equals_equation_1_of_its_paper(rows, rho_max, c_max, lam):
     gamma = 0.9
     ratio = np.exp(np.random.default_rng(9).normal(size=(T, N)) * 0.7)
     columns = tensors(rows, "reward", "value", "next_value", "terminated", "ended")

@@ -1,4 +1,4 @@
-"""Freed memory is kept, in a process of its own: it cannot be undone."""
+"""Freed memory is kept. Tested in a new process, because the setting cannot be undone."""
 
 import os
 import subprocess
@@ -17,23 +17,23 @@ def faults(work):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 def work():
-    for _ in range(4):
-        torch.ones(2**24), torch.ones(2**23)
+    torch.ones(2**24), torch.ones(2**23)
 
 kept = keep_freed_memory()
-first, second = faults(work), faults(work)
-print(kept, first, second)
+rounds = [faults(work) for _ in range(8)]
+print(kept, max(rounds), min(rounds))
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc alone")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs glibc")
 @pytest.mark.parametrize("wanted", ["1", "0"])
 def test_freed_memory_is_not_cleared_again(wanted):
     command = [sys.executable, "-c", CODE]
     done = subprocess.run(
         command, env=os.environ | {"PARL_KEEP_MEMORY": wanted}, capture_output=True, text=True, check=True
     )
-    kept, first, second = done.stdout.split()
+    kept, most, least = done.stdout.split()
     assert kept == str(wanted == "1")
-    # Pages of the pieces are there from the first time, or come anew every time.
-    assert (int(second) < int(first) / 4) == (wanted == "1"), done.stdout
+    # Kept pages serve later rounds, unless a small allocation splits the freed memory of some; else the pages
+    # are mapped and cleared in every round.
+    assert (int(least) < int(most) / 4) == (wanted == "1"), done.stdout

@@ -1,4 +1,4 @@
-"""Losses and gradients against what they say they compute."""
+"""Losses and gradients against their formulas."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def columns(seed, rows, count):
 
 
 def close(found, expected):
-    """Whether all pairs are equal, as far as float32 can be."""
+    """Returns true if all pairs are equal up to the rounding of float32."""
     pairs = zip(found, expected, strict=True)
     return all(torch.allclose(one, other, rtol=1.3e-6, atol=1e-5) for one, other in pairs)
 
@@ -39,7 +39,7 @@ def test_huber(delta):
     assert close(with_gradients(found.mean(), (prediction,)), with_gradients(each.mean(), (prediction,)))
 
 
-def test_long_gradients_are_cut_and_short_ones_kept():
+def test_long_gradients_are_scaled_down_and_short_ones_kept():
     gradients = torch.tensor([3.0, 4.0])
     limit_norm(gradients, 6.0)
     assert gradients.tolist() == [3.0, 4.0]
@@ -68,7 +68,7 @@ def test_advantages_have_mean_zero_and_deviation_one():
     assert normalized(advantage[:1]).tolist() == [0.0]
 
 
-def test_rows_without_weight_play_no_part_in_advantages():
+def test_rows_without_weight_do_not_affect_advantages():
     advantage, valid = columns(3, 20, 1)[0] * 5 + 2, torch.arange(20) % 3 > 0
     found = normalized(advantage, valid / valid.sum())
     torch.testing.assert_close(found[valid], normalized(advantage[valid]))

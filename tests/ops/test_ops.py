@@ -1,4 +1,4 @@
-"""Tensor functions against numpy, by hand."""
+"""Tensor functions against numpy."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_adam_step_equals_torch():
 @pytest.mark.parametrize("by_torch", [False, True])
 @pytest.mark.parametrize("longest", [0.0, 1.0, 6.0])
 def test_flat_adam_equals_torch(by_torch, longest, monkeypatch):
-    monkeypatch.setattr("parl.ops.adam._MANY", 0 if by_torch else 40)
+    monkeypatch.setattr("parl.ops.adam._RUST_MAX_SIZE", 0 if by_torch else 40)
     torch.manual_seed(0)
     ours = torch.randn(40)
     theirs = torch.nn.Parameter(ours.clone())
@@ -83,7 +83,7 @@ def test_rmsprop_step_equals_torch():
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_linear_falls_and_stays():
+def test_linear_decreases_and_then_stays_constant():
     assert [linear(step, 1.0, 0.2, 8) for step in (0, 4, 8, 100)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
     assert linear(0, 1.0, 0.2, 0) == 0.2
 
@@ -98,7 +98,7 @@ def test_actor_epsilons():
 def test_epsilon_greedy_rates_and_generator_use():
     rng = np.random.default_rng(1)
     actions = epsilon_greedy(np.zeros(20_000, np.int64), 0.3, 4, rng)
-    # Three of four drawn actions differ from 0: 20,000 * 0.3 * 0.75 = 4,500, standard deviation 59.
+    # Three of four random actions differ from 0: 20,000 * 0.3 * 0.75 = 4,500, standard deviation 59.
     assert abs(np.count_nonzero(actions) - 4_500) < 6 * 59
     assert not epsilon_greedy(np.zeros(1_000, np.int64), 0.0, 4, rng).any()
     one, other = np.random.default_rng(2), np.random.default_rng(2)
@@ -107,7 +107,7 @@ def test_epsilon_greedy_rates_and_generator_use():
     assert one.random() == other.random()
 
 
-def test_a_projected_row_that_is_not_finite_spoils_no_other():
+def test_a_projected_row_that_is_not_finite_does_not_affect_the_others():
     support = torch.linspace(-10, 10, 51)
     probabilities = torch.full((4, 51), 1 / 51)
     reward = torch.tensor([0.0, float("nan"), float("inf"), 1.0])

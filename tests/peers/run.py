@@ -1,8 +1,8 @@
 """Runs the tests of other libraries with parl's classes in place of theirs: ``make test-peers``.
 
-Where a package on PyPI ships its tests, they are taken from there at run time and kept under
-``target/peers``, never in this repository. Where none does, ``rewritten`` checks the same things anew,
-against the library and against parl. Nothing here is part of ``make test``.
+If a package on PyPI contains its tests, they are downloaded at run time to ``target/peers``, never into this
+repository. For the other libraries, ``rewritten`` has our own tests, which run on the library's classes and
+on parl's. None of this is part of ``make test``.
 
 ``not_applicable.toml`` lists by name, with a reason each, the tests that do not apply: files that are not
 run, and tests that must fail. The command fails on a failure that is not listed, and on a listed test that
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-KEPT = HERE.parents[1] / "target" / "peers"
+DOWNLOADS = HERE.parents[1] / "target" / "peers"
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Suite:
     """The tests of one library."""
 
     name: str
-    """Also the plugin's name of what it puts in place: ``substitute_<name>``."""
+    """Name of the library; ``substitute_<name>`` of the plugin replaces its classes."""
     package: str
-    """On PyPI."""
+    """Name of the package on PyPI."""
     tests: tuple[str, ...]
     """Files or folders, below the sdist's root, or for ``installed`` below site-packages."""
     installed: bool = False
@@ -46,7 +46,7 @@ SUITES = (
         "stable_baselines3",
         ("tests/test_buffers.py", "tests/test_n_step_replay.py", "tests/test_dict_env.py"),
     ),
-    # No sdist; its wheel carries the benchmarks, which are tests of the buffers' calls as well.
+    # Has no sdist. Its wheel contains benchmarks, which also test the calls of the buffers.
     Suite(
         "torchrl",
         "torchrl",
@@ -55,7 +55,7 @@ SUITES = (
         options=("--benchmark-disable", "-k", "TensorDictPrioritizedReplayBuffer"),
     ),
 )
-# These ship no tests of what parl stands in for, or only with other code: ``rewritten`` has a file for each.
+# Their packages have no separate tests of the classes that parl replaces; ``rewritten`` has such tests.
 REWRITTEN = ("torchrl", "tianshou", "gymnasium", "stable_baselines3", "ale-py", "envpool")
 
 
@@ -69,20 +69,20 @@ def version(package: str) -> str:
 
 def sdist(package: str) -> Path:
     """The root of the source distribution of the installed version, downloaded once."""
-    root = KEPT / f"{package}-{version(package)}"
+    root = DOWNLOADS / f"{package}-{version(package)}"
     if not root.is_dir():
-        KEPT.mkdir(parents=True, exist_ok=True)
+        DOWNLOADS.mkdir(parents=True, exist_ok=True)
         wanted = f"{package}=={version(package)}"
-        # Tests need no build: what the build needs is at hand or is not looked for.
+        # Tests need no build, so its requirements are not installed.
         command = ["pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
-        subprocess.run([sys.executable, "-m", *command, "--dest", str(KEPT), wanted], check=True)
-        with tarfile.open(KEPT / f"{root.name}.tar.gz") as archive:
-            archive.extractall(KEPT, filter="data")
+        subprocess.run([sys.executable, "-m", *command, "--dest", str(DOWNLOADS), wanted], check=True)
+        with tarfile.open(DOWNLOADS / f"{root.name}.tar.gz") as archive:
+            archive.extractall(DOWNLOADS, filter="data")
     return root
 
 
 def pytest(name: str, paths: list[str], folder: Path, options: tuple[str, ...] = (), **variables: str) -> int:
-    """Runs pytest on its own terms in ``folder``."""
+    """Runs pytest in ``folder`` with the plugin and its own configuration; returns the exit status."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "PARL_PEER": name, **variables}
     environment |= {"NUMBA_DISABLE_JIT": "1", "OMP_NUM_THREADS": "1"}
@@ -92,20 +92,20 @@ def pytest(name: str, paths: list[str], folder: Path, options: tuple[str, ...] =
 
 
 @dataclass(frozen=True)
-class Found:
-    """How tests ended."""
+class TestResults:
+    """Outcomes of tests."""
 
     ended: dict[str, str]
-    """By name: passed, failed, differs (as listed), skipped, or what is wrong with the list."""
+    """By test name: passed, failed, differs (as listed), skipped, or what is wrong with the list."""
     through: set[str]
-    """Those that made an object of one of parl's classes."""
+    """Names of the tests that created an object of one of parl's classes."""
 
 
-def run(suite: Suite, quiet: bool) -> Found:
-    """Runs one library's tests; how each ended, by name."""
+def run(suite: Suite, quiet: bool) -> TestResults:
+    """Runs the tests of one library."""
     if suite.installed:
         distribution = importlib.metadata.distribution(suite.package)
-        paths, folder = [str(distribution.locate_file(test)) for test in suite.tests], KEPT
+        paths, folder = [str(distribution.locate_file(test)) for test in suite.tests], DOWNLOADS
         folder.mkdir(parents=True, exist_ok=True)
     else:
         root = sdist(suite.package)
@@ -117,39 +117,39 @@ def run(suite: Suite, quiet: bool) -> Found:
     return results(suite.name, paths, folder, (*suite.options, *quietly))
 
 
-def results(name: str, paths: list[str], folder: Path, options: tuple[str, ...]) -> Found:
-    """Runs pytest and reads what the plugin wrote."""
-    file = KEPT / f"{name}.json"
+def results(name: str, paths: list[str], folder: Path, options: tuple[str, ...]) -> TestResults:
+    """Runs pytest and reads the outcomes that the plugin wrote."""
+    file = DOWNLOADS / f"{name}.json"
     file.unlink(missing_ok=True)
     code = pytest(name, paths, folder, options, PARL_PEER_RESULTS=str(file))
     if not file.is_file():
         raise SystemExit(f"{name}: pytest ended with {code} before any test ran")
     found = json.loads(file.read_text())
-    return Found(found["results"], set(found["through"]))
+    return TestResults(found["results"], set(found["through"]))
 
 
 def on_parl(test: str) -> bool:
-    """Whether a rewritten test is of parl, not of the library's own class that it is compared with."""
+    """Returns true if a rewritten test ran on parl's classes, not on the library's."""
     parameters = test.rpartition("[")[2].rstrip("]").split("-")
     return not {"torchrl", "tianshou", "ale_py"} & set(parameters)
 
 
 def main() -> int:
-    """Runs the suites and prints a table; 1 if a test failed that is not listed, or passed that is."""
+    """Runs the suites and prints a table. Returns 1 if an unlisted test failed or a listed one passed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("only", nargs="*", help="of these libraries, or `rewritten`; all by default")
+    parser.add_argument("only", nargs="*", help="names of libraries, or `rewritten`; all by default")
     parser.add_argument("--quiet", action="store_true", help="no tracebacks")
     chosen = parser.parse_args()
-    rows: list[tuple[str, str, Found]] = []
+    rows: list[tuple[str, str, TestResults]] = []
     for suite in SUITES:
         if not chosen.only or suite.name in chosen.only:
             kind = "wheel" if suite.installed else "sdist"
-            rows.append((suite.name, f"{version(suite.package)}, its own ({kind})", run(suite, chosen.quiet)))
+            rows.append((suite.name, f"{version(suite.package)}, tests of {kind}", run(suite, chosen.quiet)))
     if not chosen.only or "rewritten" in chosen.only:
-        KEPT.mkdir(parents=True, exist_ok=True)
+        DOWNLOADS.mkdir(parents=True, exist_ok=True)
         found = results("rewritten", [str(HERE / "rewritten")], HERE / "rewritten", ("--tb=short",))
         versions = ", ".join(f"{name} {version(name)}" for name in REWRITTEN)
-        rows.append(("rewritten", f"written anew: {versions}", found))
+        rows.append(("rewritten", f"our own tests: {versions}", found))
     bad = 0
     columns = ("passed", "through parl", "differ", "skipped", "failed")
     print(f"\n{'peer':18}", *(f"{column:>12}" for column in columns), " tests")
@@ -163,7 +163,7 @@ def main() -> int:
         print(f"{name:18}", *(f"{count:12}" for count in counts), f" {what}")
         for test, how in sorted(wrong.items()):
             print(f"    {test}: {how}")
-    print("differ, and files not run: by name and reason in tests/peers/not_applicable.toml")
+    print("tests that differ, files that are not run: names and reasons in tests/peers/not_applicable.toml")
     return min(bad, 1)
 
 

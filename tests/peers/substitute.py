@@ -1,9 +1,9 @@
-"""A pytest plugin: while a library's own tests run, parl's classes stand in place of the library's.
+"""Pytest plugin that replaces a library's classes with parl's while the library's own tests run.
 
 Loaded by ``run.py`` with ``-p substitute``; ``PARL_PEER`` names the library. Tests that
-``not_applicable.toml`` lists under ``differs`` must fail, files under ``not_run`` are not collected. How each
-test ended, and whether it made an object of one of parl's classes, is written to ``PARL_PEER_RESULTS`` as
-JSON.
+``not_applicable.toml`` lists under ``differs`` must fail, files under ``not_run`` are not collected. The
+outcome of each test, and whether it created an object of one of parl's classes, is written to
+``PARL_PEER_RESULTS`` as JSON.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ LISTED: dict[str, dict[str, str]] = tomllib.loads(
 ).get(PEER, {})
 
 
-class Made:
-    """How many objects of parl's classes were made."""
+class ObjectCount:
+    """Counts the objects of parl's classes that were created."""
 
     count = 0
 
 
-def counted(cls: type[Any]) -> type[Any]:
-    """``cls`` itself, whose objects are counted from now on."""
+def count_objects(cls: type[Any]) -> type[Any]:
+    """Changes ``cls`` so that its objects are counted, and returns it."""
     make = cls.__init__
 
     @functools.wraps(make)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        Made.count += 1
+        ObjectCount.count += 1
         make(self, *args, **kwargs)
 
     cls.__init__ = init
@@ -48,7 +48,7 @@ def counted(cls: type[Any]) -> type[Any]:
 
 
 def replace(package: str, others: dict[Any, Any]) -> None:
-    """Puts the values of ``others`` wherever a loaded module of ``package`` names one of its keys."""
+    """Replaces the keys of ``others`` by their values in all loaded modules of ``package``."""
     for name, module in list(sys.modules.items()):
         if module is not None and (name == package or name.startswith(package + ".")):
             for key, value in list(vars(module).items()):
@@ -58,7 +58,7 @@ def replace(package: str, others: dict[Any, Any]) -> None:
 
 
 def keep_names(cls: type[Any]) -> None:
-    """Lets the methods of ``cls`` find what their module names now, whatever is put in its place later."""
+    """Binds the methods of ``cls`` to the present names of their module, which are replaced later."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType):
             kept = FunctionType(
@@ -78,7 +78,7 @@ def substitute_cpprb() -> None:
     from parl.adapters import cpprb as ours
 
     def row(self: Any, index: Any) -> Any:
-        """cpprb's private look at rows by index, by which its tests see what is stored."""
+        """Replaces cpprb's private method that reads rows by index, which its tests call."""
         return self._take(np.atleast_1d(np.asarray(index, np.int64)))
 
     ours.ReplayBuffer._encode_sample = row
@@ -90,7 +90,7 @@ def substitute_cpprb() -> None:
     replace(
         "cpprb",
         {
-            cpprb.ReplayBuffer: counted(ours.ReplayBuffer),
+            cpprb.ReplayBuffer: count_objects(ours.ReplayBuffer),
             cpprb.PrioritizedReplayBuffer: ours.PrioritizedReplayBuffer,
             cpprb.create_buffer: create_buffer,
         },
@@ -98,7 +98,7 @@ def substitute_cpprb() -> None:
 
 
 def record_cpprb() -> None:
-    """Keeps the files that cpprb itself writes where its tests look for those of its first version."""
+    """Copies the files that cpprb itself writes to where its tests expect files of its version 1."""
     import cpprb
 
     class Recording(cpprb.ReplayBuffer):
@@ -120,7 +120,7 @@ def substitute_stable_baselines3() -> None:
     for value in list(vars(buffers).values()):
         if isinstance(value, type):
             keep_names(value)
-    uniform = counted(sb3.UniformReplayBuffer)
+    uniform = count_objects(sb3.UniformReplayBuffer)
     replace("stable_baselines3", {ReplayBuffer: uniform, DictReplayBuffer: uniform})
 
 
@@ -132,7 +132,7 @@ def substitute_torchrl() -> None:
     replace(
         "torchrl",
         {
-            torchrl.data.PrioritizedSampler: counted(ours.PrioritizedSampler),
+            torchrl.data.PrioritizedSampler: count_objects(ours.PrioritizedSampler),
             torchrl.data.TensorDictPrioritizedReplayBuffer: ours.TensorDictPrioritizedReplayBuffer,
         },
     )
@@ -152,7 +152,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def short(nodeid: str) -> str:
-    """The name of a test from its file on."""
+    """The id of a test without the folders."""
     file, *rest = nodeid.split("::")
     return "::".join([file.rsplit("/", 1)[-1], *rest])
 
@@ -164,7 +164,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     known: set[str] = set()
     for item in items:
         name = short(item.nodeid)
-        # Listed by its own name, or as all its parameters.
+        # Listed with its parameters, or without them for all parameters.
         names = (name, name.split("[")[0])
         known.update(names)
         if reason := next((differs[name] for name in names if name in differs), None):
@@ -177,9 +177,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
-    before = Made.count
+    before = ObjectCount.count
     done = yield
-    if Made.count > before:
+    if ObjectCount.count > before:
         through.add(short(item.nodeid))
     return done
 

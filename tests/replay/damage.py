@@ -1,19 +1,18 @@
-"""Damages replay files in every way and checks that each is refused, or at least used without a fault.
+"""Damages replay files at random and checks that each is refused, or can be used without a fault.
 
-``python tests/replay/damage.py --trials 5000`` (``make damage``) makes small files of each kind, changes each
-trial's copy by a random generator with the trial's own seed, opens it and, if it is accepted, uses it:
-verify, every mode of sampling, add, update, evict, save, flush. Trials run in child processes, many per
-child; a trial that takes longer than the time limit is a hang, a child that dies in one is a crash, and the
-next child goes on behind it.
+``python tests/replay/damage.py --trials 5000`` (``make damage``) creates small files of each kind. Each trial
+damages a copy, with a random generator of its own seed, opens it and, if it is accepted, uses it: verify,
+every sampling mode, add, update, evict, save, flush. Trials run in child processes, many per child. A trial
+that exceeds the time limit is a hang; if a child dies, its trial is a crash. The next child continues with
+the trial after it.
 
-Kinds: ``saved`` and ``lz4`` are files of ``save`` (rows held compressed in the second); ``mapped`` are files
-of ``path=`` that were closed, ``open`` are copies of files in use, as a killed process leaves them.
-``-random`` damages any bytes; ``-crafted`` changes counts, links, weights and settings, then makes all
-checksums right again.
+Kinds: ``saved`` and ``lz4`` are files of ``save``, with compressed rows in ``lz4``; ``mapped`` are closed
+files of ``path=``; ``open`` are copies of files in use, as a killed process leaves them. ``-random`` damages
+any bytes; ``-crafted`` changes counts, links, weights and settings, then corrects all checksums.
 
-A file with checksums must not be accepted with other bytes than were written: of ``saved-random``,
-``lz4-random`` and ``mapped-random`` every trial must be refused, by opening it or (the rows of a mapped file)
-by ``verify``.
+A file with checksums must not be accepted with changed bytes: every trial of ``saved-random``,
+``lz4-random`` and ``mapped-random`` must be refused when it is opened or, for rows of a mapped file, by
+``verify``.
 """
 
 # ruff: noqa: T201
@@ -63,7 +62,7 @@ MODES = ("stratified", "independent", "systematic", "without_replacement", "unif
 MASK = 2**64 - 1
 PRIME = 0x9E3779B185EBCA87
 HEAD_WORDS = 6
-# Files in memory: a disk would be waited for at each save and flush.
+# Files are in memory, because each save and flush would wait for a disk.
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
@@ -72,7 +71,7 @@ def reward(achieved: Any, desired: Any, info: Any) -> Any:
 
 
 HINDSIGHT = parl.Hindsight(reward, strategy="episode", k=4)
-# Name of the class, options, rows that are added.
+# Class name, options, number of calls of ``add``.
 SAMPLES: dict[str, tuple[str, dict[str, Any], int]] = {
     "rows": (
         "PrioritizedReplay",
@@ -115,7 +114,7 @@ def add(replay: Any, name: str, rng: np.random.Generator) -> Any:
 
 
 def make_samples(folder: pathlib.Path) -> None:
-    """Files of every kind and kind of replay."""
+    """Creates a file of every kind for each replay of ``SAMPLES``."""
     for name, (kind, options, rows) in SAMPLES.items():
         for how in ("saved", "lz4", "mapped"):
             place: dict[str, Any] = {"compression": "lz4"} if how == "lz4" else {}
@@ -169,8 +168,8 @@ def set_word(data: bytearray, at: int, value: int) -> None:
     data[8 * at : 8 * at + 8] = (value & MASK).to_bytes(8, "little")
 
 
-def interesting(rng: random.Random, old: int, bits: int) -> int:
-    """A number that is likely to be wrong in the right place."""
+def likely_invalid(rng: random.Random, old: int, bits: int) -> int:
+    """A number that is likely to be out of bounds: an edge case, one near ``old``, or a random one."""
     edges = [0, 1, 2, 3, 7, 40, 41, 42, 64, 2**16, 2**28, 2**30, 2**31 - 1, 2**31, 2**32 - 1]
     edges += [2**32, 2**33, 2**40, 2**56, 2**62, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
     near = [old + 1, old - 1, old + 2, old * 2, old ^ 1 << rng.randrange(bits), old ^ 2, old ^ 3]
@@ -178,7 +177,7 @@ def interesting(rng: random.Random, old: int, bits: int) -> int:
 
 
 def damage(data: bytearray, rng: random.Random) -> bytearray:
-    """Other bytes, somewhere."""
+    """Changes bytes at random places."""
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         length = min(rng.choice([1, 4, 8, 16, 64, 512, 4096]), len(data))
         at = rng.randrange(len(data) - length + 1)
@@ -191,7 +190,7 @@ def damage(data: bytearray, rng: random.Random) -> bytearray:
                 data[at : at + length] = bytes([rng.choice([0, 255])]) * length
             case 5:
                 at = at // 8
-                set_word(data, min(at, len(data) // 8 - 1), interesting(rng, word(data, at), 64))
+                set_word(data, min(at, len(data) // 8 - 1), likely_invalid(rng, word(data, at), 64))
             case 6:
                 other = rng.randrange(len(data) - length + 1)
                 data[at : at + length] = data[other : other + length]
@@ -203,7 +202,7 @@ def damage(data: bytearray, rng: random.Random) -> bytearray:
 
 
 def change_text(text: bytes, rng: random.Random) -> bytes:
-    """Settings with another number or word in them."""
+    """Replaces a number or a word of the settings."""
     lines = text.split(b"\n")
     at = rng.randrange(len(lines))
     parts = lines[at].replace(b"\t", b" ").split(b" ")
@@ -237,7 +236,7 @@ def change_text(text: bytes, rng: random.Random) -> bytes:
 
 
 def craft(kind: str, data: bytearray, rng: random.Random, columns: int) -> bytearray:
-    """Other counts, links, weights or settings, and right checksums. The last ``columns`` bytes are rows."""
+    """Changes counts, links, weights or settings, not the last ``columns`` bytes; corrects the checksums."""
     saved = not kind.startswith(("mapped", "open"))
     head = 8 * HEAD_WORDS if saved else 128
     length = word(data, 2 if saved else 1)
@@ -255,22 +254,22 @@ def craft(kind: str, data: bytearray, rng: random.Random, columns: int) -> bytea
         if rng.random() < 0.5:
             at = at // 8 * 8
             old = int.from_bytes(rest[at : at + 8], "little")
-            rest[at : at + 8] = interesting(rng, old, 64).to_bytes(8, "little")
+            rest[at : at + 8] = likely_invalid(rng, old, 64).to_bytes(8, "little")
         else:
             at = at // 4 * 4
             old = int.from_bytes(rest[at : at + 4], "little")
-            rest[at : at + 4] = interesting(rng, old, 32).to_bytes(4, "little")
+            rest[at : at + 4] = likely_invalid(rng, old, 32).to_bytes(4, "little")
     made = bytearray(data[:head]) + text + bytes(new_room - len(text)) + rest
     if saved:
         if rng.random() < 0.1:
-            set_word(made, rng.choice([1, 3]), interesting(rng, word(made, 3), 64))
+            set_word(made, rng.choice([1, 3]), likely_invalid(rng, word(made, 3), 64))
         set_word(made, 2, len(text))
         set_word(made, 4, len(made))
         set_word(made, 5, checksum(text + made[:40]))
         made[-8:] = checksum(bytes(made[:-8])).to_bytes(8, "little")
         return made
     if rng.random() < 0.1:
-        set_word(made, rng.randrange(1, 8), interesting(rng, word(made, 3), 64))
+        set_word(made, rng.randrange(1, 8), likely_invalid(rng, word(made, 3), 64))
     set_word(made, 1, len(text))
     set_word(made, 2, text_sum(text))
     set_word(made, 3, len(made))
@@ -282,7 +281,7 @@ def craft(kind: str, data: bytearray, rng: random.Random, columns: int) -> bytea
 
 
 def seal_again(made: bytearray, columns: int) -> None:
-    """The seal of a mapped file, of all but the rows."""
+    """Corrects the seal of a mapped file, a checksum of everything but the rows."""
     set_word(made, 9, 0)
     parts, start = [], 0
     for at, length in column_spans(len(made), columns):
@@ -296,7 +295,7 @@ _SPANS: list[int] = []
 
 
 def column_spans(total: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Where the rows of each field are: at the end, each on a cache line."""
+    """Offset and length of the rows of each field, at the end of the file, aligned to cache lines."""
     at = total - columns
     for length in _SPANS:
         yield at, length
@@ -304,7 +303,7 @@ def column_spans(total: int, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def outcome_of(kind: str, name: str, path: pathlib.Path, folder: pathlib.Path) -> str:
-    """What became of one file."""
+    """Opens one file and uses it; returns the outcome."""
     cls, options, _ = SAMPLES[name]
     hindsight = options.get("hindsight")
     opens = getattr(parl, cls).load if kind.startswith(("saved", "lz4")) else getattr(parl, cls).open
@@ -313,7 +312,7 @@ def outcome_of(kind: str, name: str, path: pathlib.Path, folder: pathlib.Path) -
     except parl.errors.ReplayFileError:
         return "refused"
     except MemoryError:
-        return "refused: more memory than there is"
+        return "refused: out of memory"
     except ValueError as error:
         if type(error) is ValueError and ("this replay" in str(error) or "hindsight" in str(error)):
             return "refused: of another class"
@@ -328,7 +327,7 @@ def outcome_of(kind: str, name: str, path: pathlib.Path, folder: pathlib.Path) -
 
 
 def use(replay: Any, name: str, folder: pathlib.Path) -> None:
-    """Everything that a replay does; errors of parl's own are fine."""
+    """Calls every operation of a replay; parl's own errors are accepted."""
     rng = np.random.default_rng(0)
 
     def attempt(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -338,7 +337,7 @@ def use(replay: Any, name: str, folder: pathlib.Path) -> None:
             return None
         except ValueError as error:
             if call is add and "fields do not match" in str(error):
-                return None  # Settings with other names of fields, which the rows here do not have.
+                return None  # The damaged settings name fields that the rows here do not have.
             raise
 
     for mode in MODES:
@@ -363,7 +362,7 @@ def use(replay: Any, name: str, folder: pathlib.Path) -> None:
 
 
 def trial(kind: str, seed: int, samples: pathlib.Path, folder: pathlib.Path) -> str:
-    """One damaged file."""
+    """Damages one file and uses it; returns the outcome."""
     rng = random.Random(f"{kind} {seed}")
     name = rng.choice(list(SAMPLES))
     whole = (samples / f"{kind.split('-')[0]}-{name}").read_bytes()
@@ -391,7 +390,7 @@ def trial(kind: str, seed: int, samples: pathlib.Path, folder: pathlib.Path) -> 
 
 
 def rows_of(name: str, whole: bytes, kind: str) -> int:
-    """Bytes of the rows at the end of a file."""
+    """Number of bytes of the rows at the end of a file."""
     _, options, _ = SAMPLES[name]
     flat: dict[str, Any] = {}
     for field, spec in options["fields"].items():
@@ -406,7 +405,7 @@ def rows_of(name: str, whole: bytes, kind: str) -> int:
 
 
 def child(kind: str, start: int, end: int, samples: pathlib.Path) -> None:
-    """Trials ``start..end``, one line before each and one after."""
+    """Runs the trials ``start..end`` and prints a line before and after each."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         for seed in range(start, end):
             print(f"begin {seed}", flush=True)
@@ -416,7 +415,7 @@ def child(kind: str, start: int, end: int, samples: pathlib.Path) -> None:
 def run(
     kind: str, trials: int, samples: pathlib.Path, seed: int = 0, limit_s: float = 20.0
 ) -> dict[str, int]:
-    """Outcomes of so many trials, and how often each came; faults are printed."""
+    """Runs ``trials`` trials in child processes; prints faults and returns the count of each outcome."""
     counts: collections.Counter[str] = collections.Counter()
     first, end = seed, seed + trials
     while first < end:
@@ -462,10 +461,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kinds", default=",".join(KINDS), help="comma-separated")
-    parser.add_argument("--trials", type=int, default=5000, help="of each kind")
-    parser.add_argument("--seed", type=int, default=0, help="of the first trial")
-    parser.add_argument("--limit-s", type=float, default=20.0, help="seconds that a trial may take")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of damage, comma-separated")
+    parser.add_argument("--trials", type=int, default=5000, help="number of trials of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first trial")
+    parser.add_argument("--limit-s", type=float, default=20.0, help="time limit of a trial in seconds")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

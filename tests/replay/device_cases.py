@@ -1,6 +1,6 @@
-"""The same calls on a replay of the CPU and on one of a device.
+"""Compares a CPU replay with a device replay by making the same calls on both.
 
-For the tests, which have the device's kernels as host C++, and for `benches/gpu`, which has a device.
+Used by the tests, whose kernels are compiled as host C++, and by `benches/gpu`, which runs on a device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tickets import same_tickets
 
 @dataclass
 class Case:
-    """What one comparison is made of."""
+    """Settings of one comparison."""
 
     capacity: int = 150
     num_envs: int = 4
@@ -35,16 +35,16 @@ class Case:
     uniform: bool = False
     alpha: float = 0.6
     backwards: bool = False
-    # Sequences of so many steps, for 0 single rows.
+    # Number of steps of a sequence; 0 for single rows.
     length: int = 0
     overlap: int = 0
     burn_in: int = 0
-    # The strategy of hindsight, if there is any.
+    # Strategy of hindsight; empty for none.
     goals: str = ""
 
     def fields(self) -> dict[str, Any]:
         goal = ((2,), "float64")
-        # 48 bytes, 5, 8, 4: pieces of all widths.
+        # Fields of 48, 5, 8 and 4 bytes, so that pieces of all widths are copied.
         obs: Any = ((12,), "int32")
         if self.goals:
             obs = {"observation": obs, "achieved_goal": goal, "desired_goal": goal}
@@ -67,7 +67,7 @@ class Case:
         return found
 
     def kind(self) -> type[parl.PrioritizedReplay]:
-        """The class on the CPU."""
+        """The class of the CPU replay."""
         if self.length:
             return parl.SequenceReplay
         return parl.UniformReplay if self.uniform else parl.PrioritizedReplay
@@ -78,9 +78,9 @@ class Case:
         return parl.Hindsight(goal_reward, strategy=self.goals, terminated_fn=is_close)  # type: ignore[arg-type]
 
     def pair(
-        self, seed: int, device: str, there: Callable[[Any], Any] = lambda kind: kind
+        self, seed: int, device: str, device_class: Callable[[Any], Any] = lambda kind: kind
     ) -> tuple[parl.PrioritizedReplay, Any]:
-        """The two replays; ``there`` makes the device's class of that of the CPU."""
+        """The CPU and the device replay; ``device_class`` maps the CPU's class to the device's."""
         options: dict[str, Any] = {
             "frame_stack": self.frame_stack,
             "autoreset": self.autoreset,
@@ -95,14 +95,14 @@ class Case:
             options |= {"n_step": self.n_step, "hindsight": self.hindsight()}
         if not self.uniform:
             options |= {"weight_norm": self.weight_norm, "alpha": self.alpha}
-        found = there(self.kind())(self.capacity, self.fields(), device=device, **options)
+        found = device_class(self.kind())(self.capacity, self.fields(), device=device, **options)
         cpu = self.kind()(self.capacity, self.fields(), fan_out=32, **options)
         same_tickets(cpu, found)
         return cpu, found
 
 
 def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:
-    """The distance, scaled by the row's own number, so that mixed-up rows show; of arrays and tensors."""
+    """The distance, scaled by a number of the row so that mixed-up rows differ. Takes arrays or tensors."""
     return -abs(achieved - desired).sum(1) * info["scale"]
 
 
@@ -111,7 +111,7 @@ def is_close(achieved: Any, desired: Any, info: Any) -> Any:
 
 
 class Rows:
-    """Rows of random episodes, each of which says which it is."""
+    """Generates rows of random episodes; each row contains its number."""
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case, self.rng, self.number = case, np.random.default_rng(seed), 0
@@ -168,7 +168,7 @@ def host(tensor: Any) -> np.ndarray:
 
 
 def assert_same(cpu: parl.PrioritizedReplay, mine: Any, count: int, mode: str, exact: bool) -> Any:
-    """Draws from both; the device's batch, if there is anything."""
+    """Samples from both and compares. Returns the device's batch, or None if nothing can be sampled."""
     options = {"rank": 1, "learners": 2} if mode == "split" else {}
     try:
         expected = cpu.sample(count, mode=mode, beta=0.6, **options)
@@ -181,7 +181,7 @@ def assert_same(cpu: parl.PrioritizedReplay, mine: Any, count: int, mode: str, e
 
 
 def assert_equal(found: Any, expected: Any, exact: bool) -> None:
-    """A batch of the device beside the CPU's."""
+    """Compares a batch of the device with that of the CPU."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         if isinstance(value, dict):
@@ -191,7 +191,7 @@ def assert_equal(found: Any, expected: Any, exact: bool) -> None:
         assert here.shape == value.shape, name
         here = here.view(value.dtype)
         if name == "weights" and not exact:
-            # The device's own powers, rounded to single precision.
+            # The device computes powers itself; the results are rounded to single precision.
             np.testing.assert_allclose(here, value, rtol=2e-7, err_msg=name)
         else:
             np.testing.assert_array_equal(here, value, err_msg=name)
@@ -200,9 +200,9 @@ def assert_equal(found: Any, expected: Any, exact: bool) -> None:
 def compare(
     cpu: parl.PrioritizedReplay, mine: Any, case: Case, seed: int, *, calls: int = 90, exact: bool = True
 ) -> int:
-    """The same calls on both, which must give the same; batches that were drawn.
+    """Makes the same calls on both and compares the results. Returns the number of batches sampled.
 
-    ``exact``: importance weights are equal to the last bit too.
+    ``exact``: whether importance weights must be equal bit for bit.
     """
     rows, rng, drawn = Rows(case, seed), np.random.default_rng(seed + 1), 0
     given: list[np.ndarray] = []
@@ -226,7 +226,7 @@ def compare(
                 given_back = host(found.tickets).view(np.uint64), errors, host(found.mask)
                 assert int(dropped) == cpu.update_priorities(*given_back)
         if call % 4 == 1:
-            # Of rows that are there, that wait, that are gone; the last of equal ones wins.
+            # Tickets of stored, incomplete and overwritten rows; of equal tickets the last one counts.
             some = rng.choice(np.concatenate(given[-60:]), 50)
             errors = rng.normal(size=50).astype(np.float32)
             assert int(mine.update_priorities(some.view(np.int64), errors)) == cpu.update_priorities(
@@ -248,7 +248,7 @@ CASES = [
     Case(n_step=2, autoreset="disabled", shuffled=True, weight_norm="global"),
     Case(n_step=3, frame_stack=4, reward="float64"),
     Case(frame_stack=3, stack_padding="first", autoreset="same_step", shuffled=True, backwards=True),
-    # Environments that send rarely, in a ring so small that their frames go.
+    # Environments that add rarely, in a ring so small that their frames are overwritten.
     Case(capacity=40, num_envs=12, n_step=2, frame_stack=4, shuffled=True),
     Case(n_step=2, explicit=True, discounts=True, shuffled=True),
     Case(explicit=True, autoreset="same_step"),

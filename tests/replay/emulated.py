@@ -1,4 +1,4 @@
-"""Trees and replays of `device="cuda"` in the process's memory: their kernels as host C++."""
+"""Trees and replays of `device="cuda"` that run without a device: their kernels are compiled as host C++."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KERNELS = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The kernels, compiled."""
+    """The kernels, compiled as a shared library."""
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-ffp-contract=off"]
     arguments = [*flags, "-fPIC", "-shared", str(KERNELS / "host.cpp")]
     return ctypes.CDLL(str(compiled("libreplay.so", arguments, list(KERNELS.iterdir()))))
 
 
 class HostProgram:
-    """Runs kernels at once, threads and blocks in order, or `backwards`."""
+    """Runs each kernel when it is launched, its threads and blocks in order, or in reverse if `backwards`."""
 
     def __init__(self) -> None:
         self.backwards = False
@@ -40,7 +40,7 @@ class HostProgram:
     def launch(self, kernel: str, shape: tuple[int, int], plan: bytes, call: bytes, stream: int) -> None:
         blocks, threads = shape
         assert stream == 0
-        # As a device wants it.
+        # The limits of a device.
         assert 1 <= blocks < 2**31
         assert 32 <= threads <= 1024
         assert threads % 32 == 0
@@ -52,7 +52,7 @@ class HostProgram:
 
 
 class HostDevice(CudaDevice):
-    """The process's own memory."""
+    """A device whose memory is that of the process."""
 
     def __init__(self) -> None:
         self.program: Any = HostProgram()
@@ -64,7 +64,7 @@ class HostDevice(CudaDevice):
 
 
 class InMemory:
-    """Mixed into a class of `parl.replay.cuda`, it needs no device."""
+    """Mixin that lets a class of `parl.replay.cuda` run without a device."""
 
     @classmethod
     def _device_of(cls, device: str) -> CudaDevice:
@@ -89,6 +89,6 @@ class HostSequenceReplay(InMemory, CudaSequenceReplay):
 
 
 def in_memory(kind: type[parl.PrioritizedReplay]) -> Any:
-    """The class of a device, without one, that stands for a class of the CPU."""
+    """The class of this module that corresponds to a class of the CPU."""
     kinds = {parl.UniformReplay: HostUniformReplay, parl.SequenceReplay: HostSequenceReplay}
     return kinds.get(kind, HostReplay)

@@ -1,4 +1,4 @@
-"""A plain-Python replay that a reader trusts at sight: lists of rows, windows found by looking."""
+"""Reference implementation of a replay in plain Python: lists of rows, windows by direct search."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class Row:
     terminated: bool
     truncated: bool
     is_final: bool = False  # carries only the final observation of the row before it
-    final_obs: float | None = None  # of this row's episode, given beside it
+    final_obs: float | None = None  # passed with this row when its episode is truncated
 
 
 @dataclass
 class Expected:
     reward: float
     discount: float
-    next_obs: float | None  # None: not defined, nothing is bootstrapped
+    next_obs: float | None  # None where it is undefined, because nothing is bootstrapped
     terminated: bool
     truncated: bool
 
 
 class NaiveReplay:
-    """Keeps everything; asked for a row's transition, looks for it in the row's environment."""
+    """Keeps all rows and builds each transition from the rows of its environment."""
 
     def __init__(self, capacity: int, n_step: int, gamma: float, autoreset: str, explicit_next: bool) -> None:
         self.capacity, self.n_step, self.gamma = capacity, n_step, gamma
@@ -53,7 +53,7 @@ class NaiveReplay:
         return row
 
     def transitions(self, oldest: int) -> dict[int, Expected]:
-        """Row number -> transition, of all rows not older than ``oldest`` whose window is complete."""
+        """Transitions by row number, of all rows from ``oldest`` on whose window is complete."""
         found: dict[int, Expected] = {}
         for rows in self.envs.values():
             for i, row in enumerate(rows):
@@ -89,7 +89,7 @@ class NaiveReplay:
 
 
 def fields(explicit_next: bool = False) -> dict[str, Any]:
-    """Fields of the tests: obs is one number."""
+    """The fields that most tests use; an observation is one number."""
     found: dict[str, Any] = {
         "obs": ((), "float32"),
         "action": ((), "int64"),

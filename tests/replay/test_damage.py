@@ -1,4 +1,4 @@
-"""A sample of ``damage.py``: damaged files are refused, or used without a fault."""
+"""A few trials of ``damage.py``: damaged files are refused, or can be used without a fault."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_damaged_files_are_refused_or_used_without_a_fault(folder, samples, kind
         # Counters: the largest weight, the first row.
         ("saved", {5 + 2: 2**31}, r"its largest weight 2147483648 is outside 1\.\.="),
         ("saved", {5 + 7: 10**6}, "it numbers its rows 1000000.."),
-        # The tail of environment 0: rows waiting, newest row.
+        # The tail of environment 0: number of incomplete rows, newest row.
         ("saved", {37 + 1: 9}, "environment 0 has 9 rows waiting"),
         ("saved", {37 + 2: 2**32 + 5000}, r"environment 0 names slot 5000, outside 0\.\.42"),
     ],
 )
-def test_counts_that_do_not_fit_are_named(tmp_path, samples, kind, words, reason):
+def test_errors_name_inconsistent_counts(tmp_path, samples, kind, words, reason):
     data = bytearray((samples / f"{kind}-steps").read_bytes())
     start = damage.HEAD_WORDS * 8 + damage.word(data, 2)
     for at, value in words.items():
@@ -57,6 +57,6 @@ def test_counts_that_do_not_fit_are_named(tmp_path, samples, kind, words, reason
         damage.parl.PrioritizedReplay.load(path)
 
 
-def test_the_checksum_here_is_the_one_of_the_core(samples):
+def test_the_checksum_equals_that_of_the_rust_core(samples):
     data = (samples / "saved-steps").read_bytes()
     assert damage.checksum(data[:-8]) == int.from_bytes(data[-8:], "little")

@@ -1,4 +1,4 @@
-"""Files of replays: what a device writes the CPU loads, and the other way round; then both go on alike."""
+"""Files of device replays load on the CPU and vice versa; the loaded replays continue identically."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import parl  # noqa: E402
 from parl.errors import ReplayFileError  # noqa: E402
 
 
-def grown(case: Case, calls: int, seed: int = 3) -> tuple[Any, Any, Rows]:
+def filled_pair(case: Case, calls: int, seed: int = 3) -> tuple[Any, Any, Rows]:
     cpu, mine = case.pair(seed, "cuda", in_memory)
     rows = Rows(case, seed)
-    go_on(cpu, mine, rows, calls)
+    compare_calls(cpu, mine, rows, calls)
     return cpu, mine, rows
 
 
-def go_on(cpu: Any, mine: Any, rows: Rows, calls: int) -> int:
-    """The same calls on both, compared; batches that were drawn."""
+def compare_calls(cpu: Any, mine: Any, rows: Rows, calls: int) -> int:
+    """Compares the same calls on both replays. Returns the number of batches sampled."""
     drawn = 0
     rng = np.random.default_rng(calls)
     for _ in range(calls):
@@ -61,8 +61,8 @@ SOME = [CASES[2], CASES[4], CASES[6], CASES[7], CASES[10], SEQUENCES[1], SEQUENC
 
 @pytest.mark.parametrize("calls", [1, 45])
 @pytest.mark.parametrize("case", SOME, ids=str)
-def test_each_loads_what_the_other_wrote(case: Case, calls: int, tmp_path: Path):
-    cpu, mine, rows = grown(case, calls)
+def test_cpu_and_device_load_each_others_files(case: Case, calls: int, tmp_path: Path):
+    cpu, mine, rows = filled_pair(case, calls)
     cpu.save(tmp_path / "cpu")
     mine.save(tmp_path / "device")
     assert sorted(os.listdir(tmp_path)) == ["cpu", "device"]
@@ -73,29 +73,29 @@ def test_each_loads_what_the_other_wrote(case: Case, calls: int, tmp_path: Path)
     assert figures(here) == figures(cpu) == figures(there) == figures(mine)
     here.verify()
     there.verify()
-    # Open windows, links, stacks and generators too: what comes after is the same for all four.
+    # Incomplete windows, links, stacks and generators are saved too: all four replays continue identically.
     number, state = rows.number, rows.rng.bit_generator.state
-    assert go_on(cpu, mine, rows, 12) >= 6
+    assert compare_calls(cpu, mine, rows, 12) >= 6
     rows.number, rows.rng.bit_generator.state = number, state
-    assert go_on(here, there, rows, 12) >= 6
+    assert compare_calls(here, there, rows, 12) >= 6
     assert figures(here) == figures(cpu) == figures(there) == figures(mine)
     there.check()
 
 
 @pytest.mark.parametrize("capacity", [20, 400])
-def test_another_capacity_keeps_the_newest_rows(capacity: int, tmp_path: Path):
-    cpu, mine, rows = grown(Case(n_step=2, frame_stack=2), 50)
+def test_loading_with_another_capacity_keeps_the_newest_rows(capacity: int, tmp_path: Path):
+    cpu, mine, rows = filled_pair(Case(n_step=2, frame_stack=2), 50)
     mine.save(tmp_path / "replay")
     here = parl.PrioritizedReplay.load(tmp_path / "replay", capacity=capacity)
     there = HostReplay.load(tmp_path / "replay", capacity=capacity)
     assert there.capacity == capacity
     assert len(there) == len(here) == min(capacity, len(cpu))
     assert figures(there) == figures(here)
-    assert go_on(here, there, rows, 8) == 8
+    assert compare_calls(here, there, rows, 8) == 8
 
 
-def test_weights_of_other_fan_outs_are_taken_as_far_as_a_node_holds_them(tmp_path: Path):
-    """Small nodes hold weights of 28 bits, those of 32 children 27."""
+def test_weights_of_another_fan_out_are_limited_to_the_largest_weight(tmp_path: Path):
+    """Weights have up to 28 bits in small nodes and up to 27 in nodes of 32 children."""
     cpu = parl.PrioritizedReplay(9, {"x": ((), "int64")}, fan_out=4, alpha=1.0)
     cpu.add(x=np.arange(3), priorities=np.array([1.0, 3000.0, 2.0]))
     cpu.save(tmp_path / "replay")
@@ -106,7 +106,7 @@ def test_weights_of_other_fan_outs_are_taken_as_far_as_a_node_holds_them(tmp_pat
     there.verify()
 
 
-def test_nested_fields_and_columns_of_no_bytes(tmp_path: Path):
+def test_files_hold_nested_and_empty_fields(tmp_path: Path):
     fields = {"obs": {"image": ((2,), "uint8"), "nothing": ((0,), "float32")}, "action": ((), "int64")}
     there = HostReplay(20, fields, device="cuda")
     image = torch.arange(6, dtype=torch.uint8).reshape(3, 2)
@@ -117,7 +117,7 @@ def test_nested_fields_and_columns_of_no_bytes(tmp_path: Path):
         assert (batch.obs.image[:, 0] == 2 * batch.action).all()
 
 
-def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
+def test_files_with_contents_that_a_device_does_not_support_raise(tmp_path: Path):
     path = tmp_path / "replay"
     fields = {"obs": ((400,), "uint8"), "reward": ((), "float32"), "terminated": ((), "bool")}
     hindsight = GOALS[0].hindsight()
@@ -149,7 +149,7 @@ def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
         HostReplay.load(path, shared="name")
 
 
-def test_parts_of_the_wrong_length_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_save_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from parl.replay.cuda import files
 
     mine = HostReplay(20, {"x": ((), "int64")}, device="cuda")

@@ -1,4 +1,4 @@
-"""Rows that a device chooses otherwise than by priority alone: the CPU's laws, on the kernels as host C++."""
+"""Sampling modes of the device replay, its kernels compiled as host C++: distributions equal the CPU's."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_uniform_draws_ignore_the_size_of_priorities():
 
 
 @pytest.mark.parametrize("alive", [1, 3])
-def test_uniform_draws_find_rows_where_weight_is_rare(alive: int):
-    """Of 20,000 rows so few can be drawn that tries end in a look at all of them."""
+def test_uniform_draws_find_the_few_rows_with_a_weight(alive: int):
+    """So few of 20,000 rows have a weight that 64 attempts usually fail and all rows are scanned."""
     replay = HostReplay(20_000, {"x": ((), "int64")}, device="cuda", epsilon=0.0)
     priorities = np.zeros(20_000)
     priorities[[17, 9_000, 19_999][:alive]] = 1
@@ -61,8 +61,8 @@ def test_uniform_draws_find_rows_where_weight_is_rare(alive: int):
     assert set(np.flatnonzero(counts)) <= {17, 9_000, 19_999}
 
 
-def test_largest_are_those_of_the_cpu_in_its_order():
-    # Many equal ones: the lower slot comes first.
+def test_mode_largest_gives_the_rows_and_the_order_of_the_cpu():
+    # Many priorities are equal: of those, the lower slot comes first.
     priorities = np.random.default_rng(1).integers(1, 9, 60).astype(np.float64)
     cpu, mine = filled(priorities, parl.PrioritizedReplay), filled(priorities)
     same_tickets(cpu, mine)
@@ -74,7 +74,7 @@ def test_largest_are_those_of_the_cpu_in_its_order():
     mine.check()
 
 
-def test_distinct_draws_are_each_from_what_the_earlier_ones_left():
+def test_draws_without_replacement_are_in_proportion_among_the_remaining_rows():
     weights = np.array([1.0, 2.0, 4.0, 9.0])
     first, second = np.zeros(4), np.zeros((4, 4))
     replay = filled(weights, alpha=1.0, epsilon=0.0)
@@ -92,7 +92,7 @@ def test_distinct_draws_are_each_from_what_the_earlier_ones_left():
     np.testing.assert_allclose(host(batch.weights), (1 / weights[host(batch.x)]) ** 0.5, rtol=1e-4)
 
 
-def test_more_distinct_rows_than_there_are_are_counted():
+def test_requests_for_more_distinct_rows_than_exist_are_counted():
     replay = filled(PRIORITIES[:40], n_step=1)
     for mode in ("without_replacement", "largest"):
         batch = replay.sample(41, mode=mode)
@@ -105,7 +105,7 @@ def test_more_distinct_rows_than_there_are_are_counted():
 
 
 @pytest.mark.parametrize("norm", ["batch", "global"])
-def test_mixtures_draw_with_the_probabilities_that_their_weights_say(norm: str):
+def test_mixtures_sample_with_the_probabilities_of_their_weights(norm: str):
     replay = filled(PRIORITIES, alpha=1.0, epsilon=0.0, seed=5, weight_norm=norm)
     options: dict[str, Any] = {"uniform": 0.3, "newest": 0.2, "newest_rows": 12}
     units = np.round(PRIORITIES * 65536)
@@ -116,23 +116,23 @@ def test_mixtures_draw_with_the_probabilities_that_their_weights_say(norm: str):
     x = host(batch.x)
     least = p[x].min()
     if norm == "global":
-        # A bound for all rows: half the smallest size of weights that there is.
+        # A lower bound for all rows: the smallest weight, rounded down to a power of two, in the 0.5 share.
         bound = 2.0 ** np.floor(np.log2(units.min()))
         least = min(least, 0.5 * bound / units.sum() + 0.3 / 60)
     np.testing.assert_allclose(host(batch.weights), (p[x] / least) ** -0.7, rtol=1e-5)
-    # The batch begins with the newest rows; 500 draws of 0.2 are 100.
+    # The batch starts with the newest rows: 0.2 of 500 are 100.
     assert (x[:100] >= 48).all()
     replay.check()
 
 
-def test_newest_follows_the_ring_round_its_end():
+def test_newest_rows_are_found_across_the_end_of_the_ring():
     replay = filled(np.ones(64), alpha=1.0)
     for start in range(64, 200, 7):
         replay.add(x=np.arange(start, start + 7))
         batch = replay.sample(32, newest=1.0, newest_rows=5)
         assert set(host(batch.x)) <= set(range(start + 2, start + 7))
         assert (host(batch.weights) == 1).all()
-    # Rows that wait for their window cannot be drawn: older ones count as new meanwhile.
+    # Rows with incomplete windows cannot be sampled: the newest complete rows are used instead.
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
     waiting = HostReplay(100, fields, n_step=3, num_envs=1, device="cuda")
     for n in range(10):
@@ -140,8 +140,8 @@ def test_newest_follows_the_ring_round_its_end():
     assert set(host(waiting.sample(16, newest=1.0, newest_rows=2).obs)) <= {4, 5, 6}
 
 
-def test_rows_are_whole_however_they_are_chosen():
-    """Windows, stacks and tickets beside the rows themselves, in a ring so small that frames go."""
+def test_rows_are_correct_in_every_mode():
+    """Compares windows and stacks with the CPU's rows, in a ring so small that frames are overwritten."""
     case = CASES[6]
     cpu, mine = case.pair(3, "cuda", in_memory)
     rows = Rows(case, 3)
@@ -160,7 +160,7 @@ def test_rows_are_whole_however_they_are_chosen():
             continue
         found = mine.sample(5, **choices[call % 4])
         there = host(found.weights) > 0
-        # The CPU's draws of all rows hold what each row must come with.
+        # Samples of the CPU's replay give the expected contents of each row.
         known: dict[int, tuple[Any, ...]] = {}
         for _ in range(4):
             batch = cpu.sample(200, mode="independent")
@@ -184,14 +184,14 @@ def test_eviction_prefers_small_priorities():
         replay.rng_state = (seed, 0)
         counts[int(modes.top_rows(replay, Kind.EVICTION, 1)[0])] += 1
     assert chi_square_z(counts, expected * 300) < 5
-    # That is the row which goes.
+    # `evict` removes that row.
     assert int(replay.evict(1)) == 1
     assert replay.sampleable == 3
     gone = set(range(4)) - set(host(replay.sample(3, mode="largest").x).tolist())
     assert gone == {int(modes.top_rows(filled(weights, alpha=1.0, seed=299), Kind.EVICTION, 1)[0])}
 
 
-def test_evicted_rows_are_gone_for_good():
+def test_evicted_rows_are_not_sampled_or_updated_again():
     replay = filled(PRIORITIES)
     tickets = replay.sample(60, mode="largest").tickets
     assert int(replay.evict(40)) == 40
@@ -207,7 +207,7 @@ def test_evicted_rows_are_gone_for_good():
     replay.verify()
 
 
-def test_windows_reach_over_evicted_rows():
+def test_windows_include_evicted_rows():
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
     replay = HostReplay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0, device="cuda")
     for n in range(40):
@@ -218,13 +218,13 @@ def test_windows_reach_over_evicted_rows():
     assert (host(batch.reward) == 3).all()
 
 
-def test_the_largest_of_many_rows_is_known_before_the_first_is_weighed():
-    """More rows at once than half the capacity come in pieces; those without a priority get the largest."""
+def test_rows_without_a_priority_get_the_largest_of_the_whole_call():
+    """A call with more than half the capacity is split; rows without a priority get the largest of all."""
     replays = [parl.PrioritizedReplay(40, FIELDS, num_envs=1, n_step=1, fan_out=32)]
     replays.append(HostReplay(40, FIELDS, num_envs=1, n_step=1, device="cuda"))
     for replay in replays:
         replay.add(**steps(1))
-        # The row before has no priority; its window is complete with the first of these.
+        # The row added before has no priority; its window is complete with the first of these rows.
         replay.add(**steps(30), env_id=np.zeros(30, np.int64), priorities=np.linspace(1, 9, 30))
         replay.verify()
     assert replays[1].total_priority == replays[0].total_priority
@@ -243,7 +243,7 @@ def steps(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reuse", [False, True])
-def test_batches_drawn_ahead_are_those_of_the_cpu(reuse: bool):
+def test_prefetched_batches_equal_those_of_the_cpu(reuse: bool):
     cpu, mine = filled(PRIORITIES, parl.PrioritizedReplay, seed=4), filled(PRIORITIES, seed=4)
     kept: list[int] = []
     with cpu.prefetch(16, depth=3) as ours, mine.prefetch(16, depth=3, reuse=reuse) as theirs:
@@ -278,6 +278,6 @@ def test_batches_drawn_ahead_are_those_of_the_cpu(reuse: bool):
         ({"mode": "independent", "uniform": 0.1}, "mode is 'independent', expected"),
     ],
 )
-def test_shares_that_are_none_are_errors(options: dict[str, Any], text: str):
+def test_shares_outside_0_to_1_raise(options: dict[str, Any], text: str):
     with pytest.raises(ValueError, match=text):
         filled(PRIORITIES).sample(4, **options)

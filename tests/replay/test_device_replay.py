@@ -1,4 +1,4 @@
-"""The replay of a device, its kernels as host C++, beside the CPU's: the same batches, byte for byte."""
+"""The device replay, its kernels compiled as host C++, gives the CPU's batches byte for byte."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tickets import same_tickets  # noqa: E402
 
 
 def run(case: Case, seed: int) -> int:
-    """The same calls on both, compared; batches that were drawn."""
+    """Compares the same calls on both replays. Returns the number of batches sampled."""
     cpu, mine = case.pair(seed, "cuda", in_memory)
     mine._cuda.program.backwards = case.backwards
     return compare(cpu, mine, case, seed)
 
 
 @pytest.mark.parametrize("case", CASES + SEQUENCES + GOALS, ids=str)
-def test_batches_are_those_of_the_cpu(case: Case):
+def test_batches_equal_those_of_the_cpu(case: Case):
     assert run(case, seed=3) > 15
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 30))
-def test_batches_of_many_seeds(seed: int):
+def test_batches_of_many_seeds_equal_those_of_the_cpu(seed: int):
     assert all(run(case, seed) > 15 for case in CASES + SEQUENCES + GOALS)
 
 
@@ -56,7 +56,7 @@ def steps(count: int, **others: Any) -> dict[str, Any]:
     }
 
 
-def test_what_is_wrong_is_left_out_and_raised_by_check():
+def test_bad_rows_are_skipped_and_reported_by_check():
     replay = HostReplay(20, FIELDS, device="cuda", num_envs=4, autoreset="same_step")
     batch = replay.sample(3)
     assert (batch.weights.tolist(), batch.tickets.tolist(), batch.obs.tolist()) == (
@@ -72,7 +72,7 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
     replay.add(**steps(2, truncated=torch.tensor([True, False])))
     with pytest.raises(ValueError, match="1 truncated rows were added without their final observation"):
         replay.check()
-    # The one of environment 0 was cut, that of environment 1 has the row after it.
+    # The row of environment 1 has a successor; that of environment 0 was cut, since its final row is missing.
     assert replay.sampleable == 1
     assert int(replay.update_priorities(tickets, torch.tensor([1.0, float("nan"), 2.0, 3.0]))) == 0
     with pytest.raises(ValueError, match="1 priorities were not finite"):
@@ -100,14 +100,14 @@ def test_tickets_of_another_replay_are_ignored_and_reported():
         other.check()
     assert (mine.total_priority, other.total_priority) == (4.5, 9.0)
     assert mine.stale_updates == 0
-    # Nor are slots; what a replay without rows returns is dropped.
+    # Slot numbers are not tickets either. Ticket 0, which an empty replay returns, is dropped.
     assert int(mine.update_priorities(torch.tensor([0, 1, 1 << 32]), torch.ones(3))) == 1
     with pytest.raises(IndexError, match="2 tickets were not issued by this replay"):
         mine.check()
 
 
-def test_an_environment_may_be_silent_for_more_than_a_lap():
-    """Its newest row is gone then, and the slot is another environment's, whose link must stay."""
+def test_an_environment_may_add_nothing_for_more_than_a_lap_of_the_ring():
+    """Its newest row is then overwritten by one of another environment, whose link must not change."""
     case = Case(capacity=9, num_envs=2)
     cpu, mine = case.pair(3, "cuda", in_memory)
     number = 0
@@ -128,7 +128,7 @@ def test_an_environment_may_be_silent_for_more_than_a_lap():
         assert assert_same(cpu, mine, 64, "stratified", True) is not None
 
 
-def test_the_priority_of_a_row_that_is_gone_counts_for_new_rows_as_on_the_cpu():
+def test_stale_priorities_raise_the_initial_priority_as_on_the_cpu():
     fields = {"x": ((), "int64")}
     cpu = parl.PrioritizedReplay(9, fields, fan_out=32)
     mine = HostReplay(9, fields, device="cuda")
@@ -144,8 +144,8 @@ def test_the_priority_of_a_row_that_is_gone_counts_for_new_rows_as_on_the_cpu():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_extreme_priorities_are_weights_of_the_cpu(alpha: float):
-    """Tiny ones never become 0, 0 does, large ones are the largest weight and counted."""
+def test_extreme_priorities_have_the_weights_of_the_cpu(alpha: float):
+    """Only priority 0 becomes weight 0; too large priorities get the largest weight and are counted."""
     fields, priorities = {"x": ((), "int64")}, np.array([1e-12, 0.0, 1e30, -2.0, 1e-40, 2047.9, 1e300])
     rows = {"x": np.arange(7), "priorities": priorities}
     cpu = parl.PrioritizedReplay(20, fields, alpha=alpha, epsilon=0.0, fan_out=32)
@@ -160,7 +160,7 @@ def test_extreme_priorities_are_weights_of_the_cpu(alpha: float):
         mine.update_priorities(tickets.view(np.int64), priorities[::-1].copy())
 
 
-def test_discounts_outside_are_counted():
+def test_discounts_outside_0_to_1_are_counted():
     replay = HostReplay(20, {**FIELDS, "discount": ((), "float32")}, device="cuda", num_envs=4)
     replay.add(**steps(2, discount=torch.tensor([0.5, 1.5])))
     with pytest.raises(ValueError, match=r"1 discounts were outside 0\.\.=1"):
@@ -194,7 +194,7 @@ def test_rewards_that_are_not_finite_are_counted(dtype):
         ),
     ],
 )
-def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
+def test_unsupported_settings_raise(options: dict[str, Any], text: str):
     with pytest.raises(ValueError, match=text):
         HostReplay(**{"capacity": 20, "fields": FIELDS, "device": "cuda", **options})
 
@@ -232,7 +232,7 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
         (lambda r: r.open("file"), ValueError, "open needs a mapped file"),
     ],
 )
-def test_bad_calls_are_errors_at_once(call: Any, error: type[Exception], text: str):
+def test_bad_arguments_raise_at_once(call: Any, error: type[Exception], text: str):
     with pytest.raises(error, match=text):
         call(HostReplay(20, FIELDS, device="cuda", num_envs=4))
 
@@ -245,7 +245,7 @@ def test_a_single_row_may_come_without_its_leading_axis():
     assert (batch.obs.tolist(), batch.next_obs.tolist()) == ([[1.0] * 3], [[9.0] * 3])
 
 
-def test_memory_that_is_not_there_is_a_reason_with_numbers(monkeypatch: pytest.MonkeyPatch):
+def test_out_of_memory_errors_state_the_bytes(monkeypatch: pytest.MonkeyPatch):
     def none_left(*_: Any, **__: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -259,7 +259,7 @@ def test_memory_that_is_not_there_is_a_reason_with_numbers(monkeypatch: pytest.M
     assert HostReplay(200, FIELDS, device="cuda").capacity == 200
 
 
-def test_tensors_given_are_filled_and_beta_is_read_on_the_device():
+def test_out_tensors_are_filled_and_beta_may_be_a_tensor():
     replay = HostReplay(100, FIELDS, device="cuda", num_envs=4, seed=1)
     for _ in range(10):
         replay.add(**steps(4), priorities=torch.rand(4))
@@ -274,7 +274,7 @@ def test_tensors_given_are_filled_and_beta_is_read_on_the_device():
     np.testing.assert_allclose(out.weights.numpy(), first.numpy() ** 2.5, rtol=1e-5)
 
 
-def test_stacks_are_taken_whole_and_the_last_frame_kept():
+def test_only_the_newest_frame_of_an_added_stack_is_stored():
     fields = {**FIELDS, "obs": ((2, 2), "uint8")}
     replay = HostReplay(50, fields, device="cuda", num_envs=1, frame_stack=3)
     whole = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 2, 2)
@@ -283,7 +283,7 @@ def test_stacks_are_taken_whole_and_the_last_frame_kept():
     assert replay.sample(1).next_obs[0, -1].tolist() == [[8, 9], [10, 11]]
 
 
-def test_fields_may_be_nested_and_of_no_bytes():
+def test_fields_may_be_nested_and_empty():
     fields = {**FIELDS, "obs": {"image": ((2,), "uint8"), "nothing": ((0,), "float32")}}
     replay = HostReplay(50, fields, device="cuda", num_envs=2)
     for i in range(3):
@@ -306,8 +306,8 @@ def test_levels_cover_the_capacity(capacity: int):
 
 
 @pytest.mark.parametrize("capacity", [1, 9, 64, 100, 150, 1000, 65_536, 10**6])
-def test_rings_are_those_of_the_cpu(capacity: int):
-    """Tickets of the CPU lead to the same slots for two laps."""
+def test_rings_have_two_to_three_spare_chunks(capacity: int):
+    """A ring has two to three chunks more than the capacity, and whole chunks."""
     slots, chunk = layout.ring(capacity, 0)
     assert slots % chunk == 0
     assert capacity + 2 * chunk <= slots < capacity + 3 * chunk

@@ -1,4 +1,4 @@
-"""The sum tree of a device, its kernels as host C++, beside the CPU's: the same sums, the same draws."""
+"""The device's sum tree, its kernels compiled as host C++, gives the sums and samples of the CPU's tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(capacity: int, seed: int = 0) -> tuple[parl.SumTree, HostSumTree]:
     return parl.SumTree(capacity, fan_out=32, seed=seed), HostSumTree(capacity, seed=seed)
 
 
-def test_structs_are_as_large_as_the_kernels_have_them():
+def test_structs_have_the_sizes_of_the_kernels():
     found = 0
     for name, struct in vars(structs).items():
         if isinstance(struct, type) and issubclass(struct, ctypes.Structure) and name not in PARTS:
@@ -34,8 +34,8 @@ def test_structs_are_as_large_as_the_kernels_have_them():
     assert found == 16
 
 
-def test_numbers_are_those_of_the_kernels():
-    """Each constant that both sides name has one value; every member of an enum is in the kernels."""
+def test_constants_equal_those_of_the_kernels():
+    """Constants that Python and the kernels share are equal; the kernels have all members of each enum."""
     folder = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
     texts = [re.sub(r"//.*", "", path.read_text()) for path in sorted(folder.glob("*.cu*"))]
     enums, numbers = {}, {}
@@ -64,8 +64,8 @@ def test_numbers_are_those_of_the_kernels():
         (10**6, 0, 1_002_496, 1_024),
     ],
 )
-def test_rings_are_those_of_the_cpu(capacity, history, slots, chunk):
-    # A 64th of the capacity, 1,024 at most, a chunk; two chunks more than the rows need.
+def test_rings_have_the_size_of_the_cpus_rings(capacity, history, slots, chunk):
+    # A chunk is a 64th of the capacity, at most 1,024 rows; a ring has two chunks more than the rows need.
     assert layout.ring(capacity, history) == (slots, chunk)
 
 
@@ -81,11 +81,11 @@ PARTS = {"Reals", "Draws", "Output", "Source"}
         st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 50)), max_size=80), min_size=1, max_size=4
     ),
 )
-def test_sums_and_draws_are_those_of_the_cpu(capacity, seed, backwards, updates):
+def test_sums_and_samples_equal_those_of_the_cpu(capacity, seed, backwards, updates):
     cpu, tree = pair(capacity, seed)
     tree._cuda.program.backwards = backwards
     for batch in updates:
-        # Few leaves, so that many items have one in common: the last one wins.
+        # With few leaves, many items name the same leaf: the last one counts.
         indices = np.array([i % capacity for i, _ in batch], np.int64)
         priorities = np.array([p / 4 for _, p in batch])
         cpu.update(indices, priorities)
@@ -115,7 +115,7 @@ def test_sums_and_draws_are_those_of_the_cpu(capacity, seed, backwards, updates)
     tree.check()
 
 
-def test_large_batches():
+def test_large_batches_equal_those_of_the_cpu():
     cpu, tree = pair(5000, seed=9)
     priorities = np.random.default_rng(0).random(5000)
     for one in (cpu, tree):
@@ -126,11 +126,11 @@ def test_large_batches():
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("mode", ["stratified", "independent", "systematic", "split"])
-def test_numbers_with_a_preimage_too_many(mode, backwards):
-    """At a total of 3 * 2^61 a quarter of the numbers is drawn again, which moves all later ones on."""
+def test_random_numbers_that_would_bias_the_draw_are_rejected(mode, backwards):
+    """At a total of 3 * 2^61 a quarter of the numbers is rejected, which shifts all later ones."""
     tree, node = HostSumTree(4096, seed=4), 3 * 2**54
     tree._cuda.program.backwards = backwards
-    # No leaves weigh so much: sums that claim it lead to the last leaf of a node.
+    # Leaves cannot weigh that much. The sums are set directly, so the search ends at the last leaf of a node.
     tree._memory.level(1)[:] = node
     tree._memory.level(2)[:4] = 32 * node
     total, count = 128 * node, 80
@@ -150,12 +150,12 @@ def test_numbers_with_a_preimage_too_many(mode, backwards):
 
 
 def numbers_of(state: int, count: int) -> list[int]:
-    """Random numbers of the next call of a tree in this state of its generator."""
+    """The random numbers of the next call of a tree whose generator has this state."""
     seed = generator.first_number(state)
     return [generator.first_number((seed + i * 0x9E3779B97F4A7C15) % 2**64) for i in range(count)]
 
 
-def test_what_is_wrong_is_left_out_and_raised_by_check():
+def test_bad_updates_are_skipped_and_reported_by_check():
     tree = HostSumTree(10)
     tree.update([0, 10, -1, 3], [1.0, 1.0, 1.0, 2.0])
     with pytest.raises(IndexError, match="2 indices or prefix sums were outside the tree"):
@@ -175,7 +175,7 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
         empty.check()
 
 
-def test_bad_calls_are_errors_at_once():
+def test_bad_arguments_raise_at_once():
     tree = HostSumTree(10)
     with pytest.raises(ValueError, match=r"priorities have shape \(2,\), expected \(3,\)"):
         tree.update([1, 2, 3], [1.0, 2.0])
@@ -221,8 +221,8 @@ def weighted(priorities: np.ndarray = WEIGHTS) -> tuple[parl.SumTree, HostSumTre
     return cpu, tree
 
 
-def test_words_are_those_of_the_generator_s_paper():
-    """SplitMix64 of seed 0, as its authors print it."""
+def test_random_words_equal_those_of_splitmix64():
+    """The first numbers of SplitMix64 with seed 0, as its authors print them."""
     words = tree_modes.random_words(torch.tensor(0), 3, torch).numpy().view(np.uint64)
     assert [hex(word) for word in words.tolist()] == [
         "0xe220a8397b1dcdaf",
@@ -231,7 +231,7 @@ def test_words_are_those_of_the_generator_s_paper():
     ]
 
 
-def test_the_largest_leaves_are_those_of_the_cpu():
+def test_mode_largest_equals_that_of_the_cpu():
     cpu, tree = weighted(np.random.default_rng(0).integers(0, 6, 500).astype(float))
     for count in (1, 30, 400):
         for mine, theirs in zip(
@@ -240,7 +240,7 @@ def test_the_largest_leaves_are_those_of_the_cpu():
             np.testing.assert_array_equal(mine.numpy(), theirs)
 
 
-def test_uniform_and_distinct_leaves_have_the_laws_of_the_cpu():
+def test_uniform_and_distinct_samples_have_the_distributions_of_the_cpu():
     _, tree = weighted()
     alive, counts = (
         WEIGHTS > 0,
@@ -260,7 +260,7 @@ def test_uniform_and_distinct_leaves_have_the_laws_of_the_cpu():
     for mode in ("without_replacement", "eviction"):
         assert sorted(tree.sample(7, mode=mode)[0].tolist()) == np.flatnonzero(alive).tolist()
         tree.check()
-        # One more than there are.
+        # One more than the tree has.
         assert tree.sample(8, mode=mode)[1].tolist().count(0) == 1
         with pytest.raises(NotSampleableError):
             tree.check()
@@ -284,7 +284,7 @@ def test_mixtures_have_the_probabilities_of_the_cpu():
     law = np.array([expected.get(i, 0) for i in range(10)])
     assert law.sum() == pytest.approx(1)
     assert chi_square_z(counts[alive], 1801 * law[alive]) < 5
-    # By priority alone, one to a stratum.
+    # Without shares, one leaf per stratum is drawn by priority.
     indices = tree.sample_mixture(30)[0].numpy()
     assert (np.diff(indices) >= 0).all()
     np.testing.assert_allclose(np.bincount(indices, minlength=10), WEIGHTS, atol=1)
@@ -295,7 +295,7 @@ def test_mixtures_have_the_probabilities_of_the_cpu():
         empty.check()
 
 
-def test_each_call_has_numbers_of_its_own():
+def test_each_call_draws_new_random_numbers():
     _, tree = weighted(np.ones(1000))
     draws = [tuple(tree.sample(5, mode="uniform")[0].tolist()) for _ in range(20)]
     assert len(set(draws)) == 20

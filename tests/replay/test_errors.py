@@ -1,4 +1,4 @@
-"""Bad input: the class of the error, the value and the bound in its text, and nothing changed."""
+"""Bad input raises an error of the right class, with value and bound, and changes nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ X = {"x": ((), "int64")}
         ),
     ],
 )
-def test_settings(options, error, text):
+def test_bad_settings_raise(options, error, text):
     with pytest.raises(error, match=text):
         parl.PrioritizedReplay(options.pop("capacity", 100), options.pop("fields", fields()), **options)
 
@@ -101,7 +101,7 @@ def test_settings(options, error, text):
         ({"reward": [float("-inf")]}, ValueError, "reward -inf at position 0 is not finite"),
     ],
 )
-def test_add(change, error, text):
+def test_bad_rows_raise_and_are_not_added(change, error, text):
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
     with pytest.raises(error, match=text):
         buffer.add(**{**ROW, **change})
@@ -114,7 +114,7 @@ def test_add(change, error, text):
     [
         (parl.PrioritizedReplay, ((), "float64")),
         (parl.UniformReplay, ((), "float32")),
-        (parl.UniformReplay, ((2,), "float32")),  # of each of two players
+        (parl.UniformReplay, ((2,), "float32")),  # one reward for each of two players
     ],
 )
 def test_one_reward_that_is_not_finite_is_refused_with_its_row(kind, reward, bad):
@@ -128,7 +128,7 @@ def test_one_reward_that_is_not_finite_is_refused_with_its_row(kind, reward, bad
     assert len(replay) == 4
 
 
-def test_a_vector_without_its_leading_axis_is_named():
+def test_an_array_without_its_leading_axis_raises():
     buffer = parl.PrioritizedReplay(10, {"obs": ((3,), "f4"), "x": ((), "f4")})
     for x in ([1.0, 2.0, 3.0], [[1.0]]):
         with pytest.raises(
@@ -140,7 +140,7 @@ def test_a_vector_without_its_leading_axis_is_named():
     assert len(buffer) == 0
 
 
-def test_missing_fields_and_too_many_rows():
+def test_missing_fields_and_too_many_rows_raise():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
     with pytest.raises(ValueError, match="fields do not match: missing action, truncated"):
         buffer.add(obs=[0.0], reward=[0.0], terminated=[False])
@@ -168,7 +168,7 @@ def test_truncation_needs_its_final_observation():
     assert buffer.sample(1).next_obs[0] == 4
 
 
-def test_sampling_and_updating():
+def test_bad_calls_of_sample_and_update_priorities_raise():
     buffer = parl.PrioritizedReplay(10, X)
     with pytest.raises(parl.errors.NotSampleableError, match="nothing to sample: 0 rows are stored"):
         buffer.sample(1)
@@ -204,21 +204,21 @@ def test_tickets_of_rows_that_were_never_written_are_refused():
     with pytest.raises(IndexError, match="at position 1 was not issued by this replay"):
         buffer.update_priorities(np.array([ticket[0], *theirs]), [2.0, 1.0, 1.0, 1.0])
     assert (buffer.total_priority, buffer.stale_updates) == (pytest.approx(2**0.6, rel=1e-4), 3)
-    # Slots are no tickets.
+    # Slot numbers are not tickets.
     with pytest.raises(IndexError, match="ticket 0x0 at position 0 was not issued by this replay"):
         buffer.update_priorities(buffer.sample(1).indices.astype(np.uint64), [1.0])
-    # Nor are slots with a lap, or tickets with one bit changed.
+    # Neither are slots with a generation, or tickets with one bit changed.
     for number in (1 << 32, *(int(ticket[0]) ^ 1 << bit for bit in (33, 61, 62, 63))):
         with pytest.raises(IndexError, match=f"ticket {number:#x} at position 0 was not issued by this"):
             buffer.update_priorities(np.array([number], np.uint64), [1.0])
-    # Tickets of rows that are gone are late, not wrong.
+    # Tickets of overwritten rows are stale, not wrong.
     for i in range(30):
         buffer.add(x=[i])
     assert buffer.update_priorities(ticket, [1.0]) == 1
 
 
-def test_tickets_of_another_replay_are_refused_where_it_has_a_row_too():
-    """Replays with the same settings, seed and rows: slots and laps are those of the other one."""
+def test_tickets_of_an_identical_replay_are_refused():
+    """Both replays have the same settings, seed and rows, so slots and generations are equal."""
     buffer, other = (parl.PrioritizedReplay(10, X, seed=1, alpha=1.0, epsilon=0.0) for _ in range(2))
     for i in range(3000):
         for replay in (buffer, other):
@@ -232,7 +232,7 @@ def test_tickets_of_another_replay_are_refused_where_it_has_a_row_too():
     assert (buffer.stale_updates, other.stale_updates) == (300, 0)
 
 
-def test_tickets_are_valid_in_every_handle_of_a_replay_and_in_what_is_loaded(tmp_path):
+def test_tickets_are_valid_in_every_handle_of_a_replay_and_after_loading(tmp_path):
     with parl.PrioritizedReplay(10, X, shared="parl-test-tickets", alpha=1.0, epsilon=0.0) as replay:
         first = replay.add(x=[1])
         with parl.PrioritizedReplay.attach("parl-test-tickets") as other:
@@ -267,7 +267,7 @@ def test_tickets_are_valid_in_every_handle_of_a_replay_and_in_what_is_loaded(tmp
         (lambda r: r.sample(1, mode="split", learners=2**32), ValueError, "learners 4294967296 is outside"),
     ],
 )
-def test_sizes_that_cannot_be(call, error, text):
+def test_impossible_sizes_raise(call, error, text):
     replay = parl.PrioritizedReplay(10, X)
     replay.add(x=np.arange(10))
     with pytest.raises(error, match=text):
@@ -275,21 +275,24 @@ def test_sizes_that_cannot_be(call, error, text):
     assert replay.sampleable == 10
 
 
-def test_a_field_of_too_many_bytes():
+def test_a_field_of_too_many_bytes_raises():
     with pytest.raises(ValueError, match=r"'x' has \d+ bytes per row, outside 0..=2\*\*40"):
         parl.PrioritizedReplay(10, {"x": ((2**40, 2**40), "f8")})
 
 
 @pytest.mark.parametrize("name", ["env_id", "priorities"])
-def test_code_of_the_caller_runs_before_columns_are_looked_at(name):
-    """An array whose conversion shrinks another argument: memory that is gone is not read."""
+def test_conversions_run_before_columns_are_read(name):
+    """The conversion of one argument shrinks another one, whose freed memory must not be read."""
 
     class Shrinks:
         def __array__(self, dtype=None, copy=None):
             column.resize(0, refcheck=False)
             return np.zeros(4, np.int64)
 
-    for spec, rows in ((X, {}), ({**X, "y": ((), "int64")}, {"y": [1, 2, 3, 4]})):  # As it is, and converted.
+    for spec, rows in (
+        (X, {}),
+        ({**X, "y": ((), "int64")}, {"y": [1, 2, 3, 4]}),
+    ):  # Without and with a list to convert.
         replay = parl.PrioritizedReplay(10, spec)
         column = np.arange(4)
         with pytest.raises(ValueError, match=r"has 4 entries, expected 0|has 0 bytes, expected 32"):
@@ -304,12 +307,12 @@ def test_all_errors_are_parl_errors_or_built_in_ones():
             assert issubclass(error, parl.ParlError)
 
 
-def test_private_replays_are_not_pickled():
+def test_private_replays_cannot_be_pickled():
     with pytest.raises(TypeError, match="make it with shared"):
         pickle.dumps(parl.PrioritizedReplay(10, X))
 
 
-def test_closed_replays_say_so():
+def test_calls_on_a_closed_replay_raise():
     buffer = parl.PrioritizedReplay(10, X)
     buffer.add(x=[1])
     buffer.close()

@@ -1,4 +1,4 @@
-"""What rows may be made of: nested fields, every dtype, nothing at all, discounts of their own."""
+"""Fields of rows: every dtype, nested and empty fields, and a discount per row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (2,), (3, 1), (0,), (2, 0, 5)])
-def test_every_dtype_and_shape_comes_back(tmp_path, dtype, shape):
+def test_every_dtype_and_shape_is_stored_unchanged(tmp_path, dtype, shape):
     dtype = np.dtype(dtype)
     buffer = parl.UniformReplay(20, {"x": (shape, dtype), "row": ((), "i8")})
     base, inner = dtype.subdtype or (dtype, ())
@@ -41,16 +41,16 @@ def test_every_dtype_and_shape_comes_back(tmp_path, dtype, shape):
     for replay in (buffer, parl.UniformReplay.load(tmp_path / "replay.bin")):
         batch = replay.sample(10, mode="systematic")
         assert batch.x.shape == size and batch.x.dtype == base
-        # Bytes, so that no two patterns of one value are taken for the same. Padding belongs to no value.
+        # Compared as bytes, since different bytes can be equal as numbers. Padding bytes are not compared.
         for part in base.names or [...]:
             assert batch.x[part].tobytes() == values[batch.row][part].tobytes()
 
 
-def test_columns_may_lie_in_any_order(monkeypatch):
+def test_columns_may_have_any_memory_layout(monkeypatch):
     values = np.arange(24, dtype=np.float32).reshape(6, 4)
     columns = [values, np.asfortranarray(values), values[::-1], np.repeat(values, 2, axis=1)[:, ::2]]
     buffer = parl.UniformReplay(24, {"x": ((4,), "f4")})
-    monkeypatch.setattr(buffer, "_add", None)  # none of them is put into order in Python
+    monkeypatch.setattr(buffer, "_add", None)  # raises if Python has to convert a column
     for column in columns:
         buffer.add(x=column)
     batch = buffer.sample(24, mode="systematic")
@@ -58,7 +58,7 @@ def test_columns_may_lie_in_any_order(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["O", "S0", "V0", [("x", "O")]], ids=str)
-def test_what_has_no_fixed_size_is_refused(dtype):
+def test_dtypes_without_a_fixed_size_are_refused(dtype):
     with pytest.raises(
         ValueError, match=r"field 'x' has dtype .*, expected a dtype of fixed size without objects"
     ):
@@ -104,7 +104,7 @@ def check_nested(batch) -> None:
     np.testing.assert_array_equal(batch.action.legs[:, 1], -n)
 
 
-def test_nested_fields_are_given_and_returned_nested():
+def test_nested_fields_are_added_and_returned_nested():
     buffer = parl.PrioritizedReplay(50, NESTED, num_envs=2, autoreset="disabled")
     for step in range(6):
         buffer.add(**nested_step(2 * step, 2))
@@ -152,7 +152,7 @@ def test_errors_of_nested_fields_name_the_whole_path():
     assert len(buffer) == 0
 
 
-def test_gymnasium_spaces_describe_fields():
+def test_fields_may_be_gymnasium_spaces():
     gym = pytest.importorskip("gymnasium")
     space = gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (3,), np.float32), "b": gym.spaces.Discrete(4)})
     buffer = parl.UniformReplay(10, {"obs": space, "shape": {"shape": (2,), "dtype": "u1"}})
@@ -162,7 +162,7 @@ def test_gymnasium_spaces_describe_fields():
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_any_tree_of_fields(data):
+def test_any_nesting_of_fields_is_stored(data):
     leaf = st.tuples(
         hnp.array_shapes(min_dims=0, max_dims=3, max_side=3), st.sampled_from(["u1", "f4", "i8", "S3"])
     )
@@ -208,7 +208,7 @@ def test_any_tree_of_fields(data):
     dtype=st.sampled_from(["float32", "float64"]),
 )
 def test_discounts_of_rows_multiply(steps, n_step, dtype):
-    """The sum of rewards and the discount after it, step by step as the definition says."""
+    """Compares reward and discount of each window with a loop over its steps."""
     spec = {**fields(), "discount": ((), dtype)}
     buffer = parl.PrioritizedReplay(100, spec, n_step=n_step, gamma=0.5, num_envs=3, autoreset="next_step")
     naive = NaiveReplay(100, n_step, 0.5, "next_step", explicit_next=False)

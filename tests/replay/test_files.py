@@ -1,4 +1,4 @@
-"""save and load: equal in everything that follows, and damage is found."""
+"""save and load: a loaded replay continues identically, and damage is detected."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from model import fields
 import parl
 
 
-def grown(steps: int = 150, **options) -> parl.PrioritizedReplay:
+def filled(steps: int = 150, **options) -> parl.PrioritizedReplay:
     buffer = parl.PrioritizedReplay(400, fields(), n_step=3, num_envs=4, seed=9, **options)
-    grow(buffer, steps, np.random.default_rng(0))
+    add_and_sample(buffer, steps, np.random.default_rng(0))
     return buffer
 
 
-def grow(buffer: parl.PrioritizedReplay, steps: int, rng: np.random.Generator) -> list[parl.replay.Batch]:
+def add_and_sample(
+    buffer: parl.PrioritizedReplay, steps: int, rng: np.random.Generator
+) -> list[parl.replay.Batch]:
     batches = []
     for _ in range(steps):
         buffer.add(
@@ -34,8 +36,8 @@ def grow(buffer: parl.PrioritizedReplay, steps: int, rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize("steps", [0, 2, 30, 150, 700])
-def test_a_loaded_replay_goes_on_exactly(tmp_path, steps):
-    buffer = grown(steps)
+def test_a_loaded_replay_continues_identically(tmp_path, steps):
+    buffer = filled(steps)
     buffer.save(tmp_path / "replay.bin")
     loaded = parl.PrioritizedReplay.load(tmp_path / "replay.bin")
     assert loaded.settings == buffer.settings
@@ -46,9 +48,11 @@ def test_a_loaded_replay_goes_on_exactly(tmp_path, steps):
     )
     assert (loaded.total_priority, loaded.rng_state) == (buffer.total_priority, buffer.rng_state)
     loaded.verify()
-    # Tails too: windows that were open at the time of saving are completed by what comes after.
+    # Windows that were incomplete when saved are completed by rows added later.
     pairs = zip(
-        grow(buffer, 60, np.random.default_rng(1)), grow(loaded, 60, np.random.default_rng(1)), strict=True
+        add_and_sample(buffer, 60, np.random.default_rng(1)),
+        add_and_sample(loaded, 60, np.random.default_rng(1)),
+        strict=True,
     )
     count = 0
     for ours, theirs in pairs:
@@ -61,18 +65,18 @@ def test_a_loaded_replay_goes_on_exactly(tmp_path, steps):
 
 def test_saving_replaces_the_old_file_or_leaves_it(tmp_path):
     path = tmp_path / "replay.bin"
-    grown(10).save(path)
+    filled(10).save(path)
     before = path.read_bytes()
-    grown(20).save(path)
+    filled(20).save(path)
     assert path.read_bytes() != before
     with pytest.raises(FileNotFoundError):
-        grown(1).save(tmp_path / "missing" / "replay.bin")
+        filled(1).save(tmp_path / "missing" / "replay.bin")
     assert os.listdir(tmp_path) == ["replay.bin"]
 
 
-def test_every_truncation_and_every_flipped_byte_is_found(tmp_path):
+def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path):
     path, bad = tmp_path / "replay.bin", tmp_path / "bad.bin"
-    grown(20).save(path)
+    filled(20).save(path)
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
     for length in [0, 1, 47, 48, 100, *rng.integers(0, len(whole), 20), len(whole) - 1]:
@@ -90,9 +94,9 @@ def test_every_truncation_and_every_flipped_byte_is_found(tmp_path):
             parl.PrioritizedReplay.load(bad)
 
 
-def test_newer_and_missing_files_are_clear_errors(tmp_path):
+def test_newer_and_missing_files_raise_clear_errors(tmp_path):
     path = tmp_path / "replay.bin"
-    grown(1).save(path)
+    filled(1).save(path)
     newer = bytearray(path.read_bytes())
     newer[8] = 3
     path.write_bytes(newer)
@@ -105,14 +109,14 @@ def test_newer_and_missing_files_are_clear_errors(tmp_path):
 
 
 def test_loading_into_shared_memory(tmp_path, name):
-    buffer = grown(30)
+    buffer = filled(30)
     buffer.save(tmp_path / "replay.bin")
     with parl.PrioritizedReplay.load(tmp_path / "replay.bin", shared=name) as shared:
         attached = parl.PrioritizedReplay.attach(name)
         np.testing.assert_array_equal(attached.sample(8).obs, buffer.sample(8).obs)
         attached.close()
         assert shared.shared == name
-    # A bad file leaves no name behind.
+    # After a failed load, the segment does not exist.
     damaged = bytearray((tmp_path / "replay.bin").read_bytes())
     damaged[-20] ^= 1
     (tmp_path / "replay.bin").write_bytes(damaged)

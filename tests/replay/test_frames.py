@@ -1,4 +1,4 @@
-"""Stacks of frames against a model that keeps whole episodes."""
+"""Frame stacks, compared with a model that keeps whole episodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def frame_fields(dtype: str = "uint16") -> dict:
 
 
 def frame(number: float) -> np.ndarray:
-    """A frame that says its number, all over."""
+    """A frame whose pixels are all ``number + 1``."""
     return np.full(FRAME, int(number) + 1, np.uint16)
 
 
@@ -41,13 +41,13 @@ def stack_of(frames: list[np.ndarray], k: int, padding: str) -> np.ndarray:
 
 
 class FrameModel:
-    """Episodes per environment, in which each row knows all frames up to it."""
+    """Finds the frames of an episode up to a given row."""
 
     def __init__(self, naive: NaiveReplay) -> None:
         self.naive = naive
 
     def history(self, number: int) -> list:
-        """The rows of the episode up to that of this number."""
+        """The rows of the episode up to row ``number``."""
         for rows in self.naive.envs.values():
             episode: list = []
             for row in rows:
@@ -58,7 +58,7 @@ class FrameModel:
                 goes_on = self.naive.autoreset == "next_step" and not row.is_final
                 if row.is_final or (done and not goes_on):
                     episode = []
-        raise AssertionError(f"row {number} is nowhere")
+        raise AssertionError(f"row {number} is not in the model")
 
     def next_frames(self, number: int) -> list[np.ndarray] | None:
         """Frames up to the observation after the window, None where it is not defined."""
@@ -78,7 +78,7 @@ class FrameModel:
                 if row.terminated and (after is None or not after.is_final):
                     return None
                 return [frame(obs) for obs in [*steps, after.obs]]
-        raise AssertionError(f"row {number} is nowhere")
+        raise AssertionError(f"row {number} is not in the model")
 
 
 @settings(max_examples=120, deadline=None)
@@ -92,7 +92,7 @@ class FrameModel:
     compression=st.sampled_from(["none", "lz4"]),
     per_call=st.integers(1, 5),
 )
-def test_against_the_naive_model(
+def test_stacks_equal_those_of_the_model(
     steps, capacity, n_step, frame_stack, autoreset, padding, compression, per_call
 ):
     buffer = parl.UniformReplay(
@@ -139,8 +139,8 @@ def test_against_the_naive_model(
         numbers |= {int(ticket): row.number for ticket, row in zip(tickets, added, strict=True)}
     oldest = [number for number, slot in slot_of.items() if slot >= slots - capacity]
     expected = naive.transitions(min(oldest, default=0))
-    # Rows whose earlier frames are within the rows kept for that must be there; others may be, if they are
-    # whole.
+    # Rows whose earlier frames are among the rows kept for stacks must be sampleable; other rows may be, if
+    # their stack is complete.
     kept = slots - capacity - min((frame_stack - 1) * 3, capacity)
     needed = {
         number for number in expected if slot_of[model.history(number)[-frame_stack:][0].number] >= kept
@@ -166,8 +166,8 @@ def test_against_the_naive_model(
 
 @pytest.mark.parametrize("num_envs", [1, 4, 7])
 @pytest.mark.parametrize("frame_stack", [2, 4])
-def test_exactly_the_newest_rows_can_be_drawn_when_environments_step_together(num_envs, frame_stack):
-    """The rows beyond the capacity are kept, so that the oldest rows have their earlier frames."""
+def test_exactly_the_newest_rows_can_be_sampled_when_environments_step_together(num_envs, frame_stack):
+    """Rows beyond the capacity are kept, so that the oldest rows have their earlier frames."""
     capacity = 20 * num_envs
     buffer = parl.UniformReplay(
         capacity, frame_fields(), num_envs=num_envs, frame_stack=frame_stack, autoreset="disabled"
@@ -185,7 +185,7 @@ def test_exactly_the_newest_rows_can_be_drawn_when_environments_step_together(nu
         if step == 0:
             continue
         batch = buffer.sample(len(expected), mode="systematic")
-        assert sorted(batch.action) == expected.tolist(), "each once"
+        assert sorted(batch.action) == expected.tolist(), "each row once"
         assert buffer.counters["redrawn"] == 0
         clock = batch.action // num_envs
         for k in range(frame_stack):
@@ -194,7 +194,7 @@ def test_exactly_the_newest_rows_can_be_drawn_when_environments_step_together(nu
             np.testing.assert_array_equal(batch.next_obs[:, k, 0, 0], np.maximum(clock + 1 - ago, 0))
 
 
-def test_whole_stacks_are_taken_too_and_cut_to_their_newest_frame():
+def test_only_the_newest_frame_of_an_added_stack_is_stored():
     buffer = parl.UniformReplay(10, frame_fields(), num_envs=1, frame_stack=3, autoreset="same_step")
     for i in range(4):
         buffer.add(
@@ -211,7 +211,7 @@ def test_whole_stacks_are_taken_too_and_cut_to_their_newest_frame():
     assert buffer.sample(1).obs.shape == (1, 3, *FRAME)
 
 
-def test_after_end_episodes_stacks_begin_anew():
+def test_stacks_start_anew_after_end_episodes():
     buffer = parl.UniformReplay(10, frame_fields(), num_envs=1, frame_stack=3)
     row = {"action": [0], "reward": [0], "terminated": [False], "truncated": [False]}
     for number in range(3):
@@ -224,7 +224,7 @@ def test_after_end_episodes_stacks_begin_anew():
     assert stacks == {(0, 0, 1), (0, 1, 2), (0, 0, 11)}
 
 
-def test_one_stack_per_field():
+def test_frame_stack_can_be_set_per_field():
     spec = {**frame_fields(), "obs_speed": ((2,), "float32")}
     buffer = parl.UniformReplay(10, spec, num_envs=1, frame_stack={"obs": 4})
     batch = buffer.empty_batch(5)
@@ -243,12 +243,12 @@ def test_one_stack_per_field():
         ({"compression": "gzip"}, 'compression "gzip" is outside none, lz4'),
     ],
 )
-def test_errors(options, text):
+def test_bad_frame_stack_settings_raise(options, text):
     with pytest.raises(ValueError, match=text):
         parl.UniformReplay(10, frame_fields(), **options)
 
 
-def test_stacks_need_steps_and_rebuilt_observations():
+def test_frame_stack_needs_terminated_and_an_observation_without_a_next_field():
     with pytest.raises(ValueError, match='"terminated" is missing, and frame_stack needs it'):
         parl.UniformReplay(10, {"obs": (FRAME, "uint8")}, frame_stack=2)
     with pytest.raises(
@@ -260,7 +260,7 @@ def test_stacks_need_steps_and_rebuilt_observations():
 
 
 def test_a_million_atari_transitions_fit_into_7_2_gigabytes():
-    """The memory is laid out for the whole capacity but not touched, so it costs nothing to make."""
+    """The memory is reserved for the whole capacity but not touched, so creating the replay is cheap."""
     spec = {
         "obs": ((84, 84), "uint8"),
         "action": ((), "int64"),
@@ -270,13 +270,13 @@ def test_a_million_atari_transitions_fit_into_7_2_gigabytes():
     }
     buffer = parl.PrioritizedReplay(1_000_000, spec, num_envs=1024, frame_stack=4, n_step=3)
     assert 7.05e9 < buffer.nbytes <= 7.2e9
-    # The same with stacks stored whole would be eight times as much.
+    # Storing whole stacks would take eight times as much.
     few = parl.PrioritizedReplay(10_000, spec, num_envs=8, frame_stack=4)
     assert few.nbytes / 10_000 <= 1.05 * (84 * 84 + 8 + 4 + 1 + 1 + 20)
 
 
-def test_stacks_are_whole_while_writers_go_round_the_ring():
-    """Two writers overwrite a small ring all the time; each frame says its environment, episode and clock."""
+def test_stacks_are_complete_while_threads_overwrite_the_ring():
+    """Two writers overwrite a small ring continuously; each frame encodes its environment and clock."""
     num_envs, frame_stack = 2, 3
     buffer = parl.UniformReplay(
         40, frame_fields("int64"), num_envs=num_envs, frame_stack=frame_stack, autoreset="disabled"
@@ -287,7 +287,7 @@ def test_stacks_are_whole_while_writers_go_round_the_ring():
         try:
             while not stop.is_set():
                 work()
-        except BaseException as error:  # handed to the test
+        except BaseException as error:  # re-raised below
             errors.append(error)
             stop.set()
 
@@ -343,8 +343,8 @@ def test_stacks_are_whole_while_writers_go_round_the_ring():
 
 
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
-def test_stacks_are_those_of_the_atari_environments(autoreset):
-    """What comes out is byte for byte what the environment showed, episodes and all."""
+def test_stacks_equal_those_of_the_atari_environments(autoreset):
+    """Sampled stacks are byte for byte the environment's observations, across episode ends too."""
     envs = parl.AtariVectorEnv(
         "pong",
         num_envs=3,

@@ -1,4 +1,4 @@
-"""Goals that are taken over, against a model that knows which goals each episode achieved."""
+"""Hindsight goals, compared with a model that records which goals each episode achieved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP = st.tuples(st.integers(0, 1), st.sampled_from(["go on"] * 5 + ["terminated
 
 
 def reward_fn(achieved, desired, info):
-    """The distance, scaled by the row's own threshold, so that mixed-up rows show."""
+    """The distance, scaled by the threshold of the row so that mixed-up rows differ."""
     return -np.abs(achieved - desired).sum(axis=1) * info["threshold"]
 
 
@@ -45,13 +45,15 @@ def observation(numbers) -> dict:
     k=st.sampled_from([0.0, 1.0, 4.0]),
     seed=st.integers(0, 5),
 )
-def test_every_goal_was_achieved_in_the_row_s_own_episode(steps, strategy, autoreset, explicit_next, k, seed):
+def test_every_goal_was_achieved_in_the_episode_of_its_row(
+    steps, strategy, autoreset, explicit_next, k, seed
+):
     spec = {**FIELDS, **({"next_obs": OBS} if explicit_next else {})}
     hindsight = parl.Hindsight(reward_fn, strategy=strategy, k=k)
     replay = parl.UniformReplay(
         100, spec, gamma=0.5, num_envs=2, autoreset=autoreset, hindsight=hindsight, seed=seed
     )
-    # An observation is its number; after step n it is n + 0.25 where it does not come from the next row.
+    # Observation n holds n. The one after step n holds n + 0.25 in next_obs, n + 0.75 in final_obs.
     episodes: dict[int, list[tuple[int, float | None]]] = {}  # Per environment: rows, and what they achieved.
     episode_of: dict[int, list] = {}
     final_next: dict[int, list] = {}
@@ -129,12 +131,12 @@ def filled(**options) -> parl.UniformReplay:
     return replay
 
 
-def test_the_share_and_the_spread_of_goals():
+def test_the_share_of_relabelled_rows_and_the_distribution_of_goals():
     replay = filled(k=4)
     batches = [replay.sample(51, mode="systematic") for _ in range(200)]
     share = np.mean([batch.relabelled for batch in batches])
     assert share == pytest.approx(0.8, abs=0.02)
-    # Of row 41 all ten goals achieved from its step on are drawn about equally often.
+    # For row 41, the ten goals achieved from its step on are chosen about equally often.
     goals = [
         batch.obs.desired_goal[j, 0]
         for batch in batches
@@ -160,7 +162,7 @@ def test_terminated_follows_the_new_goal():
     np.testing.assert_allclose(batch.discount, np.where(same, 0, 0.99))
 
 
-def test_functions_are_given_again_on_load_and_attach(tmp_path, name):
+def test_hindsight_must_be_passed_to_load_and_attach(tmp_path, name):
     replay = filled()
     replay.save(tmp_path / "replay.bin")
     with pytest.raises(ValueError, match="this replay relabels goals: pass hindsight="):
@@ -186,12 +188,12 @@ def test_functions_are_given_again_on_load_and_attach(tmp_path, name):
         ({}, {"n_step": 2}, r"n_step 2 is outside 1\.\.=1 \(with hindsight\)"),
     ],
 )
-def test_errors(options, more, text):
+def test_bad_hindsight_settings_raise(options, more, text):
     with pytest.raises(ValueError, match=text):
         parl.UniformReplay(100, FIELDS, hindsight=parl.Hindsight(reward_fn, **options), **more)
 
 
-def test_rewards_of_the_wrong_shape_are_named():
+def test_rewards_of_the_wrong_shape_raise():
     replay = filled(k=1e9)
     object.__setattr__(replay._hindsight, "reward_fn", lambda achieved, desired, info: achieved)
     with pytest.raises(ValueError, match=r"reward_fn returned shape \(8, 2\), expected \(8,\)"):

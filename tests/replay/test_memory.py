@@ -1,4 +1,4 @@
-"""Bytes per row, and calls that need more memory than there is."""
+"""Bytes per row, and calls that need more memory than is available."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ import parl
         ({**fields(), "obs": ((84, 84), "uint8")}, 84 * 84 + 8 + 4 + 1 + 1),
     ],
 )
-def test_a_row_costs_its_fields_and_sixteen_bytes(spec, row_bytes):
+def test_a_row_takes_the_bytes_of_its_fields_and_sixteen_more(spec, row_bytes):
     buffer = parl.PrioritizedReplay(100_000, spec)
     assert buffer.nbytes / 100_000 <= 1.05 * (row_bytes + 16)
 
 
-# Arguments are made first; then the process may have 2 MB more, and each call needs more.
+# The arguments are created first. The process may then allocate 2 MB more, and each call needs more.
 LIMITED = """
     import resource
     import numpy as np
@@ -79,7 +79,7 @@ LIMITED = """
         except MemoryError:
             print("MemoryError")
         else:
-            print(name, "had memory enough")
+            print(name, "did not run out of memory")
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert len(replay) == few and len(independent) == len(big) == 0
     replay.verify()
@@ -89,8 +89,8 @@ LIMITED = """
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are set as on Linux")
-def test_calls_without_memory_are_errors_and_change_nothing():
+@pytest.mark.skipif(sys.platform != "linux", reason="sets a memory limit as on Linux")
+def test_calls_that_run_out_of_memory_raise_and_change_nothing():
     command = [sys.executable, "-c", textwrap.dedent(LIMITED)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

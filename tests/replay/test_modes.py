@@ -1,4 +1,4 @@
-"""Rows chosen otherwise than by priority alone: uniform, largest, mixtures, eviction."""
+"""Sampling modes that do not depend on priorities alone: uniform, largest, mixtures; eviction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_uniform_draws_ignore_the_size_of_priorities():
     assert (batch.weights == 1).all()
 
 
-def test_largest_are_those_of_a_sort():
+def test_mode_largest_equals_a_sort():
     buffer = filled(PRIORITIES)
     batch = buffer.sample(13, mode="largest")
     np.testing.assert_array_equal(batch.x, np.argsort(-PRIORITIES)[:13])
@@ -42,7 +42,7 @@ def test_largest_are_those_of_a_sort():
         buffer.sample(61, mode="largest")
 
 
-def test_mixtures_draw_with_the_probabilities_that_their_weights_say():
+def test_mixtures_sample_with_the_probabilities_of_their_weights():
     buffer = filled(PRIORITIES, alpha=1.0, epsilon=0.0, seed=5)
     options = {"uniform": 0.3, "newest": 0.2, "newest_rows": 12}
     share = np.round(PRIORITIES * 65536) / np.round(PRIORITIES * 65536).sum()
@@ -54,14 +54,14 @@ def test_mixtures_draw_with_the_probabilities_that_their_weights_say():
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-5)
 
 
-def test_newest_follows_the_ring_round_its_end():
+def test_newest_rows_are_found_across_the_end_of_the_ring():
     buffer = filled(np.ones(64), alpha=1.0)
     for start in range(64, 400, 7):
         buffer.add(x=np.arange(start, start + 7))
         batch = buffer.sample(32, newest=1.0, newest_rows=5)
         assert set(batch.x) <= set(range(start + 2, start + 7))
         assert (batch.weights == 1).all()
-    # Rows that wait for their window cannot be drawn: older ones count as new meanwhile.
+    # Rows with incomplete windows cannot be sampled: the newest complete rows are used instead.
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
     waiting = parl.PrioritizedReplay(100, fields, n_step=3, num_envs=1)
     for n in range(10):
@@ -80,7 +80,7 @@ def test_global_weights_of_a_mixture_have_one_scale():
             assert seen.setdefault(x, weight) == pytest.approx(weight)
 
 
-def test_shares_that_are_none_are_errors():
+def test_shares_outside_0_to_1_raise():
     buffer = filled(PRIORITIES)
     for bad in (
         {"uniform": 1.5},
@@ -106,7 +106,7 @@ def test_eviction_prefers_small_priorities():
     assert chi_square_z(counts, expected * 600) < 5
 
 
-def test_evicted_rows_are_gone_for_good():
+def test_evicted_rows_are_not_sampled_or_updated_again():
     buffer = filled(PRIORITIES)
     tickets = buffer.sample(60, mode="largest").tickets
     assert buffer.evict(40) == 40
@@ -120,7 +120,7 @@ def test_evicted_rows_are_gone_for_good():
     buffer.verify()
 
 
-def test_windows_reach_over_evicted_rows():
+def test_windows_include_evicted_rows():
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
     buffer = parl.PrioritizedReplay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0)
     for n in range(40):
@@ -131,7 +131,7 @@ def test_windows_reach_over_evicted_rows():
     assert (batch.reward == 3).all()
 
 
-def test_what_is_counted_can_be_read_at_any_time():
+def test_max_priority_and_histogram():
     buffer = filled(np.array([0.5, 1.0, 3.0, 3.5, 0.0]), alpha=1.0, epsilon=0.0)
     assert buffer.max_priority == 3.5
     sizes = buffer.histogram()
@@ -141,7 +141,7 @@ def test_what_is_counted_can_be_read_at_any_time():
     assert buffer.counters["restarts"] == 0
 
 
-def test_private_and_shared_memory_draw_the_same(name):
+def test_private_and_shared_memory_give_equal_samples(name):
     batches = []
     for shared in (None, name):
         buffer = filled(PRIORITIES, seed=9, shared=shared)

@@ -1,4 +1,4 @@
-"""Batches drawn ahead by a thread: the same as drawn ahead by hand."""
+"""Prefetched batches equal those of a loop that samples ahead without a thread."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add(replay, step: int) -> None:
     )
 
 
-def by_hand(replay, depth: int, **options):
-    """What prefetch does, without a thread: draws ``depth`` ahead, one more whenever one is taken."""
+def sampled_ahead(replay, depth: int, **options):
+    """Samples as prefetch does, without a thread: ``depth`` batches ahead, one more for each one taken."""
     ahead = deque(replay.sample(16, **options) for _ in range(depth))
     while True:
         batch = ahead.popleft()
@@ -44,11 +44,11 @@ def by_hand(replay, depth: int, **options):
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("reuse", [False, True])
-def test_lockstep_gives_the_batches_of_a_loop_without_a_thread(depth, reuse):
+def test_ordered_prefetch_equals_a_loop_without_a_thread(depth, reuse):
     ours, theirs = filled(), filled()
     same_tickets(ours, theirs)
     with ours.prefetch(16, depth=depth, reuse=reuse, beta=0.5) as sampler:
-        plain = by_hand(theirs, depth, beta=0.5)
+        plain = sampled_ahead(theirs, depth, beta=0.5)
         for step in range(120):
             batch, expected = next(sampler), next(plain)
             for name in expected:
@@ -64,14 +64,14 @@ def test_lockstep_gives_the_batches_of_a_loop_without_a_thread(depth, reuse):
     assert ours.total_priority == theirs.total_priority
 
 
-def test_without_changes_it_is_the_plain_stream():
+def test_prefetch_equals_sample_while_the_replay_does_not_change():
     ours, theirs = filled(), filled()
     with ours.prefetch(16, depth=3) as sampler:
         for _ in range(50):
             np.testing.assert_array_equal(next(sampler).obs, theirs.sample(16).obs)
 
 
-def test_options_change_for_what_is_not_drawn_yet():
+def test_new_options_apply_to_batches_not_yet_sampled():
     replay = filled()
     batch = replay.sample(64)
     replay.update_priorities(batch.tickets, np.arange(64) + 1.0)
@@ -83,7 +83,7 @@ def test_options_change_for_what_is_not_drawn_yet():
         assert all((b.weights == 1).all() for b in after)
 
 
-def test_errors_arrive_where_the_batch_is_asked_for_and_pass():
+def test_sampling_errors_are_raised_by_next_and_do_not_persist():
     replay = parl.PrioritizedReplay(50, {"x": ((), "int64")})
     with replay.prefetch(4) as sampler:
         for _ in range(2):
@@ -91,7 +91,7 @@ def test_errors_arrive_where_the_batch_is_asked_for_and_pass():
                 next(sampler)
         replay.add(x=np.arange(10))
         assert next(sampler).x.shape == (4,)
-    assert len(list(sampler)) <= 2, "what lay ready, then the end"
+    assert len(list(sampler)) <= 2, "the batches already sampled, then the end"
     with (
         replay.prefetch(100, mode="without_replacement") as sampler,
         pytest.raises(parl.errors.NotSampleableError, match="100 distinct leaves"),
@@ -109,7 +109,7 @@ def test_errors_arrive_where_the_batch_is_asked_for_and_pass():
     sampler.close()
 
 
-def test_reused_arrays_are_few_and_free_of_what_comes_next():
+def test_reused_arrays_are_not_overwritten_while_in_use():
     replay = filled()
     with replay.prefetch(16, depth=2, reuse=True) as sampler:
         seen = set()
@@ -122,7 +122,7 @@ def test_reused_arrays_are_few_and_free_of_what_comes_next():
         assert len(seen) == 3
 
 
-def test_free_running_samplers_never_wait_for_each_other():
+def test_unordered_prefetch_works_in_several_threads_at_once():
     replay = filled()
     errors: list[BaseException] = []
 
@@ -145,7 +145,7 @@ def test_free_running_samplers_never_wait_for_each_other():
     replay.verify()
 
 
-def test_a_forgotten_sampler_ends_its_thread():
+def test_deleting_a_sampler_ends_its_thread():
     replay = filled()
     before = threading.active_count()
     sampler = replay.prefetch(16)
@@ -155,7 +155,7 @@ def test_a_forgotten_sampler_ends_its_thread():
     gc.collect()
     thread.join(10)
     assert not thread.is_alive() and threading.active_count() == before
-    add(replay, 0)  # Does not wait.
+    add(replay, 0)  # Must not block.
 
 
 def test_torch_batches_are_filled_in_place():

@@ -1,4 +1,4 @@
-"""Probabilities, importance weights, modes and priorities."""
+"""Sampling probabilities, importance weights, sampling modes and priorities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tickets import same_tickets, ticket_of
 
 
 def chi_square_z(counts: np.ndarray, expected: np.ndarray) -> float:
-    """Wilson-Hilferty: the chi-square statistic as a standard normal number."""
+    """The chi-square statistic, transformed to a standard normal one (Wilson-Hilferty)."""
     degrees = len(counts) - 1
     statistic = ((counts - expected) ** 2 / expected).sum()
     return float(((statistic / degrees) ** (1 / 3) - (1 - 2 / (9 * degrees))) / (2 / (9 * degrees)) ** 0.5)
@@ -26,7 +26,7 @@ def filled(priorities: np.ndarray, **options) -> parl.PrioritizedReplay:
 
 @pytest.mark.parametrize("mode", ["stratified", "independent", "systematic", "split"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_rows_are_drawn_in_proportion(mode, alpha):
+def test_rows_are_sampled_in_proportion_to_their_priority(mode, alpha):
     priorities = np.random.default_rng(1).exponential(size=50) + 0.05
     buffer = filled(priorities, alpha=alpha, seed=3)
     counts = np.zeros(50)
@@ -35,7 +35,7 @@ def test_rows_are_drawn_in_proportion(mode, alpha):
         counts += np.bincount(buffer.sample(200, mode=mode, **options).x, minlength=50)
     share = (priorities + 1e-6) ** alpha
     expected = share / share.sum() * counts.sum()
-    assert chi_square_z(counts, expected) < 5, "a fixed seed; p < 3e-7 if the draws were right"
+    assert chi_square_z(counts, expected) < 5, "p < 3e-7 if the sampling is correct; the seed is fixed"
 
 
 def test_stratified_draws_vary_less_than_independent_ones():
@@ -68,19 +68,19 @@ def test_importance_weights_equal_the_formula(beta):
     assert batch.weights.max() == 1 and batch.weights.dtype == np.float32
 
 
-def test_global_importance_weights_follow_the_smallest_row():
+def test_global_importance_weights_are_scaled_by_the_smallest_priority():
     priorities = np.full(500, 2.0)
     priorities[7] = 0.5
     buffer = filled(priorities, alpha=1.0, epsilon=0.0, weight_norm="global")
     batch = buffer.sample(64, beta=0.5)
     np.testing.assert_allclose(batch.weights[batch.x != 7], 0.5, rtol=1e-6)
-    # The smallest row becomes larger: the next smallest counts from now on.
+    # The smallest priority is raised; the next smallest one sets the scale from now on.
     assert buffer.update_priorities([ticket_of(buffer, 7)], [4.0]) == 0
     batch = buffer.sample(64, beta=0.5)
     np.testing.assert_allclose(batch.weights[batch.x != 7], 1.0, rtol=1e-6)
 
 
-def test_priority_zero_is_never_drawn():
+def test_rows_with_priority_zero_are_never_sampled():
     priorities = np.ones(100)
     priorities[::2] = 0
     buffer = filled(priorities, epsilon=0.0)
@@ -92,7 +92,7 @@ def test_priority_zero_is_never_drawn():
         buffer.sample(1)
 
 
-def test_last_of_equal_tickets_wins_and_stale_ones_are_counted():
+def test_the_last_of_equal_tickets_counts_and_stale_ones_are_counted():
     buffer = parl.PrioritizedReplay(4, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
     tickets = buffer.add(x=[0, 1, 2, 3])
     assert buffer.update_priorities(tickets[[0, 1, 0]], np.float32([5, 6, 7])) == 0
@@ -103,14 +103,14 @@ def test_last_of_equal_tickets_wins_and_stale_ones_are_counted():
     assert buffer.total_priority == 2 + 1 + 1 + 1
 
 
-def test_saturation_is_counted():
+def test_saturated_priorities_are_counted():
     buffer = parl.PrioritizedReplay(4, {"x": ((), "int64")}, alpha=1.0)
     buffer.add(x=[0, 1], priorities=[1e6, 1.0])
     assert buffer.saturated == 1
     assert buffer.total_priority == pytest.approx(4096 + 1, abs=1e-2)
 
 
-def test_same_seed_same_draws_and_state_round_trip():
+def test_equal_seeds_and_restored_states_give_equal_samples():
     first, second, other = (filled(np.arange(1.0, 101), seed=seed) for seed in (5, 5, 6))
     draws = [first.sample(32).x for _ in range(3)]
     assert all((a == second.sample(32).x).all() for a in draws)
@@ -139,7 +139,7 @@ def test_out_arrays_are_filled_in_place():
 
 
 @pytest.mark.parametrize("mode", ["stratified", "split"])
-def test_a_batch_draws_itself_as_sample_fills_it(mode):
+def test_a_prepared_batch_is_filled_as_by_sample(mode):
     one, other = filled(np.arange(1.0, 101)), filled(np.arange(1.0, 101))
     same_tickets(one, other)
     batches = [buffer.empty_batch(8, as_torch=True) for buffer in (one, other)]
@@ -163,7 +163,7 @@ def test_torch_batches_share_memory():
     assert buffer.add(x=torch.arange(3)).dtype == np.uint64
 
 
-def test_a_batch_made_to_be_filled_is_filled_and_returned():
+def test_an_empty_batch_is_filled_and_returned():
     torch = pytest.importorskip("torch")
     rows = {"obs": ((3,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
     made = [parl.PrioritizedReplay(50, rows, num_envs=2, n_step=2, gamma=0.5, seed=3) for _ in range(2)]
@@ -186,7 +186,7 @@ def test_a_batch_made_to_be_filled_is_filled_and_returned():
             assert isinstance(found.obs, torch.Tensor) == as_torch
             for name, value in fresh.items():
                 np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
-    # Entries that were replaced are those that are filled.
+    # If an entry of the batch was replaced, the new array is filled.
     out["obs"] = obs = torch.zeros(5, 3)
     again = made[0].sample(5, as_torch=True, out=out)
     assert again is not out
@@ -194,7 +194,7 @@ def test_a_batch_made_to_be_filled_is_filled_and_returned():
     assert obs.abs().sum() > 0
     with pytest.raises(ValueError, match=r"out\['obs'\] is float32 of shape \(5, 3\), expected .* \(6, 3\)"):
         made[0].sample(6, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
-    # Of another replay, and pickled: arrays like any.
+    # Batches of another replay and unpickled batches are accepted as ordinary arrays.
     other = made[1].sample(5, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
     assert list(other) == list(out)
     copied = pickle.loads(pickle.dumps(made[0].empty_batch(5)))

@@ -1,4 +1,4 @@
-"""Shared memory that is somebody else's, damaged or of another size is refused; ours is private."""
+"""Segments that other users can open, or that are damaged, are refused; new segments are private."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSED = parl.errors.SharedMemoryError
 
 @pytest.fixture
 def segment(name):
-    """A replay in shared memory, its file, and its bytes as they were made."""
+    """Name, file and initial bytes of a replay in shared memory."""
     with parl.PrioritizedReplay(64, FIELDS, shared=name, num_envs=2) as replay:
         place = Path("/dev/shm") / name
         yield name, place, bytearray(place.read_bytes())
@@ -34,7 +34,7 @@ def test_segments_are_private(segment):
     parl.PrioritizedReplay.attach(name).close()
 
 
-def test_a_link_is_not_followed(segment):
+def test_a_symbolic_link_is_not_followed(segment):
     name, place, _ = segment
     link = place.with_name(name + "-link")
     link.symlink_to(place)
@@ -52,7 +52,7 @@ def copied(place: Path, data: bytes) -> str:
     return other.name
 
 
-def test_other_sizes_are_refused(segment):
+def test_segments_of_the_wrong_size_are_refused(segment):
     _, place, whole = segment
     for data in (whole[:-64], whole + bytes(64), whole[:128], whole[:100]):
         copy = copied(place, bytes(data))
@@ -63,8 +63,8 @@ def test_other_sizes_are_refused(segment):
             (place.with_name(copy)).unlink()
 
 
-def test_a_damaged_description_is_refused(segment):
-    """One bit anywhere in the first words, which say what the segment is, or in the settings."""
+def test_a_segment_with_a_damaged_header_is_refused(segment):
+    """Flips one bit of the first words, which describe the segment, or of the settings."""
     _, place, whole = segment
     end = whole.index(b"capacity")
     settings = len(whole[end : whole.index(b"\x00", end)])

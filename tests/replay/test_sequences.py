@@ -1,4 +1,4 @@
-"""Sequences against a model that cuts whole episodes into pieces."""
+"""Sequences, compared with a model that cuts whole episodes into pieces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = st.tuples(st.integers(0, 2), st.sampled_from(["go on"] * 6 + ["terminated
 
 
 def episodes_of(steps, autoreset):
-    """Each episode: the numbers of its steps, how it ended, the number of its final row if it has one."""
+    """Lists episodes: the numbers of the steps, how it ended, the number of its final row, if any."""
     open_: dict[int, list[int]] = {}
     waiting: dict[int, dict] = {}
     done: list[dict] = []
@@ -37,12 +37,12 @@ def episodes_of(steps, autoreset):
             if autoreset == "next_step":
                 waiting[env] = episode
             elif end == "truncated":
-                episode["final"] = -number - 1  # given beside the row
+                episode["final"] = -number - 1  # passed with the row
     return done + [{"rows": rows, "end": None, "final": None} for rows in open_.values()]
 
 
 def sequences_of(episode, length, overlap, burn_in):
-    """The steps of each sequence that can be drawn, and the number of the observation after them."""
+    """The steps of each sequence that can be sampled, and the number of the observation after them."""
     rows, found = episode["rows"], []
     for start in range(0, len(rows), length - overlap):
         steps = rows[start : start + length]
@@ -50,7 +50,7 @@ def sequences_of(episode, length, overlap, burn_in):
             found.append((steps, rows[start + length]))
             continue
         if episode["end"] is None:
-            continue  # It goes on: the observation after the last step is not there.
+            continue  # It continues; the observation after the last step is not known yet.
         if episode["end"] == "truncated" and episode["final"] is None:
             continue
         covered = start > 0 and len(rows) <= start - (length - overlap) + length
@@ -69,7 +69,7 @@ def sequences_of(episode, length, overlap, burn_in):
     frame_stack=st.sampled_from([1, 3]),
     per_call=st.integers(1, 4),
 )
-def test_against_whole_episodes(steps, length, share, burn_in, autoreset, frame_stack, per_call):
+def test_sequences_equal_those_of_the_model(steps, length, share, burn_in, autoreset, frame_stack, per_call):
     overlap, burn_in = min(share, length - 1), min(burn_in, length - 1)
     replay = parl.SequenceReplay(
         200, FIELDS, length=length, overlap=overlap, burn_in=burn_in, gamma=0.5, alpha=1.0, num_envs=3,
@@ -131,7 +131,7 @@ def test_against_whole_episodes(steps, length, share, burn_in, autoreset, frame_
         assert not batch.obs[n + 1 :, j].any()
 
 
-def grown(**options) -> parl.SequenceReplay:
+def filled(**options) -> parl.SequenceReplay:
     replay = parl.SequenceReplay(100, FIELDS, num_envs=1, autoreset="disabled", **options)
     for i in range(12):
         row = {"obs": np.full((1, 2), i), "state": np.zeros((1, 3)), "action": [i], "reward": [0]}
@@ -139,8 +139,8 @@ def grown(**options) -> parl.SequenceReplay:
     return replay
 
 
-def test_priorities_mix_the_largest_and_the_mean():
-    replay = grown(length=4, overlap=2, burn_in=1, eta=0.75, alpha=1.0, epsilon=0.0)
+def test_sequence_priorities_mix_the_largest_and_the_mean_error():
+    replay = filled(length=4, overlap=2, burn_in=1, eta=0.75, alpha=1.0, epsilon=0.0)
     errors = np.array([[9.0, 9.0], [1.0, -4.0], [2.0, 5.0], [3.0, 8.0]])
     mask = np.array([[1, 1], [1, 1], [1, 1], [1, 0]], bool)
     expected = [0.75 * 3 + 0.25 * 2, 0.75 * 5 + 0.25 * 4.5]
@@ -161,8 +161,8 @@ def test_priorities_mix_the_largest_and_the_mean():
     assert replay.update_priorities(batch.tickets, torch.tensor(errors, requires_grad=True), mask) == 0
 
 
-def test_settings_survive_files_and_kinds_are_not_mixed_up(tmp_path):
-    replay = grown(length=4, overlap=1, burn_in=2, eta=0.6)
+def test_files_keep_settings_and_other_classes_refuse_them(tmp_path):
+    replay = filled(length=4, overlap=1, burn_in=2, eta=0.6)
     replay.save(tmp_path / "replay.bin")
     loaded = parl.SequenceReplay.load(tmp_path / "replay.bin")
     assert (loaded.length, loaded.overlap, loaded.burn_in, loaded.eta) == (4, 1, 2, 0.6)
@@ -181,20 +181,20 @@ def test_settings_survive_files_and_kinds_are_not_mixed_up(tmp_path):
         ({"length": 4, "eta": 1.5}, r"eta 1.5 is outside 0\.\.=1"),
     ],
 )
-def test_errors(options, text):
+def test_bad_sequence_settings_raise(options, text):
     with pytest.raises(ValueError, match=text):
         parl.SequenceReplay(100, FIELDS, **options)
 
 
-def test_sequences_are_of_steps():
+def test_sequences_need_the_terminated_field_and_enough_capacity():
     with pytest.raises(ValueError, match='"terminated" is missing, and a sequence needs it'):
         parl.SequenceReplay(100, {"x": ((), "f4")}, length=4)
     with pytest.raises(ValueError, match=r"capacity 4 is outside 5\.\."):
         parl.SequenceReplay(4, FIELDS, length=4)
 
 
-def test_threads_may_gather_large_sequences():
-    """Enough bytes that the copying is shared out; every number is known."""
+def test_large_batches_of_sequences_are_gathered_correctly():
+    """The batch is large enough to be copied by several threads."""
     spec = {**FIELDS, "obs": ((64, 64), "uint8")}
     replay = parl.SequenceReplay(400, spec, length=20, num_envs=2, autoreset="disabled", frame_stack=2)
     for i in range(150):

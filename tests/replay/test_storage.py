@@ -1,4 +1,4 @@
-"""Files that are the memory, other capacities, rows held compressed."""
+"""Memory-mapped files, loading with another capacity, and compressed rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def step(replay, number: int, num_envs: int = 4) -> np.ndarray:
 
 
 def everything(replay) -> dict[int, tuple]:
-    """What each row that can be drawn holds, by its action, which is its number."""
+    """Contents of each row that can be sampled, by its action, which is its number."""
     if replay.sampleable == 0:
         return {}
     batch = replay.sample(replay.sampleable, mode="systematic")
@@ -53,13 +53,13 @@ def everything(replay) -> dict[int, tuple]:
     frame_stack=st.sampled_from([1, 3]),
     compression=st.sampled_from(["none", "lz4"]),
 )
-def test_another_capacity_keeps_the_newest_rows_and_goes_on(
+def test_loading_with_another_capacity_keeps_the_newest_rows(
     tmp_path_factory, old, new, steps, n_step, frame_stack, compression
 ):
     path = tmp_path_factory.mktemp("replay") / "replay.bin"
     options = {"n_step": n_step, "num_envs": 4, "frame_stack": frame_stack, "compression": compression}
     first = parl.UniformReplay(old, SPEC, **options)
-    # What a replay of that capacity would hold, if it had seen only the rows that were in the file.
+    # A replay of the new capacity to which the same rows are added.
     model = parl.UniformReplay(new, SPEC, **options)
     tickets = [step(first, number) for number in range(steps)]
     for number in range(steps):
@@ -77,10 +77,10 @@ def test_another_capacity_keeps_the_newest_rows_and_goes_on(
     if new != old and tickets:
         prioritized = parl.PrioritizedReplay.load(path, capacity=new)
         before = np.concatenate(tickets)
-        before = before[before & 0xFFFFFFFF < new]  # Slots beyond the ring are refused outright.
+        before = before[before & 0xFFFFFFFF < new]  # Tickets of slots beyond the ring raise an error.
         stale = prioritized.update_priorities(before, np.ones(len(before)))
-        assert stale == len(before), "tickets from before name no row"
-    # Windows that were open go on over the border, stacks too.
+        assert stale == len(before), "tickets from before loading are stale"
+    # Windows and stacks that were incomplete in the file are completed by rows added after loading.
     for number in range(steps, steps + 400):
         step(loaded, number)
         step(model, number)
@@ -88,7 +88,7 @@ def test_another_capacity_keeps_the_newest_rows_and_goes_on(
     assert everything(loaded) == everything(model)
 
 
-def test_priorities_come_along(tmp_path):
+def test_loading_with_another_capacity_keeps_priorities(tmp_path):
     replay = parl.PrioritizedReplay(100, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
     replay.add(x=np.arange(100), priorities=np.arange(100) / 2 + 1)
     replay.save(tmp_path / "replay.bin")
@@ -100,7 +100,7 @@ def test_priorities_come_along(tmp_path):
         parl.PrioritizedReplay.load(tmp_path / "replay.bin", capacity=0)
 
 
-def test_a_mapped_file_is_there_again(tmp_path):
+def test_a_mapped_file_can_be_opened_again(tmp_path):
     path = tmp_path / "replay.map"
     options = {"n_step": 2, "num_envs": 4, "frame_stack": 2, "seed": 5}
     twin = parl.PrioritizedReplay(60, SPEC, **options)
@@ -123,7 +123,7 @@ def test_a_mapped_file_is_there_again(tmp_path):
         assert everything(second) == everything(twin)
         step(second, 100)
         step(twin, 100)
-        assert everything(replay) == everything(twin), "one memory"
+        assert everything(replay) == everything(twin), "both handles share one memory"
         second.close()
     assert os.listdir(tmp_path) == ["replay.map"]
 
@@ -144,8 +144,8 @@ WRITER = """
 """
 
 
-def test_a_killed_process_loses_nothing_that_was_flushed(tmp_path):
-    """Killed without warning, again and again, while it adds: every flushed row is there, and whole."""
+def test_a_killed_process_loses_no_flushed_row(tmp_path):
+    """A process is killed repeatedly while it adds: every flushed row is in the file, and complete."""
     path = tmp_path / "replay.map"
     first = 0
     for attempt in range(3):
@@ -172,9 +172,9 @@ def test_a_killed_process_loses_nothing_that_was_flushed(tmp_path):
             assert (batch.obs == batch.obs[:, :1, :1]).all(), "no torn row"
             numbers = batch.action // 4
             np.testing.assert_array_equal(batch.obs[:, 0, 0], numbers % 250 + 1)
-            # The dead process can have reserved, but not written, one step of 4 rows.
+            # The killed process may have reserved one step of 4 rows without writing it.
             newest = int(numbers.max())
-            assert newest >= flushed - 2, "its last steps wait for the next ones"
+            assert newest >= flushed - 2, "the last steps have incomplete windows"
             held = 4 * (newest + 1) >= 200
             rows = parl.UniformReplay(200, SPEC, n_step=2, num_envs=4)
             for number in range(first, newest + 2):
@@ -189,7 +189,7 @@ def test_a_killed_process_loses_nothing_that_was_flushed(tmp_path):
             first += 1
 
 
-def test_a_file_that_is_not_full_verifies(tmp_path):
+def test_verify_accepts_a_file_that_is_not_full(tmp_path):
     with parl.UniformReplay(600, SPEC, path=tmp_path / "replay.map", num_envs=4) as replay:
         replay.verify()
         step(replay, 0)
@@ -197,7 +197,7 @@ def test_a_file_that_is_not_full_verifies(tmp_path):
         replay.verify()
 
 
-def test_mapped_files_that_are_something_else_are_refused(tmp_path):
+def test_files_that_are_no_mapped_replay_are_refused(tmp_path):
     path = tmp_path / "replay.map"
     parl.UniformReplay(60, SPEC, path=path).close()
     with pytest.raises(
@@ -216,7 +216,7 @@ def test_mapped_files_that_are_something_else_are_refused(tmp_path):
         bad.write_bytes(damaged)
         with pytest.raises(parl.errors.ReplayFileError, match=f"{name} is not a replay"):
             parl.UniformReplay.open(bad)
-        assert bad.read_bytes() == damaged, "left as it was"
+        assert bad.read_bytes() == damaged, "a refused file is not changed"
     saved = tmp_path / "saved"
     parl.UniformReplay(60, SPEC).save(saved)
     with pytest.raises(parl.errors.ReplayFileError):
@@ -235,7 +235,7 @@ def test_mapped_files_that_are_something_else_are_refused(tmp_path):
         parl.UniformReplay(60, SPEC).flush()
 
 
-def test_a_file_that_another_run_of_the_machine_left_dirty_is_refused(tmp_path):
+def test_a_file_with_unflushed_rows_is_refused_after_a_reboot(tmp_path):
     path, torn = tmp_path / "replay.map", tmp_path / "torn.map"
     replay = parl.UniformReplay(60, SPEC, num_envs=4, path=path)
     step(replay, 0)
@@ -244,7 +244,7 @@ def test_a_file_that_another_run_of_the_machine_left_dirty_is_refused(tmp_path):
         shutil.copy(path, torn)
         with open(torn, "r+b") as file:
             file.seek(8 * 6)
-            file.write(b"\1" * 8)  # The word that names the run of the machine.
+            file.write(b"\1" * 8)  # The word with the hash of the boot id.
 
     as_after_a_restart()
     with pytest.raises(
@@ -261,7 +261,7 @@ def test_a_file_that_another_run_of_the_machine_left_dirty_is_refused(tmp_path):
         parl.UniformReplay.open(torn)
     replay.close()
     shutil.copy(path, torn)
-    assert torn.read_bytes()[8 * 6 : 8 * 7] == bytes(8), "a closed file is of no run of the machine"
+    assert torn.read_bytes()[8 * 6 : 8 * 7] == bytes(8), "a closed file has no boot id"
     parl.UniformReplay.open(torn).close()
 
 
@@ -279,9 +279,9 @@ def test_a_closed_file_is_sealed_and_an_open_one_is_not(tmp_path):
     first.flush()
     assert seal() == unsealed
     first.close()
-    assert seal() == unsealed, "the other one is still there"
+    assert seal() == unsealed, "the other handle is still open"
     second.close()
-    assert seal() not in (unsealed, bytes(8)), "the last one"
+    assert seal() not in (unsealed, bytes(8)), "closing the last handle seals the file"
     whole = bytearray(path.read_bytes())
     rows = len(whole) - 12_000  # Frames are the first field and take most of the file.
     for at, reason in {
@@ -306,7 +306,7 @@ def test_a_closed_file_is_sealed_and_an_open_one_is_not(tmp_path):
 
 
 def frames(count: int) -> np.ndarray:
-    """Frames with a still background, a few moving boxes and one noisy corner, as games have them."""
+    """Frames like those of games: a still background, a few moving boxes and one noisy corner."""
     rng = np.random.default_rng(0)
     made = np.empty((count, 84, 84), np.uint8)
     made[:] = (np.arange(84) // 12 * 20)[:, None]
@@ -318,7 +318,7 @@ def frames(count: int) -> np.ndarray:
     return made
 
 
-def test_compressed_rows_are_the_same_rows(tmp_path):
+def test_compression_does_not_change_samples(tmp_path):
     made = frames(1500)
     replays = {}
     for kind in ("none", "lz4"):
@@ -338,12 +338,12 @@ def test_compressed_rows_are_the_same_rows(tmp_path):
     assert replays["lz4"].nbytes < replays["none"].nbytes / 8
     assert os.path.getsize(tmp_path / "lz4") < os.path.getsize(tmp_path / "none") / 8
     held = replays["lz4"].nbytes
-    for i, one in enumerate(made):  # Round and round: what is overwritten is freed.
+    for i, one in enumerate(made):  # The memory of overwritten rows is freed.
         replays["lz4"].add(obs=one[None], action=[i], reward=[0], terminated=[False], truncated=[False])
     assert replays["lz4"].nbytes < 1.05 * held
 
 
-def test_damage_in_compressed_files_is_found(tmp_path):
+def test_damage_in_compressed_files_is_detected(tmp_path):
     replay = parl.UniformReplay(20, {"x": ((300,), "uint8")}, compression="lz4")
     replay.add(x=np.tile(np.arange(30, dtype=np.uint8), (20, 10)))
     replay.save(tmp_path / "whole")
@@ -357,7 +357,7 @@ def test_damage_in_compressed_files_is_found(tmp_path):
             parl.UniformReplay.load(tmp_path / "bad")
 
 
-def test_compression_is_for_private_memory(tmp_path, name):
+def test_compression_needs_private_memory(tmp_path, name):
     for where in ({"shared": name}, {"path": tmp_path / "replay.map"}):
         with pytest.raises(
             ValueError, match=r"compression lz4 is outside none \(in shared memory and mapped files\)"

@@ -1,4 +1,4 @@
-"""Threads and processes on one replay: whole rows, no stale priorities, no waiting for dead processes."""
+"""Threads and processes on one replay: no torn rows, no stale priorities, no blocking by killed processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERN = {"tag": ((), "int64"), "body": ((WIDTH,), "int64")}
 
 
 def patterned(first: int, count: int) -> dict[str, np.ndarray]:
-    """Rows that say themselves what they are: every number is the row's tag."""
+    """Rows in which every number is the tag of the row, so that torn rows can be detected."""
     tags = np.arange(first, first + count)
     return {"tag": tags, "body": np.repeat(tags[:, None], WIDTH, axis=1)}
 
@@ -43,7 +43,7 @@ def run_threads(works, seconds: float) -> None:
         try:
             while not stop.is_set():
                 work()
-        except BaseException as error:  # handed to the test
+        except BaseException as error:  # re-raised below
             errors.append(error)
             stop.set()
 
@@ -61,7 +61,7 @@ def run_threads(works, seconds: float) -> None:
 
 @pytest.mark.parametrize("capacity", [8, 100, 3000])
 def test_no_torn_row_and_no_stale_priority(capacity):
-    """A row's tag decides the only priority it may have, so an update that strays shows itself."""
+    """The tag of a row determines its priority, so that an update of the wrong row is detected."""
     buffer = parl.PrioritizedReplay(capacity, PATTERN, alpha=1.0, epsilon=0.0)
     next_tag = iter(range(0, 10**12, 7))
     lock = threading.Lock()
@@ -79,10 +79,8 @@ def test_no_torn_row_and_no_stale_priority(capacity):
         try:
             batch = buffer.sample(32)
         except parl.errors.NotSampleableError:
-            return  # A call adds nearly the whole smallest ring: for a moment there is nothing else.
+            return  # One call fills nearly the whole smallest ring; meanwhile no other row exists.
         check_rows(batch)
-        # Importance weights are taken from the weight drawn: with beta 1, weight * priority is one number
-        # for all.
         buffer.update_priorities(batch.tickets, priority_of(batch.tag))
 
     def check() -> None:
@@ -91,6 +89,8 @@ def test_no_torn_row_and_no_stale_priority(capacity):
         except parl.errors.NotSampleableError:
             return
         check_rows(batch)
+        # Importance weights follow from the priority that was sampled: with beta 1, weight * priority is
+        # the same for all rows.
         products = batch.weights * priority_of(batch.tag)
         np.testing.assert_allclose(products, products[0], rtol=1e-5)
 
@@ -98,14 +98,14 @@ def test_no_torn_row_and_no_stale_priority(capacity):
     buffer.verify()
     counters = buffer.counters
     assert counters["added"] > 10 * capacity and counters["sampled"] > 100
-    # At rest the total is what the rows held say.
+    # When no thread runs, the total is the sum over the stored rows.
     held = buffer.sample(buffer.sampleable, mode="without_replacement")
     assert len(set(held.tag)) == min(capacity, counters["added"]) == buffer.sampleable
     assert buffer.total_priority == pytest.approx(priority_of(held.tag).sum(), rel=1e-9)
 
 
-def test_windows_hold_while_environments_interleave():
-    """obs counts up per environment, so the next one of every window is known."""
+def test_windows_are_correct_while_environments_interleave():
+    """obs counts up per environment, so the next observation of every window is known."""
     n_step, num_envs = 3, 4
     buffer = parl.PrioritizedReplay(
         200, fields(), n_step=n_step, gamma=1.0, num_envs=num_envs, autoreset="disabled"
@@ -150,7 +150,7 @@ def test_two_threads_may_add_to_one_environment():
     buffer.verify()
 
 
-def test_the_interpreter_is_released():
+def test_sample_releases_the_gil():
     """A pure-Python thread keeps running while another is inside long calls."""
     buffer = parl.UniformReplay(2000, {"x": ((50_000,), "uint8")})
     buffer.add(x=np.zeros((2000, 50_000), np.uint8))
@@ -170,7 +170,7 @@ def test_the_interpreter_is_released():
         time.sleep(0.0005)
 
     run_threads([sampler, ticker], seconds=2)
-    assert ticks > 100, "the ticker saw the sampler inside its call"
+    assert ticks > 100, "the ticker thread ran while another thread was in sample"
 
 
 ATTACHED = """
@@ -198,7 +198,7 @@ def start_attached(name: str, first: int) -> subprocess.Popen[str]:
     return process
 
 
-def test_processes_share_and_a_killed_one_stops_nobody(name):
+def test_processes_share_a_replay_and_a_killed_one_blocks_no_other(name):
     with parl.PrioritizedReplay(50, PATTERN, shared=name, alpha=1.0) as buffer:
         assert os.stat(f"/dev/shm/{name}").st_mode & 0o777 == 0o600
         buffer.add(**patterned(0, 5))
@@ -215,7 +215,7 @@ def test_processes_share_and_a_killed_one_stops_nobody(name):
                 buffer.update_priorities(batch.tickets, np.ones(16))
             assert process.poll() is None, "the other process failed"
             process.send_signal(signal.SIGKILL)
-            # Not waited for at first: a zombie must not be waited for either.
+            # The process is not reaped yet: a zombie must not block other processes either.
             for i in range(400):
                 buffer.add(**patterned(i, 3))
                 check_rows(buffer.sample(8))
@@ -244,13 +244,13 @@ def test_attach_open_and_pickle(name):
         parl.PrioritizedReplay(21, PATTERN, shared=name)
     attached.close()
     assert os.path.exists(f"/dev/shm/{name}")
-    maker.close()  # Same process: it made the name, so it removes it.
+    maker.close()  # The handle that created the name removes it.
     assert not os.path.exists(f"/dev/shm/{name}")
-    assert len(pickled.sample(2).tag) == 2, "who has it keeps it"
+    assert len(pickled.sample(2).tag) == 2, "open handles keep the memory"
     del maker, again, pickled
 
 
-def test_what_killed_processes_left_is_replaced(name):
+def test_segments_of_killed_processes_are_replaced(name):
     code = (
         f"import os, parl; kept = parl.UniformReplay(9, {{'x': ((), 'int64')}}, shared={name!r}); os._exit(0)"
     )
@@ -261,7 +261,7 @@ def test_what_killed_processes_left_is_replaced(name):
         assert len(parl.PrioritizedReplay.attach(name)) == 0
 
 
-def test_other_memory_is_refused(name):
+def test_shared_memory_that_is_no_replay_is_refused(name):
     with open(os.open(f"/dev/shm/{name}", os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
         file.write(b"\x01" * 4096)
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_a_fork_uses_the_shared_replay_of_its_parent(name):
         ("no descriptors", "Too many open files"),
     ],
 )
-def test_shared_memory_that_cannot_be_had_says_why(name, obstacle, reason):
+def test_errors_say_why_shared_memory_cannot_be_opened(name, obstacle, reason):
     import resource
 
     path = pathlib.Path("/dev/shm") / name
@@ -319,7 +319,7 @@ def test_shared_memory_that_cannot_be_had_says_why(name, obstacle, reason):
         start = time.monotonic()
         with pytest.raises(parl.errors.SharedMemoryError) as caught:
             parl.PrioritizedReplay(20, PATTERN, shared=name)
-        # Ten seconds is how long a replay that another process is making is waited for.
+        # The replay waits up to ten seconds for one that another process is creating.
         assert time.monotonic() - start < 9
     finally:
         if obstacle == "no descriptors":

@@ -1,4 +1,4 @@
-"""Snapshots of the first version of the format are read for good."""
+"""Files of version 1 of the format can still be loaded."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FIRST = pathlib.Path(__file__).parent / "version-1.replay"
 """Two environments, ten steps, n_step 2, gamma 0.5, capacity 12; row 13 ended an episode.
 
 Row r, numbered in order, holds obs r, r + 1/4, r + 1/2, action r, reward r; its priority is step + 1 + env.
-Written by the code of that time.
+Written by the parl of that time.
 """
 
 
-def test_a_snapshot_of_the_first_version_is_loaded_and_goes_on(tmp_path):
+def test_a_file_of_version_1_is_loaded_and_extended(tmp_path):
     replay = parl.PrioritizedReplay.load(FIRST)
     assert (replay.capacity, len(replay)) == (12, 12)
     batch = replay.sample(64, beta=1.0)
-    # The newest 12 rows are 8 to 19; the last two of each environment wait for their window.
+    # The newest 12 rows are 8 to 19; the windows of the last two of each environment are incomplete.
     assert set(batch.action.tolist()) <= set(range(8, 16))
     np.testing.assert_array_equal(batch.obs, batch.action[:, None] + np.array([0, 0.25, 0.5], np.float32))
     ended = np.isin(batch.action, [13])

@@ -1,4 +1,4 @@
-"""Windows, borders and wrap-around against the naive model."""
+"""N-step windows, episode ends and the wrap-around of the ring, compared with the model in plain Python."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STEP = st.tuples(
 def check_all(
     buffer: parl.PrioritizedReplay, naive: NaiveReplay, numbers: dict[int, int], oldest: int
 ) -> None:
-    """Every transition that the model has can be drawn, nothing else can, and all of it is equal."""
+    """Checks that exactly the transitions of the model can be sampled, with equal contents."""
     expected = naive.transitions(oldest)
     assert buffer.sampleable == len(expected)
     if not expected:
         with pytest.raises(parl.errors.NotSampleableError, match="nothing to sample"):
             buffer.sample(1)
         return
-    # Equal priorities, and as many systematic draws as rows: each row comes exactly once.
+    # With equal priorities, a systematic sample of as many rows as can be sampled has each row once.
     batch = buffer.sample(len(expected), mode="systematic")
     drawn = [numbers[int(ticket)] for ticket in batch.tickets]
     assert sorted(drawn) == sorted(expected)
@@ -51,14 +51,14 @@ def check_all(
     explicit_next=st.booleans(),
     per_call=st.integers(1, 5),
 )
-def test_against_the_naive_model(steps, capacity, n_step, autoreset, explicit_next, per_call):
+def test_transitions_equal_those_of_the_model(steps, capacity, n_step, autoreset, explicit_next, per_call):
     gamma = 0.5
     buffer = parl.PrioritizedReplay(
         capacity, fields(explicit_next), n_step=n_step, gamma=gamma, num_envs=3, autoreset=autoreset
     )
     naive = NaiveReplay(capacity, n_step, gamma, autoreset, explicit_next)
     numbers: dict[int, int] = {}
-    slots = 0  # final observations given beside a row take one of their own
+    slots = 0  # a final observation passed with a row takes a slot of its own
     slot_of: dict[int, int] = {}
     for start in range(0, len(steps), per_call):
         rows = steps[start : start + per_call]
@@ -80,7 +80,7 @@ def test_against_the_naive_model(steps, capacity, n_step, autoreset, explicit_ne
             env_id=[env for env, _, _ in rows],
             **extra,
         )
-        # A call is cut into pieces of half the capacity; the final observations of a piece follow its rows.
+        # A call is split into pieces of half the capacity; the final observations of a piece follow its rows.
         piece = max(capacity // 2, 1)
         for k in range(0, len(added), piece):
             part = added[k : k + piece]
@@ -94,7 +94,7 @@ def test_against_the_naive_model(steps, capacity, n_step, autoreset, explicit_ne
     buffer.verify()
 
 
-def test_bootstraps_through_truncation_not_through_termination():
+def test_returns_bootstrap_after_truncation_but_not_after_termination():
     buffer = parl.PrioritizedReplay(10, fields(), n_step=3, gamma=0.5, num_envs=1)
     ends = [(0, 0), (0, 1), (0, 0), (0, 0), (1, 0), (0, 0)]
     for i, (terminated, truncated) in enumerate(ends):
@@ -105,12 +105,12 @@ def test_bootstraps_through_truncation_not_through_termination():
     names = ("action", "reward", "discount", "next_obs")
     rows = zip(*(batch[name].tolist() for name in names), strict=True)
     got = {action: rest for action, *rest in rows}
-    # Rows 0, 1: truncated in row 1, whose final observation is row 2. Row 2 is never drawn. Rows 3, 4:
-    # terminated.
+    # Rows 0 and 1: truncated in row 1. Row 2 holds its final observation and is never sampled. Rows 3 and 4:
+    # terminated in row 4.
     assert got == {0: [1.5, 0.25, 2.0], 1: [1.0, 0.5, 2.0], 3: [1.5, 0.0, 5.0], 4: [1.0, 0.0, 5.0]}
 
 
-def test_priorities_given_on_insertion_wait_for_the_window():
+def test_priorities_passed_to_add_take_effect_when_the_window_is_complete():
     buffer = parl.PrioritizedReplay(10, fields(), n_step=2, alpha=1.0, epsilon=0.0, num_envs=1)
     go_on = {"terminated": [False], "truncated": [False]}
     for i in range(2):
@@ -118,7 +118,7 @@ def test_priorities_given_on_insertion_wait_for_the_window():
     assert buffer.total_priority == 0 and buffer.sampleable == 0
     ticket = buffer.add(obs=[2], action=[2], reward=[0], priorities=[3.0], **go_on)
     assert buffer.total_priority == 5
-    # An update of a row that still waits counts when its window is complete.
+    # An update of a row takes effect when the window of the row is complete.
     assert buffer.update_priorities(ticket, [7.0]) == 0
     assert buffer.total_priority == 5
     for i in range(3, 5):
@@ -136,7 +136,7 @@ def test_new_rows_get_the_largest_priority_so_far():
     assert buffer.total_priority == 0.5 + 4 + 4
 
 
-def test_end_episodes_cuts_chains():
+def test_windows_do_not_cross_end_episodes():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
     row = {
         "obs": [0, 1],
@@ -148,7 +148,7 @@ def test_end_episodes_cuts_chains():
     buffer.add(**row)
     buffer.end_episodes([1])
     buffer.add(**row)
-    assert buffer.sampleable == 1, "environment 0 went on, the row of environment 1 has no next one"
+    assert buffer.sampleable == 1, "only the row of environment 0 has a successor"
     with pytest.raises(IndexError, match=r"environment 2 at position 0 is outside 0\.\.2"):
         buffer.end_episodes([2])
 

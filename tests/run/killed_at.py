@@ -1,4 +1,4 @@
-"""Ends a process with SIGKILL in front of its n-th step on the file system, without any tool from outside."""
+"""Kills a process with SIGKILL right before its n-th file operation, without an external tool."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 _EVENTS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.truncate"}
 
 
-class Steps:
-    """Counts the steps of this process on files of ``folder``; step ``fatal`` is never made.
+class FileOperations:
+    """Counts operations of this process on files of ``folder``; kills it before operation number ``fatal``.
 
-    An audit hook, which stays until the process ends, sees files opened, renamed, made and removed. Waits for
-    the disk are counted by replacing ``os.fsync``.
+    An audit hook, which stays until the process ends, counts files opened, renamed, made and removed. A
+    replacement of ``os.fsync`` counts its calls.
     """
 
     def __init__(self, folder: Path, fatal: int | None = None) -> None:
@@ -27,7 +27,7 @@ class Steps:
         fsync: Callable[[Any], None] = os.fsync
 
         def counted(descriptor: Any) -> None:
-            self._step()
+            self._count()
             fsync(descriptor)
 
         os.fsync = counted
@@ -38,12 +38,12 @@ class Steps:
             return
         path, rest = arguments[0], arguments[1:]
         in_folder = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._folder)
-        # Whole folders are removed by names relative to an open one.
+        # Folders are removed with names relative to an open folder.
         relative = event in ("os.rmdir", "os.remove") and rest[-1] not in (-1, None)
         if in_folder or relative:
-            self._step()
+            self._count()
 
-    def _step(self) -> None:
+    def _count(self) -> None:
         if not self.is_on:
             return
         self.count += 1
@@ -52,7 +52,7 @@ class Steps:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Runs ``work`` in a forked process; its exit status, negative where a signal ended it."""
+    """Runs ``work`` in a forked process and returns its exit status, negative if a signal ended it."""
     child = os.fork()
     if child == 0:
         code = 1

@@ -27,12 +27,12 @@ def test_curves_of_two_runs_become_one_picture(tmp_path):
     picture = plot_runs(runs, tmp_path / "plots" / "both.png")
     data = picture.read_bytes()
     assert data.startswith(b"\x89PNG")
-    # Drawn lines take room: a picture of the same size without them compresses to far less.
+    # Lines make the file larger: a picture of the same size without them compresses to far less.
     alone = plot_runs([_run(tmp_path, "dot", [1.0])], tmp_path / "dot.png").read_bytes()
     assert len(data) > len(alone)
 
 
-def test_band_is_the_median_between_the_extremes_where_all_curves_are():
+def test_a_band_is_median_and_extremes_in_the_range_of_all_curves():
     places, middle, lowest, highest = band(
         [([0, 10], [0.0, 10.0]), ([2, 12], [5.0, 5.0]), ([0, 8], [1.0, 1.0])], points=4
     )
@@ -42,7 +42,7 @@ def test_band_is_the_median_between_the_extremes_where_all_curves_are():
     np.testing.assert_allclose(highest, [5, 5, 6, 8])
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_band(tmp_path):
+def test_runs_that_differ_only_in_their_seed_are_one_band(tmp_path):
     paths = []
     for rate in (1, 2):
         for seed in (0, 1, 2):
@@ -60,13 +60,13 @@ def test_runs_that_differ_in_their_seed_alone_are_one_band(tmp_path):
 
 
 def _drawn(run, y):
-    """Values and legend of the left half of a figure."""
+    """Values and legend of the left axes of a figure."""
     axis = _figure([run], y, bands=False).axes[0]
     legend = [text.get_text() for text in axis.get_legend().get_texts()]
     return [line.get_ydata().tolist() for line in axis.get_lines()], legend
 
 
-def test_evaluations_are_drawn_with_returns_alone_and_named_in_the_legend(tmp_path):
+def test_evaluations_are_drawn_only_with_returns_and_named_in_the_legend(tmp_path):
     run = RunDirectory.create(tmp_path, "one", {})
     with MetricsLog(run, tensorboard=False) as log:
         for step in range(3):
@@ -99,7 +99,7 @@ def test_doctor_reports_each_part_once():
     assert all(text for _, text in lines)
 
 
-def test_doctor_prefers_our_variable_for_the_rom_folder(tmp_path, monkeypatch):
+def test_doctor_prefers_parl_roms_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("ALE_ROMS_DIR", "/elsewhere")
     monkeypatch.setenv("PARL_ROMS_DIR", str(tmp_path))
     assert doctor.rom_folder() == (tmp_path, "PARL_ROMS_DIR")
@@ -111,7 +111,7 @@ def test_stale_segments_are_those_that_no_process_maps(tmp_path):
     assert doctor.stale_segments(tmp_path) == [tmp_path / "parl-left-over"]
 
 
-def test_a_segment_of_any_name_that_a_killed_process_left_is_listed_and_swept():
+def test_a_segment_of_any_name_that_a_killed_process_left_is_listed():
     name = f"whatever-{os.getpid()}"
     code = f"""
 import os, signal, parl
@@ -130,10 +130,10 @@ os.kill(os.getpid(), signal.SIGKILL)
             place.unlink()
 
 
-def test_sweeping_removes_what_is_stale_and_nothing_else(tmp_path):
+def test_sweep_removes_only_stale_segments(tmp_path):
     left = tmp_path / "left"
     left.write_bytes((0x7061726C_00000001).to_bytes(8, "little") + bytes(100))
     (tmp_path / "other").write_bytes(bytes(100))
     (tmp_path / "link").symlink_to(left)
-    assert doctor.sweep(tmp_path) == [left]
+    assert doctor.remove_stale_segments(tmp_path) == [left]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "other"]

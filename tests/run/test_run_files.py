@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from killed_at import Steps, in_child
+from killed_at import FileOperations, in_child
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import (
@@ -55,7 +55,7 @@ def test_unknown_key_names_the_nearest_valid_one():
     check_keys({"batch_size": 1}, ["learning_rate", "batch_size"], "dqn")
 
 
-def test_settings_survive_the_file(tmp_path):
+def test_settings_are_the_same_after_writing_and_reading(tmp_path):
     settings = {
         "env": "CartPole-v1",
         "lr": 1e-3,
@@ -131,11 +131,11 @@ def test_a_crash_before_the_index_still_finds_the_newest(tmp_path):
     assert run.checkpoints.verified("last").name == "step-000000000010"
 
 
-def test_killed_anywhere_in_a_save_of_the_same_step_a_whole_checkpoint_is_last(tmp_path):
-    """The one before or the new one, never none, and the next save works."""
+def test_a_kill_at_any_point_of_a_save_leaves_a_complete_last_checkpoint(tmp_path):
+    """It is the old or the new one, and the next save works."""
 
     def save():
-        counted = Steps(run.checkpoints.path, fatal)
+        counted = FileOperations(run.checkpoints.path, fatal)
         _write(run, 10, "new")
         (tmp_path / "count").write_text(str(counted.count))
 
@@ -243,7 +243,7 @@ def test_an_index_cannot_point_outside_its_run(tmp_path):
             run.checkpoints.verified("last")
 
 
-def test_the_end_of_a_replay_is_compared_and_its_middle_left_to_itself(tmp_path):
+def test_only_the_ends_of_a_replay_file_are_compared(tmp_path):
     path = tmp_path / "replay.bin"
     path.write_bytes(bytes(300_000))
     wanted = describe(tmp_path)["replay.bin"]

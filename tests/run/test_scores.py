@@ -1,4 +1,4 @@
-"""Scores of evaluations against arithmetic by hand."""
+"""Scores of evaluations against values computed by hand."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_interquartile_mean_leaves_the_outer_quarters_out():
     np.testing.assert_allclose(rows, [3.5, 11.5])
 
 
-def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_law():
+def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_distribution():
     values = np.random.default_rng(1).normal(size=400)
     low, high = bootstrap_interval(values, lambda drawn: drawn.mean(axis=-1))
     # 1.96 standard errors of 1 / sqrt(400) to both sides.
@@ -25,7 +25,7 @@ def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_law():
     assert (low, high) == bootstrap_interval(values, lambda drawn: drawn.mean(axis=-1))
 
 
-def test_scores_say_all_in_one_line():
+def test_scores_are_printed_in_one_line():
     scores = Scores.of(np.array([1.0, 2.0, 3.0, 10.0]))
     assert (scores.mean, scores.median, scores.iqm) == (4.0, 2.5, 2.5)
     assert (scores.lowest, scores.highest, scores.episodes) == (1.0, 10.0, 4)

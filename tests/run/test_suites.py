@@ -1,4 +1,4 @@
-"""Scores over games: shares of a person's, interquartile mean over runs, what is missing is named."""
+"""Scores over suites of games: human-normalized, interquartile mean over runs, missing games."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_references_are_of_games_that_exist():
     assert all(human > chance for chance, human in REFERENCES.values())
 
 
-def test_random_is_nothing_and_human_is_one():
+def test_the_random_score_is_0_and_the_human_score_is_1():
     assert human_normalized("pong", -20.7) == 0 and human_normalized("pong", 14.6) == 1
     np.testing.assert_allclose(human_normalized("breakout", np.array([1.7, 16.1])), [0.0, 0.5])
     with pytest.raises(ConfigError, match="'adventure', which has no human score"):
@@ -32,7 +32,7 @@ def test_suite_scores_are_those_of_all_runs():
     assert found.missing == ("battle_zone", "double_dunk", "name_this_game")
     assert found.iqm == pytest.approx(float(interquartile_mean(np.array([0.0, 1, 1, 1]))))
     assert found.median == pytest.approx(0.75)
-    # Draws of qbert's runs: both bad is the worst case, 0 0 1 1 with an interquartile mean of a half.
+    # The worst draw has the worse run of qbert twice: 0 0 1 1, with an interquartile mean of 0.5.
     assert found.low == pytest.approx(0.5) and found.high == pytest.approx(1.0)
     with pytest.raises(ConfigError, match="atari5 does not contain pong"):
         SuiteScores.of("atari5", {"pong": [1.0]})
@@ -55,6 +55,6 @@ def test_runs_are_scored_from_the_command_line(tmp_path, capsys):
     )
     assert main(["eval", "--suite", "atari5", "--episodes", "2", str(run.path)]) == 0
     out = capsys.readouterr().out
-    # Ten steps without a point: 0 - 163.9 over 13455 - 163.9.
+    # Ten steps give no points: (0 - 163.9) / (13455 - 163.9).
     assert "qbert                  -0.012 of human, 1 runs" in out
     assert "without a run: battle_zone, double_dunk, name_this_game, phoenix" in out

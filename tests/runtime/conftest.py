@@ -1,4 +1,4 @@
-"""Small runs that tests build on: a setup of double DQN on CartPole."""
+"""A fixture that makes the setup of a small run: double DQN on CartPole."""
 
 import pytest
 

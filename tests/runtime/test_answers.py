@@ -1,4 +1,4 @@
-"""The driver's end of a worker: what it sends, hears and raises, with a pipe and a process of this file."""
+"""Workers as the driver sees them: messages, errors and ends, with fake processes."""
 
 import multiprocessing
 import subprocess
@@ -15,7 +15,7 @@ from parl.runtime.workers import Deadline, Worker, WorkerGroup, WorkerTimeoutErr
 
 
 class Runner:
-    """A process that has ended with this exit status, or none."""
+    """A fake process with an exit status; None while it is unknown."""
 
     def __init__(self, exitcode=None, alive=False):
         self.exitcode, self.alive, self.joined, self.killed = exitcode, alive, [], False
@@ -38,10 +38,10 @@ def pair():
     theirs.close()
 
 
-def test_what_was_sent_is_the_answer(pair):
+def test_messages_arrive_and_answer_returns_the_reply(pair):
     worker, theirs = pair
     worker.send({"a": 1})
-    worker.tell("b")
+    worker.send_if_running("b")
     assert theirs.recv() == {"a": 1} and theirs.recv() == "b"
     theirs.send(("any kind", 5))
     assert worker.answer(1.0) == 5
@@ -50,7 +50,7 @@ def test_what_was_sent_is_the_answer(pair):
     assert not worker.finished
 
 
-def test_an_answer_that_is_there_needs_no_time(pair):
+def test_an_answer_that_has_arrived_is_returned_with_timeout_0(pair):
     worker, theirs = pair
     theirs.send(("batch", 6))
     assert worker.answer(0.0) == 6
@@ -58,7 +58,7 @@ def test_an_answer_that_is_there_needs_no_time(pair):
         worker.answer(0.0)
 
 
-def test_what_comes_before_the_state_is_passed_on(pair):
+def test_messages_before_the_state_are_passed_on(pair):
     worker, theirs = pair
     others = []
     for value in (("rollout", 1), ("rollout", 2), ("state", b"here")):
@@ -83,7 +83,7 @@ def test_a_failure_is_raised_once(pair, ask):
     worker.check()
 
 
-def test_numbers_that_are_not_finite_are_named_with_the_worker(pair):
+def test_a_non_finite_error_names_the_worker(pair):
     worker, theirs = pair
     theirs.send(("error", NonFiniteError("a reward is NaN")))
     with pytest.raises(NonFiniteError, match=r"^actor 3: a reward is NaN$"):
@@ -100,7 +100,7 @@ def test_numbers_that_are_not_finite_are_named_with_the_worker(pair):
         (None, "ended by itself, exit status None"),
     ],
 )
-def test_a_worker_that_is_gone_is_noticed(pair, code, said):
+def test_an_ended_worker_raises_an_error_with_its_exit_status(pair, code, said):
     worker, theirs = pair
     worker.runner.exitcode = code
     theirs.close()
@@ -113,7 +113,7 @@ def test_a_worker_that_is_gone_is_noticed(pair, code, said):
     worker.finished = False
     with pytest.raises(WorkerError, match=f"^actor 3 {said}$"):
         worker.send("hello")
-    worker.tell("hello")
+    worker.send_if_running("hello")
 
 
 def test_threads_have_no_exit_status(pair):
@@ -139,13 +139,13 @@ def test_a_group_starts_checks_and_ends_its_workers():
     assert torch.get_num_threads() == threads, "threads share torch's settings with the driver"
     group.check()
     for worker in made:
-        worker.tell(None)
+        worker.send_if_running(None)
     group.end(within_s=20.0)
     assert not group.workers and all(worker.connection.closed for worker in made)
     assert not any(worker.runner.is_alive() for worker in made)
 
 
-def test_what_does_not_end_in_time_is_killed(monkeypatch):
+def test_a_worker_that_does_not_end_in_time_is_killed(monkeypatch):
     now = [10.0]
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=None))
     group = WorkerGroup(None)
@@ -164,7 +164,7 @@ def test_what_does_not_end_in_time_is_killed(monkeypatch):
     assert slow.killed and not quick.killed and closed == [1] * 3
 
 
-def test_a_failure_is_waited_for(monkeypatch):
+def test_failure_waits_for_an_error_of_a_worker(monkeypatch):
     now, checks = [10.0], []
 
     def sleep(seconds):
@@ -174,7 +174,7 @@ def test_a_failure_is_waited_for(monkeypatch):
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     group = WorkerGroup(None)
     group.workers.append(SimpleNamespace(check=lambda: checks.append(now[0])))
-    group.failure(within_s=0.055)
+    group.raise_failure(within_s=0.055)
     assert len(checks) == 6
 
     def fails():
@@ -182,11 +182,11 @@ def test_a_failure_is_waited_for(monkeypatch):
 
     group.workers.append(SimpleNamespace(check=fails))
     with pytest.raises(WorkerError, match="gone"):
-        group.failure(within_s=0.055)
+        group.raise_failure(within_s=0.055)
 
 
 @pytest.mark.parametrize("error", [ValueError("the pole fell"), NonFiniteError("a reward is NaN")])
-def test_a_worker_says_how_it_failed(error):
+def test_a_failing_worker_sends_its_error(error):
     ours, theirs = multiprocessing.Pipe()
 
     def fails(connection, word):
@@ -204,7 +204,7 @@ def test_a_worker_says_how_it_failed(error):
         ours.recv()
 
 
-def test_a_child_ends_with_a_status_after_a_failure(monkeypatch):
+def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
     ours, theirs = multiprocessing.Pipe()
     died, signals = [], []
     monkeypatch.setattr(workers, "_die_with_parent", died.append)
@@ -237,7 +237,7 @@ def test_a_child_ends_with_a_status_after_a_failure(monkeypatch):
         (1, "cpu", False, False, "linux", False, "forkserver"),
     ],
 )
-def test_a_process_forks_only_where_that_is_safe(
+def test_workers_are_forked_only_where_that_is_safe(
     monkeypatch, threads, device, cuda, group, platform, works, method
 ):
     preloaded = []
@@ -260,19 +260,19 @@ def test_a_process_forks_only_where_that_is_safe(
     assert workers.choose_context(False, device).method is None
 
 
-def test_a_fresh_process_can_differentiate_in_a_fork():
+def test_a_fork_of_a_fresh_process_can_run_backward():
     program = "from parl.runtime.workers import _backward_works_in_a_fork as works; print(works())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_without_shared_memory_files_are_used_and_warned_of_once(monkeypatch):
+def test_without_shared_memory_processes_use_files_and_warn_once(monkeypatch):
     from multiprocessing import heap
 
     places = SimpleNamespace(_dir_candidates=["/dev/shm"])
     monkeypatch.setattr(heap, "Arena", places)
     workers._share_by_files_without_shm()
-    assert places._dir_candidates == ["/dev/shm"], "it is there and writable"
+    assert places._dir_candidates == ["/dev/shm"], "/dev/shm exists and is writable"
     monkeypatch.setattr(workers.os, "access", lambda path, mode: False)
     with pytest.warns(
         UserWarning, match="/dev/shm is missing or not writable: processes share memory by files"

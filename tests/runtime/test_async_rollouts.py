@@ -1,4 +1,4 @@
-"""The async topology: learns, measures lag, bounds it, saves and goes on, names what failed."""
+"""The async topology: learning, policy lag and its limit, saving and resuming, errors of actors."""
 
 import multiprocessing
 
@@ -45,7 +45,7 @@ def run(loop, steps):
 
 
 def test_a_forkserver_shares_the_buffers_too(monkeypatch):
-    """Its processes get everything by pickling; copies of the buffers would never change here."""
+    """Its processes receive pickled objects. With copies of the buffers, those of the driver stay empty."""
     context = multiprocessing.get_context("forkserver")
     monkeypatch.setattr(asynchronous, "choose_context", lambda *_: context)
     loop = AsyncRolloutLoop(setup(actors=1))
@@ -58,7 +58,7 @@ def test_a_forkserver_shares_the_buffers_too(monkeypatch):
 
 
 @pytest.mark.parametrize("processes", [True, False])
-def test_rollouts_of_all_actors_are_learned_from(processes):
+def test_the_learner_learns_from_rollouts_of_all_actors(processes):
     loop = AsyncRolloutLoop(setup(processes=processes))
     try:
         before = loop.learner.weights.clone()
@@ -76,24 +76,24 @@ def test_rollouts_of_all_actors_are_learned_from(processes):
         loop.close()
 
 
-def test_rollouts_behind_the_limit_are_left_out():
+def test_rollouts_above_the_lag_limit_are_left_out():
     loop = AsyncRolloutLoop(setup(max_lag=0))
     try:
         run(loop, 3_000)
         report = loop.report()
-        # Of an actor's two rollouts ahead, one at least starts before the other was learned from.
+        # Each actor has two buffers: at least one rollout starts before the other has been learned from.
         assert 0 < report["rollouts_left_out"] < 1
         assert loop.updates < 3_000 / 10 / 2
     finally:
         loop.close()
 
 
-def test_lockstep_takes_actors_in_turn():
+def test_deterministic_runs_of_two_actors_are_equal():
     one, two = (run(SyncRolloutLoop(setup()), 1_500) for _ in range(2))
     assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
 
 
-def test_a_saved_run_goes_on(tmp_path):
+def test_a_saved_run_resumes(tmp_path):
     loop = AsyncRolloutLoop(setup())
     try:
         run(loop, 500)
@@ -122,7 +122,7 @@ class Breaks(gymnasium.Wrapper):
 
 
 @pytest.mark.parametrize("processes", [True, False])
-def test_a_failing_actor_is_named(processes):
+def test_an_error_of_an_actor_reaches_the_driver(processes):
     loop = AsyncRolloutLoop(setup(lambda: Breaks(gymnasium.make("CartPole-v1")), processes=processes))
     try:
         with pytest.raises(WorkerError, match="the wheel came off"):

@@ -1,4 +1,4 @@
-"""The choice of a split against an exhaustive grid, and against what the machine then does."""
+"""The chosen numbers of actors and learners against an exhaustive search, and rates of a real run."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def random_rates(rng):
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_no_split_of_the_grid_is_faster(seed):
+def test_no_other_numbers_are_faster(seed):
     rng = np.random.default_rng(seed)
     rates, cores, sampled = random_rates(rng), int(rng.integers(1, 9)), float(rng.uniform(1, 200))
     split = choose(rates, 32, sampled, cores)
@@ -48,7 +48,7 @@ def test_slow_environments_get_actors_and_slow_updates_learners():
     assert "averaging" in split.reason
 
 
-def test_a_number_that_the_caller_fixed_stays():
+def test_a_number_that_the_caller_fixed_is_kept():
     rates = Rates({2: 1e-4}, {1: 1e-4, 2: 0.5e-4}, {1: 0.0, 2: 0.0})
     assert choose(rates, 32, 32.0, 4, actors=2).actors == 2
     assert expected(rates, 2, 1, 32, 32.0, 1) <= expected(rates, 2, 1, 32, 32.0, 4)

@@ -1,4 +1,4 @@
-"""A checkpoint never holds weights that are not finite, and the good ones before it stay."""
+"""Non-finite weights are not saved and replace no checkpoint; a non-finite score is never the best."""
 
 import math
 

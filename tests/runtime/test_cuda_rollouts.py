@@ -1,6 +1,6 @@
-"""Rollouts that stay on a device: rows and ends, schedules read there, recorded work, whole runs.
+"""Rollouts that stay on a device: rows, ends of episodes, schedules, CUDA graphs and whole runs.
 
-The device is the processor here, whose tensors behave the same; `tests/cuda/device` runs all with a driver.
+The device is the CPU here, whose tensors behave the same. `tests/cuda/device` uses a CUDA driver.
 """
 
 import dataclasses
@@ -13,7 +13,12 @@ from parl.envs import EnvMaker
 from parl.errors import ConfigError, NonFiniteError
 from parl.runtime import checkpoint
 from parl.runtime.cuda import on_policy
-from parl.runtime.cuda.on_policy import AT_ONCE, CudaRolloutActor, CudaRolloutBuffer, CudaRolloutLoop
+from parl.runtime.cuda.on_policy import (
+    MAX_FINALS_PER_STEP,
+    CudaRolloutActor,
+    CudaRolloutBuffer,
+    CudaRolloutLoop,
+)
 from parl.runtime.distributed.torchrun import Group
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.train.topologies import TOPOLOGIES
@@ -29,11 +34,11 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-class Tensors:
-    """Names to be named again, all in tensors: reward 1 for the symbol shown; resets in the step of an end.
+class SymbolsOnDevice:
+    """A vector environment of tensors with same-step autoreset: reward 1 for the number of the symbol shown.
 
-    Environments are of three kinds: cut after 7 steps, cut after 6, ended after 5. The observation is the
-    symbol, one-hot, or a picture of one grey; the last one of an episode shows how many steps it had.
+    Environments are of three kinds: truncated after 7 steps, truncated after 6, terminated after 5. The
+    observation is the symbol, one-hot or as one shade of gray; the final one is the number of steps.
     """
 
     def __init__(self, num_envs, spec):
@@ -86,11 +91,11 @@ def actor(made, spec=SPEC, envs=6, random_steps=0):
     policy = made.make_device_policy(learner, 1)
     policy.schedule(0)
     steps = made.rollout_steps
-    return learner, CudaRolloutActor(Tensors(envs, spec), spec, policy, steps, 0, random_steps)
+    return learner, CudaRolloutActor(SymbolsOnDevice(envs, spec), spec, policy, steps, 0, random_steps)
 
 
-def test_environments_get_the_seed_once():
-    made, envs = algorithm(), Tensors(6, SPEC)
+def test_environments_are_seeded_once():
+    made, envs = algorithm(), SymbolsOnDevice(6, SPEC)
     policy = made.make_device_policy(made.make_learner(0, "cpu"), 1)
     policy.schedule(0)
     one = CudaRolloutActor(envs, SPEC, policy, made.rollout_steps, 5, 0)
@@ -99,8 +104,8 @@ def test_environments_get_the_seed_once():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_rows_are_what_happened(name):
-    made = algorithm(name, rollout_steps=7)  # environment 0 is cut in the last row
+def test_rows_are_the_transitions_of_the_environments(name):
+    made = algorithm(name, rollout_steps=7)  # environment 0 is truncated in the last row
     learner, one = actor(made)
     before = one.rollout.obs[-1].clone()
     for _ in range(3):
@@ -115,7 +120,7 @@ def test_rows_are_what_happened(name):
             for t in range(7):
                 for n in range(6):
                     cut = bool(rows.ended[t, n] & ~rows.terminated[t, n])
-                    # Cut after 7 or 6 steps: that is what their last observation shows.
+                    # Truncated after 7 or 6 steps: the final observation is that number.
                     seen = torch.full((4,), 7.0 if n % 3 == 0 else 6.0) if cut else rows.obs[t + 1, n]
                     torch.testing.assert_close(following[t, n], learner.values_of(seen.unsqueeze(0))[0])
     assert rows.terminated[:, [2, 5]].any() and not rows.terminated[:, [0, 1, 3, 4]].any()
@@ -124,16 +129,16 @@ def test_rows_are_what_happened(name):
     assert reward >= sum(value for value, _ in finished)
 
 
-def test_more_ends_than_there_is_room_for_count_as_terminated():
-    envs = AT_ONCE + 9
+def test_truncations_beyond_the_capacity_count_as_terminations():
+    envs = MAX_FINALS_PER_STEP + 9
     rollout = CudaRolloutBuffer(SPEC, 4, envs, "cpu")
     none = torch.zeros(envs, dtype=torch.bool)
     for t in range(4):
         cut = torch.ones(envs, dtype=torch.bool) if t in (1, 2, 3) else none
-        rollout.ends(t, none, cut, torch.arange(float(envs)).view(-1, 1).expand(-1, 4) + 100 * t)
+        rollout.record_ends(t, none, cut, torch.arange(float(envs)).view(-1, 1).expand(-1, 4) + 100 * t)
     rows = rollout.tensors()
     assert rows.ended[1:].all() and not rows.ended[0].any()
-    # 32 of the first of these steps, 32 of the second, and none of the third: the room is full.
+    # There is space for 64 final observations: 32 of step 1, 32 of step 2 and none of step 3.
     assert rows.terminated.sum(1).tolist() == [0, 9, 9, envs]
     for (t, n), obs in zip(rows.final_at.tolist(), rows.final_obs, strict=True):
         assert obs[0] == n + 100 * t
@@ -142,7 +147,7 @@ def test_more_ends_than_there_is_room_for_count_as_terminated():
 
 @pytest.mark.parametrize("options", [{}, {"optimizer": "rmsprop"}])
 @pytest.mark.parametrize("name", KINDS)
-def test_schedules_on_the_device_are_those_of_the_host(name, options):
+def test_schedules_on_the_device_equal_those_on_the_host(name, options):
     made = algorithm(name, learning_rate=1e-2, **options)
     _, one = actor(made)
     learners = [made.make_learner(0, "cpu") for _ in range(2)]
@@ -161,7 +166,7 @@ def test_schedules_on_the_device_are_those_of_the_host(name, options):
         assert steps[0] == steps[1] > 0
         torch.testing.assert_close(learners[0].weights, learners[1].weights, rtol=1e-3, atol=1e-5)
     assert learners[0].state_dict()["updates"] == learners[1].state_dict()["updates"]
-    # What was saved goes on in either way.
+    # A saved learner resumes with schedules on the device or on the host.
     other = made.make_learner(9, "cpu")
     other.schedule(0.0)
     other.load_state_dict(learners[0].state_dict())
@@ -173,7 +178,7 @@ def test_schedules_on_the_device_are_those_of_the_host(name, options):
 
 class TensorLoop(CudaRolloutLoop):
     def _make_envs(self):
-        return Tensors(self._setup.num_envs, self._setup.spec)
+        return SymbolsOnDevice(self._setup.num_envs, self._setup.spec)
 
 
 def setup(made, spec=SPEC, total=100_000, random_steps=0, envs=6):
@@ -192,8 +197,8 @@ def setup(made, spec=SPEC, total=100_000, random_steps=0, envs=6):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_recorded_work_reads_what_changes_from_the_device(monkeypatch, fake_cuda_graph, name):
-    """Step size, its number, exploration, draws: a run by graphs has the weights of one by calls."""
+def test_cuda_graphs_read_changing_values_from_the_device(monkeypatch, fake_cuda_graph, name):
+    """Learning rate, update number, exploration and draws change; runs with and without graphs are equal."""
     options = {"cuda_graph": True, "max_gradient_norm": 0.0, "learning_rate": 1e-3}
     if name != "a2c":
         options |= {"epochs": 2, "minibatch_size": 24}
@@ -205,7 +210,7 @@ def test_recorded_work_reads_what_changes_from_the_device(monkeypatch, fake_cuda
         monkeypatch.setattr(type(made), "records_updates", property(lambda _, kept=by_graphs: kept))
         loop = TensorLoop(setup(made, PICTURES, total=600))
         loop.advance(48 * 7, 0.0)
-        assert (loop._update_once._graph is not None) == by_graphs
+        assert (loop._graphed_learn._graph is not None) == by_graphs
         found.append((loop.learner.weights.clone(), loop.updates, loop.take_episodes()))
         loop.close()
     assert found[0][1] == found[1][1] >= 7
@@ -231,7 +236,7 @@ def test_a_run_learns(name):
     loop.close()
 
 
-def test_weights_that_are_not_finite_are_found_when_the_device_is_waited_for(tmp_path):
+def test_non_finite_weights_are_found_by_a_report_and_by_a_save(tmp_path):
     loop = TensorLoop(setup(algorithm(minibatch_size=24)))
     loop.advance(200, 0.0)
     loop.learner.weights[3] = float("nan")
@@ -257,14 +262,16 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path):
 
 def test_random_starts_reset_every_environment_once():
     _, one = actor(algorithm(), random_steps=9)
-    assert one.is_fresh and one.take_random_steps() == 9 * 6 and not one.is_fresh
-    resets = torch.stack(one._envs.resets[1:]).sum(0)  # without the first, of all
-    assert resets.max() == 1 and resets.sum() >= 4  # those whose turn is step 0 have had theirs
+    assert one.needs_random_steps and one.take_random_steps() == 9 * 6 and not one.needs_random_steps
+    resets = torch.stack(one._envs.resets[1:]).sum(0)  # without the first reset, of all environments
+    assert (
+        resets.max() == 1 and resets.sum() >= 4
+    )  # environments whose number of steps is 0 are not reset again
     one.collect()
     assert {length for _, length in one.episodes.take()[0]} <= {5, 6, 7}
 
 
-def test_what_needs_the_host_is_refused():
+def test_settings_that_need_the_host_are_refused():
     for options, text in (
         ({"lstm": 4}, "lstm = 4 needs environments of the CPU"),
         ({"cuda_graph": True, "target_kl": 0.1}, "target_kl = 0.1 needs the host"),
@@ -302,7 +309,7 @@ def test_rewards_are_those_of_the_environments():
 
 
 @pytest.mark.parametrize(("group", "more"), [(None, 0), (Group(2, 3, 0), 4_000_058)])
-def test_seeds_follow_from_the_run_its_resumes_and_its_rank(monkeypatch, group, more):
+def test_seeds_depend_on_the_run_its_resumes_and_its_rank(monkeypatch, group, more):
     made = setup(algorithm(minibatch_size=24), random_steps=4)
     loop = TensorLoop(made)
     loop._setup, loop._resumes = dataclasses.replace(made, seed=7, group=group), 3

@@ -1,4 +1,4 @@
-"""Halves that take turns: same numbers however threads meet, nothing lost, exact after a checkpoint."""
+"""Double-buffered actors: results do not depend on thread timing, no rows are lost, runs resume exactly."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ def cartpoles(num_envs):
 
 
 class AtOnce(Executor):
-    """Runs everything where it is asked for, in the order of asking."""
+    """Runs each function in `submit`, in the calling thread."""
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
@@ -37,7 +37,7 @@ def run(setup, steps):
     return loop
 
 
-def test_lockstep_gives_the_same_numbers_with_and_without_the_thread(make_setup, monkeypatch):
+def test_results_are_the_same_with_and_without_the_thread(make_setup, monkeypatch):
     setup = dataclasses.replace(make_setup(env=cartpoles, actors=2, num_envs=6), double_buffer=True)
     one = run(setup, 1_200)
     monkeypatch.setattr(double_buffer, "ThreadPoolExecutor", lambda *_: AtOnce())
@@ -47,8 +47,8 @@ def test_lockstep_gives_the_same_numbers_with_and_without_the_thread(make_setup,
     assert one.take_episodes() == other.take_episodes()
 
 
-def test_environments_and_rows_are_those_of_the_whole(make_setup):
-    """The same first observations; then each row follows on the one before of its environment."""
+def test_environments_and_rows_are_those_of_an_actor_without_groups(make_setup):
+    """First observations are equal, and each row continues the previous row of its environment."""
     setup = make_setup(env=cartpoles, num_envs=6)
     split = dataclasses.replace(setup, double_buffer=True)
     rows = []
@@ -60,15 +60,15 @@ def test_environments_and_rows_are_those_of_the_whole(make_setup):
         assert transitions >= (40 if one is setup else 39) * 6 - 40
         actor.close()
     firsts = [{tuple(obs) for obs in np.round(batch.obs, 5)} for batch in rows]
-    # Resets of all six environments, drawn from their own generators.
+    # First observations of all six environments, drawn from their own generators.
     assert len(firsts[0] & firsts[1]) >= 6
     batch = rows[1]
     assert {round(float(r), 4) for r in batch.reward} <= {1.0, 1.99, 2.9701}
     assert np.abs(batch.next_obs - batch.obs).max() < 1.5
 
 
-def test_episodes_of_both_halves_end(make_setup, monkeypatch):
-    """An actor that takes over from a lost one ends the episodes of all its environments."""
+def test_end_episodes_covers_both_groups(make_setup, monkeypatch):
+    """An actor that replaces a lost one ends the episodes of all its environments."""
     setup = dataclasses.replace(make_setup(env=cartpoles, num_envs=6), double_buffer=True)
     replay = setup.make_replay(None)
     ended, end = [], type(replay).end_episodes
@@ -83,12 +83,12 @@ def test_episodes_of_both_halves_end(make_setup, monkeypatch):
     assert sorted(ended) == list(range(6))
 
 
-@pytest.mark.parametrize("border", [60, 900])
-def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, border):
-    """Also one that did not save on its way: a checkpoint changes nothing."""
+@pytest.mark.parametrize("save_at", [60, 900])
+def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, save_at):
+    """The same holds for a run that continues after saving: a checkpoint changes nothing."""
     setup = dataclasses.replace(make_setup(env=cartpoles, actors=2, num_envs=6), double_buffer=True)
     whole = run(setup, 1_500)
-    half = run(setup, border)
+    half = run(setup, save_at)
     half.save(tmp_path)
     half.advance(1_500, 0.0)
     resumed = DeterministicOffPolicyLoop(setup, checkpoint.read(tmp_path))
@@ -98,7 +98,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, borde
         assert torch.equal(other.learner.weights, whole.learner.weights)
 
 
-def test_the_free_schedule_takes_halves_too(make_setup, tmp_path):
+def test_the_async_schedule_supports_a_double_buffer(make_setup, tmp_path):
     loop = AsyncOffPolicyLoop(dataclasses.replace(make_setup(actors=2), double_buffer=True))
     try:
         loop.advance(1_500, seconds=math.inf)

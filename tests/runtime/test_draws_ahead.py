@@ -1,4 +1,4 @@
-"""Batches drawn ahead, priorities that come late, and arrays that are used again."""
+"""Prefetched batches, delayed priorities, reused arrays, and averages of gradients."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ from parl.runtime.off_policy.learner_worker import (
 
 
 class Replay:
-    """Fills batches with the number of the draw."""
+    """A fake replay: all tickets of a batch are the number of the draw."""
 
     def __init__(self, alpha=0.6):
         self.settings = {"alpha": alpha}
@@ -58,7 +58,7 @@ class Stream:
 
 
 @pytest.mark.parametrize(("learners", "mode"), [(1, "stratified"), (2, "split")])
-def test_arrays_are_filled_again_after_so_many_draws(learners, mode):
+def test_a_sampler_fills_its_batches_in_rotation(learners, mode):
     replay = Replay()
     draws = BatchSampler(replay, 8, 3, 1, learners)
     numbers = [draws.draw(0.5).number for _ in range(7)]
@@ -66,7 +66,7 @@ def test_arrays_are_filled_again_after_so_many_draws(learners, mode):
     assert replay.asked == [(0.5, mode, 1, learners)] * 7
 
 
-def test_a_draw_that_failed_leaves_its_arrays_to_the_next():
+def test_the_batch_of_a_failed_draw_is_used_by_the_next():
     replay, fails = Replay(), [False, True, False, False]
     sample = replay.sample
 
@@ -84,7 +84,7 @@ def test_a_draw_that_failed_leaves_its_arrays_to_the_next():
     assert second is not first and draws.draw(0.5) is first
 
 
-def test_batches_that_fill_themselves_are_let():
+def test_a_prepared_batch_samples_itself():
     replay, sampled = Replay(), []
     replay.empty_batch = lambda *_, **__: SimpleNamespace(
         prepared=SimpleNamespace(sample=lambda *options: sampled.append(options))
@@ -93,7 +93,7 @@ def test_batches_that_fill_themselves_are_let():
     assert sampled == [(0.25, "split", 1, 2)] and not replay.asked
 
 
-def test_so_many_lie_ready_and_the_oldest_goes_first():
+def test_a_prefetch_queue_keeps_its_depth_and_returns_the_oldest():
     numbers = iter(range(10))
     one = lambda: next(numbers)  # noqa: E731
     ahead = PrefetchQueue(2)
@@ -108,30 +108,30 @@ def test_so_many_lie_ready_and_the_oldest_goes_first():
     assert not nothing.ready
 
 
-def test_priorities_go_back_so_many_updates_late():
+def test_priorities_are_written_after_the_delay():
     replay = Replay()
     late, tickets = DelayedPriorities(replay, 2), np.zeros(1)
     for number in range(4):
         tickets[:] = number
-        late.give([(tickets, number), (tickets, -number)])
+        late.add([(tickets, number), (tickets, -number)])
     assert replay.priorities == [([0.0], 0), ([0.0], 0), ([1.0], 1), ([1.0], -1)]
     late.flush()
     assert replay.priorities[4:] == [([2.0], 2), ([2.0], -2), ([3.0], 3), ([3.0], -3)]
     assert not late.waiting
 
 
-def test_without_a_delay_they_go_back_at_once():
+def test_priorities_are_written_at_once_without_a_delay():
     replay = Replay()
     late = DelayedPriorities(replay, 0)
-    late.give([(np.zeros(1), 1.0)])
+    late.add([(np.zeros(1), 1.0)])
     assert replay.priorities == [([0.0], 1.0)] and not late.waiting
-    # A run that was saved with a delay has some on their way.
+    # A run that was saved with a delay still has priorities to write.
     late.waiting.append([(np.ones(1), 2.0)])
-    late.give([(np.zeros(1), 3.0)])
+    late.add([(np.zeros(1), 3.0)])
     assert replay.priorities[1:] == [([1.0], 2.0), ([0.0], 3.0)]
     uniform = Replay(alpha=0.0)
     late = DelayedPriorities(uniform, 0)
-    late.give([(np.zeros(1), 1.0)])
+    late.add([(np.zeros(1), 1.0)])
     late.flush()
     assert not uniform.priorities
 
@@ -150,11 +150,11 @@ class Learner:
         return {"loss": 2.0}
 
 
-def test_a_thread_draws_ahead_for_one_learner_and_hears_of_beta_now_and_then():
+def test_a_thread_prefetches_for_a_single_learner_and_gets_larger_changes_of_beta():
     replay, learner = Replay(), Learner()
     algorithm = SimpleNamespace(replay_beta=lambda env_steps: env_steps / 1_000)
     part = LearnerWorker(algorithm, learner, replay, SingleLearner(), 8, prefetch=3)
-    assert learner.alone is True
+    assert learner.may_record_graph is True
     (stream,) = replay.streams
     assert stream.size == 8
     assert stream.options == {"depth": 3, "ordered": False, "reuse": True, "as_torch": True}
@@ -164,29 +164,29 @@ def test_a_thread_draws_ahead_for_one_learner_and_hears_of_beta_now_and_then():
     part.close()
     assert stream.is_closed
     other = LearnerWorker(algorithm, learner, replay, SimpleNamespace(), 8, prefetch=3)
-    assert learner.alone is False and len(replay.streams) == 1
+    assert learner.may_record_graph is False and len(replay.streams) == 1
     other.close()
     LearnerWorker(algorithm, learner, replay, SingleLearner(), 8)
     assert len(replay.streams) == 1
 
 
-def test_an_update_that_a_peer_leaves_out_changes_nothing():
+def test_an_update_that_a_peer_skips_changes_nothing():
     replay, learner, present = Replay(), Learner(), []
     peers = SimpleNamespace(average=lambda gradients, is_present, *_: present.append(is_present))
     algorithm = SimpleNamespace(replay_beta=lambda env_steps: 0.5)
     part = LearnerWorker(algorithm, learner, replay, peers, 8, rank=1, learners=2, delay=1)
-    part._late.give([(np.zeros(1), 1.0)])
+    part._delayed_priorities.add([(np.zeros(1), 1.0)])
     assert part.update(0) is False
     assert (
         learner.steps == 0 and replay.priorities == [([0.0], 1.0)] and replay.asked == [(0.5, "split", 1, 2)]
     )
-    part._late.give([(np.ones(1), 2.0)])
+    part._delayed_priorities.add([(np.ones(1), 2.0)])
     part.skip()
     assert present == [True, False] and replay.priorities[1:] == [([1.0], 2.0)]
 
 
 @pytest.mark.parametrize("what", ["compute", "step"])
-def test_what_is_not_finite_is_told_with_the_step(what):
+def test_a_non_finite_error_names_the_step(what):
     def fails(*_):
         raise NonFiniteError("the loss is nan")
 
@@ -197,7 +197,7 @@ def test_what_is_not_finite_is_told_with_the_step(what):
         apply_step(learner, 70)
 
 
-def test_gradients_and_a_number_travel_in_one_buffer():
+def test_gradients_and_a_flag_share_one_buffer():
     gradients = torch.tensor([1.0, 2.0])
     first = pack_flag(torch.empty(0), gradients, 0.0)
     assert first.tolist() == [1.0, 2.0, 0.0]
@@ -207,17 +207,17 @@ def test_gradients_and_a_number_travel_in_one_buffer():
     assert pack_flag(first, torch.ones(3), 0.0).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
-def test_one_learner_is_the_mean():
+def test_the_average_of_a_single_learner_is_its_gradient():
     log = []
     assert SingleLearner().average(torch.zeros(1), True, lambda: log.append(1)) is True and log == [1]
     assert SingleLearner().average(torch.zeros(1), False) is False
     SingleLearner().close()
 
 
-def test_threads_meet_for_minutes():
-    meeting = ThreadGroup(3)
-    assert meeting.barrier.parties == 3 and len(meeting.gradients) == len(meeting.present) == 3
-    assert not any(meeting.present)
+def test_a_thread_group_has_a_place_for_each_learner():
+    group = ThreadGroup(3)
+    assert group.barrier.parties == 3 and len(group.gradients) == len(group.present) == 3
+    assert not any(group.present)
     peers = ThreadAllReduce(ThreadGroup(1), 0)
     gradients = torch.tensor([4.0])
     assert peers.average(gradients, True) and gradients.tolist() == [4.0]
@@ -226,7 +226,7 @@ def test_threads_meet_for_minutes():
     assert peers._group.barrier.broken
 
 
-def test_a_rendezvous_leaves_nothing():
+def test_closing_a_rendezvous_removes_its_file():
     import os
 
     rendezvous = Rendezvous()

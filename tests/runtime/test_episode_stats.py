@@ -1,4 +1,4 @@
-"""Episodes added up on a device, beside those of the CPU."""
+"""Statistics of episodes on a device against those on the CPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from parl.runtime.cuda.episode_stats import EpisodeStats  # noqa: E402
 def test_episodes_are_those_of_the_cpu(autoreset: str, lives: bool) -> None:
     rng = np.random.default_rng(3)
     tracker, stats = EpisodeTracker(5, autoreset), EpisodeStats(5, autoreset == "next_step", "cpu")
-    expected, rewards, resets, looks = [], 0.0, np.zeros(5, bool), 0
+    expected, rewards, resets, takes = [], 0.0, np.zeros(5, bool), 0
     found: list[tuple[float, int]] = []
     for step in range(200):
         reward = rng.normal(size=5).astype(np.float32)
-        # A row that only resets carries no reward and ends nothing.
+        # A row that only resets has no reward and ends no episode.
         reward[resets] = 0
         done = (rng.random(5) < 0.15) & ~resets
         over = done & (rng.random(5) < 0.5) if lives else done
@@ -29,16 +29,16 @@ def test_episodes_are_those_of_the_cpu(autoreset: str, lives: bool) -> None:
         rewards += float(reward.sum())
         resets = done if autoreset == "next_step" else resets
         if step % 37 == 36:
-            # Saved in between, as a checkpoint does.
+            # Saves and restores the state, as a checkpoint does.
             some, reward_sum = stats.take()
             state, stats = stats.state(), EpisodeStats(5, autoreset == "next_step", "cpu")
             stats.restore(state)
             found += some
             rewards -= reward_sum
-            looks += 1
+            takes += 1
     some, reward_sum = stats.take()
     found += some
-    assert looks == 5
+    assert takes == 5
     assert len(found) > (25 if lives else 50)
     assert [length for _, length in found] == [length for _, length in expected]
     np.testing.assert_allclose([value for value, _ in found], [value for value, _ in expected], atol=1e-5)
@@ -55,6 +55,6 @@ def test_episodes_beyond_the_capacity_are_left_out() -> None:
     assert stats.take() == ([(1.0, 1)], 3.0)
 
 
-def test_the_state_is_two_sums_and_two_marks() -> None:
+def test_the_state_is_two_sums_and_two_masks_per_environment() -> None:
     shapes = [(tuple(part.shape), part.dtype) for part in EpisodeStats(3, True, "cpu").state()]
     assert shapes == [((2, 3), torch.float64), ((3,), torch.bool), ((3,), torch.bool)]

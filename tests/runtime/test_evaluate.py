@@ -1,4 +1,4 @@
-"""Greedy evaluation plays the episodes it says, each once."""
+"""Greedy evaluation plays each of its episodes once."""
 
 import gymnasium
 import numpy as np
@@ -49,26 +49,26 @@ class Counted(gymnasium.Wrapper):
         return super().step(action)
 
 
-def test_what_has_ended_is_not_stepped_on():
+def test_environments_are_not_stepped_after_their_episode():
     maker = EnvMaker(lambda: Counted(gymnasium.make("CartPole-v1")))
     spec = spec_of(maker(1))
     policy = DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0)
     evaluator = Evaluator(maker, policy, spec)
-    for seed in (40, 90):  # a pole's return is its number of steps
+    for seed in (40, 90):  # the return in CartPole is the number of steps
         Counted.steps = 0
         returns = evaluator.play(20, seed)
         assert Counted.steps == returns.sum() < 20 * returns.max()
     evaluator.close()
 
 
-def test_no_episodes():
+def test_zero_episodes_give_an_empty_array():
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     assert Evaluator(maker, DQN(Config(), spec).make_policy(0, 1, 1, 0), spec).play(0, 0).shape == (0,)
 
 
 @pytest.mark.parametrize("field", ["reward", "observation"])
-def test_numbers_that_are_not_finite_are_refused(field):
+def test_non_finite_rewards_and_observations_are_errors(field):
     class Broken(gymnasium.Wrapper):
         def step(self, action):
             obs, reward, *rest = super().step(action)

@@ -1,4 +1,4 @@
-"""Of stacks of pictures the replay keeps each picture once, and gives back what the actors saw."""
+"""The replay stores each picture of stacked observations once and returns the stacks the actors saw."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ def make(**options):
 
 
 class Both:
-    """A sink that passes rows on to two replays."""
+    """Adds rows to two replays."""
 
     def __init__(self, *replays):
         self.replays = replays
@@ -47,7 +47,7 @@ class Random:
     ],
     ids=["plain", "ends", "any"],
 )
-def test_batches_are_those_of_whole_stacks(make_setup, options, autoreset):
+def test_batches_equal_those_of_a_replay_of_whole_stacks(make_setup, options, autoreset):
     setup = make_setup(make(autoreset_mode=autoreset, **options), num_envs=4, prioritized=False)
     assert setup.spec.frame_stack == options.get("stack_num", 4)
     whole = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, frame_stack=1))
@@ -63,12 +63,12 @@ def test_batches_are_those_of_whole_stacks(make_setup, options, autoreset):
         found, expected = single.sample(256), stacks.sample(256)
         for name in ("obs", "action", "reward", "discount", "indices"):
             np.testing.assert_array_equal(found[name], expected[name])
-        # What follows a termination counts nothing, and an end within a step may show no new picture.
+        # Observations after a termination are not used, and an end within a step may show no new picture.
         goes_on = expected["discount"] > 0
         np.testing.assert_array_equal(found["next_obs"][goes_on], expected["next_obs"][goes_on])
         truncated += expected["truncated"].sum()
     assert truncated > 0
-    # Rows of 4 (3) pictures of 1,296 bytes against one, beside some tens of bytes of either.
+    # Rows hold 1 picture of 1,296 bytes instead of 4 (3); the other columns have some tens of bytes.
     assert stacks.nbytes - single.nbytes > (setup.spec.frame_stack - 1) * 1_296 * setup.replay_capacity
 
 
@@ -86,14 +86,14 @@ def test_batches_are_those_of_whole_stacks(make_setup, options, autoreset):
     ],
     ids=str,
 )
-def test_only_stacks_that_stop_at_ends_are_rebuilt(options, kept):
+def test_only_stacks_within_one_episode_are_rebuilt(options, kept):
     env = make(**options)(1)
     spec = spec_of(env)
     assert (spec.frame_stack, spec.stack_padding) == kept
     env.close()
 
 
-def test_a_wrapper_is_not_trusted():
+def test_stacks_of_a_wrapped_environment_are_stored_whole():
     from gymnasium.wrappers.vector import TransformObservation
 
     env = TransformObservation(make()(1), lambda seen: seen[:, ::-1])

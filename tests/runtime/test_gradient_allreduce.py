@@ -1,4 +1,4 @@
-"""L learners on parts of a batch equal one learner on the whole."""
+"""Several learners on parts of a batch give the weights of one learner on the whole batch."""
 
 import threading
 from types import SimpleNamespace
@@ -22,20 +22,20 @@ SPEC = EnvSpec((5,), "float32", (), "int64", 3, "next_step")
 
 @pytest.fixture(params=["gloo", "threads"])
 def connect(request):
-    """Makes the peers of a rank."""
-    meetings = {}
+    """Returns a function that makes the all-reduce of a rank."""
+    groups = {}
     rendezvous = Rendezvous()
     request.addfinalizer(rendezvous.close)
 
     def made(rank, learners):
         if request.param == "gloo":
             return GlooAllReduce(rendezvous.path, rank, learners, timeout_s=60.0)
-        return ThreadAllReduce(meetings.setdefault(learners, ThreadGroup(learners, timeout_s=60.0)), rank)
+        return ThreadAllReduce(groups.setdefault(learners, ThreadGroup(learners, timeout_s=60.0)), rank)
 
     return made
 
 
-def together(connect, learners, work):
+def run_learners(connect, learners, work):
     """Runs ``work(rank, peers)`` in one thread per learner and returns the results."""
     results, errors = [None] * learners, []
     done = threading.Barrier(learners)
@@ -74,14 +74,14 @@ def make_batch(seed, size=48):
 
 @pytest.mark.parametrize("learners", [2, 3])
 @pytest.mark.parametrize("dueling", [False, True])
-def test_learners_on_parts_equal_one_on_the_whole(connect, learners, dueling):
+def test_learners_on_parts_of_a_batch_equal_one_on_the_whole(connect, learners, dueling):
     config = Config(hidden=(16, 16), dueling=dueling, target_period=4, max_gradient_norm=0.5)
     whole = DQNLearner(config, SPEC, 0, "cpu")
     for seed in range(20):
         whole.compute(SimpleNamespace(**make_batch(seed), tickets=None))
         whole.step()
 
-    # Seeding is process-wide: made before the threads start.
+    # Learners are made before the threads start, since seeding is process-wide.
     members = [DQNLearner(config, SPEC, 0, "cpu") for _ in range(learners)]
 
     def work(rank, peers):
@@ -94,22 +94,22 @@ def test_learners_on_parts_equal_one_on_the_whole(connect, learners, dueling):
         return learner.weights
 
     torch.set_num_threads(1)
-    parts = together(connect, learners, work)
+    parts = run_learners(connect, learners, work)
     first = DQNLearner(config, SPEC, 0, "cpu").weights
     assert (whole.weights - first).abs().max() > 0.01
     for weights in parts:
         assert torch.equal(weights, parts[0]), "learners drifted apart"
-        # Float32 sums in another order, 20 Adam steps of 2e-3.
+        # Tolerances for float32 sums in another order, after 20 Adam steps of 2e-3.
         torch.testing.assert_close(weights, whole.weights, rtol=1e-3, atol=1e-4)
 
 
-def test_one_absent_learner_makes_all_leave_the_update_out(connect):
+def test_one_absent_learner_makes_all_skip_the_update(connect):
     def work(rank, peers):
         gradients = torch.full((7,), float(rank + 1))
         answers = [peers.average(gradients, present) for present in (True, rank != 1, True)]
         return answers
 
-    assert together(connect, 3, work) == [[True, False, True]] * 3
+    assert run_learners(connect, 3, work) == [[True, False, True]] * 3
 
 
 def test_average_is_the_mean(connect):
@@ -118,21 +118,21 @@ def test_average_is_the_mean(connect):
         peers.average(gradients, True)
         return gradients
 
-    for gradients in together(connect, 2, work):
+    for gradients in run_learners(connect, 2, work):
         assert gradients.tolist() == [0.0, 1.5, 3.0, 4.5]
 
 
-def test_alone_leaves_gradients_as_they_are():
+def test_a_single_learner_leaves_gradients_unchanged():
     gradients = torch.ones(3)
     assert SingleLearner().average(gradients, True)
     assert not SingleLearner().average(gradients, False)
     assert gradients.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_a_peer_that_ends_ends_the_waiting_of_the_others():
-    meeting = ThreadGroup(2)
-    waiting = threading.Thread(target=lambda: ThreadAllReduce(meeting, 1).close())
+def test_closing_one_learner_releases_those_that_wait():
+    group = ThreadGroup(2)
+    waiting = threading.Thread(target=lambda: ThreadAllReduce(group, 1).close())
     waiting.start()
     with pytest.raises(threading.BrokenBarrierError):
-        ThreadAllReduce(meeting, 0).average(torch.zeros(2), True)
+        ThreadAllReduce(group, 0).average(torch.zeros(2), True)
     waiting.join()

@@ -1,4 +1,4 @@
-"""A process's place among those of torchrun, and what it says to them, with the messages caught here."""
+"""The rank of a process under torchrun and the messages it sends, with a fake `torch.distributed`."""
 
 from datetime import timedelta
 
@@ -27,24 +27,24 @@ def variables(monkeypatch):
     return monkeypatch
 
 
-def test_the_group_is_found_by_its_variables(variables):
-    assert Group.found() == Group(5, 8, 1, 4)
+def test_the_group_is_found_by_environment_variables(variables):
+    assert Group.from_environment() == Group(5, 8, 1, 4)
     variables.delenv("LOCAL_WORLD_SIZE")
-    assert Group.found() == Group(5, 8, 1, 8)
+    assert Group.from_environment() == Group(5, 8, 1, 8)
     variables.setenv("WORLD_SIZE", "2")
-    assert Group.found() == Group(5, 2, 1, 2)
+    assert Group.from_environment() == Group(5, 2, 1, 2)
     variables.setenv("WORLD_SIZE", "1")
-    assert Group.found() is None
+    assert Group.from_environment() is None
     assert Group(0, 2, 0).local_size == 1
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"])
-def test_without_one_of_them_there_is_none(variables, name):
+def test_without_one_of_the_variables_there_is_no_group(variables, name):
     variables.delenv(name)
-    assert Group.found() is None
+    assert Group.from_environment() is None
 
 
-def test_settings_are_shared_evenly():
+def test_settings_are_divided_evenly():
     group = Group(1, 4, 3)
     assert group.share("num_envs", 12) == 3
     with pytest.raises(ConfigError, match="num_envs = 10 is no multiple of the 4 processes of torchrun"):
@@ -87,7 +87,7 @@ class Work:
 
 @pytest.fixture
 def other(monkeypatch):
-    """The other process of two: its part of each sum, and the word that rank 0 says."""
+    """The other process of two: its part of each sum, and the message that rank 0 sends."""
     said = {"sum": torch.zeros(3), "word": None, "log": []}
 
     def all_reduce(buffer, async_op=False):
@@ -112,22 +112,22 @@ def other(monkeypatch):
     return said
 
 
-def test_gradients_are_the_mean_unless_rank_0_wants_something(other):
+def test_gradients_are_averaged_unless_rank_0_sends_a_command(other):
     peers = TorchrunAllReduce(Group(1, 2, 0), "cpu")
-    assert peers.asked == 0.0
+    assert peers.request == 0.0
     gradients = torch.tensor([1.0, 2.0])
     other["sum"] = torch.tensor([3.0, 4.0, 0.0])
     assert peers.average(gradients, True, lambda: other["log"].append("meanwhile"))
     assert gradients.tolist() == [2.0, 3.0] and other["log"] == ["sent", "meanwhile", "arrived"]
     for what in (SAVE, END):
         other["sum"] = torch.tensor([0.0, 0.0, what])
-        assert not peers.average(gradients, True) and peers.asked == what
+        assert not peers.average(gradients, True) and peers.request == what
         assert gradients.tolist() == [2.0, 3.0]
     other["sum"] = torch.tensor([1.0, 1.0, 0.0])
-    assert not peers.average(gradients, False) and peers.asked == END
+    assert not peers.average(gradients, False) and peers.request == END
     assert other["sent"].tolist() == [0.0, 0.0, END]
-    peers.ask(gradients, SAVE)
-    assert peers.asked == SAVE and other["sent"].tolist() == [0.0, 0.0, SAVE]
+    peers.send_request(gradients, SAVE)
+    assert peers.request == SAVE and other["sent"].tolist() == [0.0, 0.0, SAVE]
     assert len({0.0, SAVE, END, ROLLOUT}) == 4
 
 
@@ -138,7 +138,7 @@ def test_a_process_receives_what_rank_0_sends(other):
     other["word"] = [SAVE, 2.0**40 + 3]
     assert steps.receive() == (SAVE, 2**40 + 3)
     assert other["sent"].tolist() == [0.0, 0.0]
-    assert Group(1, 2, 0).from_first("mine") == [SAVE, 2.0**40 + 3]
+    assert Group(1, 2, 0).from_rank_zero("mine") == [SAVE, 2.0**40 + 3]
 
 
 def test_values_of_all_processes_are_averaged(other):
@@ -151,5 +151,5 @@ def test_values_of_all_processes_are_averaged(other):
     assert values.tolist() == [2.0, 2.0, 2.0]
 
 
-def test_rank_0_may_be_busy_for_hours():
+def test_processes_wait_up_to_two_hours():
     assert timedelta(hours=2) == torchrun._TIMEOUT

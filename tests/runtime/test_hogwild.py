@@ -1,4 +1,4 @@
-"""The hogwild topology: all workers change the shared weights, lag is measured, runs are saved and go on."""
+"""The hogwild topology: all workers change the shared weights; measured lag; saving and resuming."""
 
 import gymnasium
 import pytest
@@ -47,12 +47,12 @@ def test_all_workers_change_the_weights(processes):
         run(loop, 1_500)
         assert not torch.equal(loop.learner.weights, before)
         report = loop.report()
-        # One other worker: it may be several updates ahead when this one was not scheduled.
+        # The other worker may make several updates while this one is not scheduled.
         assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
         assert report["policy_lag_max"] >= 1
         assert "entropy" in report
         assert (loop._counters.actor[:, 0] > 0).all()  # both collected
-        # The shared count may lose a step now and then, no more.
+        # The shared count may lose a few steps.
         assert loop.updates * 0.9 <= int(loop._parameters.count) <= loop.updates + 2
         episodes = loop.take_episodes()
         assert len(episodes) > 10 and loop.rewards_and_episodes()[0] > 1_000
@@ -69,8 +69,8 @@ def test_one_worker_is_enough():
         loop.close()
 
 
-def test_the_shared_step_is_that_of_a_learner_alone():
-    """One worker in turn with itself: shared weights end where a learner's own do."""
+def test_a_step_on_shared_weights_equals_that_of_a_learner_alone():
+    """With one worker, the shared weights end with the same values as those of a learner alone."""
     parts = setup(actors=1)
     alone = run(SyncRolloutLoop(parts), 200)
     shared = SyncRolloutLoop(parts)
@@ -82,12 +82,12 @@ def test_the_shared_step_is_that_of_a_learner_alone():
     assert torch.equal(tensors[0], shared.learner.weights) and tensors[2].any()
 
 
-def test_lockstep_takes_workers_in_turn():
+def test_deterministic_runs_of_two_workers_are_equal():
     one, two = (run(SyncRolloutLoop(setup()), 600) for _ in range(2))
     assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
 
 
-def test_a_saved_run_goes_on(tmp_path):
+def test_a_saved_run_resumes(tmp_path):
     loop = HogwildLoop(setup(total_steps=500))
     try:
         run(loop, 500)
@@ -115,7 +115,7 @@ class Breaks(gymnasium.Wrapper):
         return super().step(action)
 
 
-def test_a_failing_worker_is_named():
+def test_an_error_of_a_worker_reaches_the_driver():
     loop = HogwildLoop(setup(lambda: Breaks(gymnasium.make("CartPole-v1"))))
     try:
         with pytest.raises(WorkerError, match="the wheel came off"):

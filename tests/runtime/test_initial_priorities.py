@@ -1,4 +1,4 @@
-"""First priorities by the actor: against sums written out, in both ways of resetting, and in real runs."""
+"""Initial priorities by actors: against explicit sums, with both autoreset modes, and in real runs."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ from parl.train import train
 
 
 class Steps(gymnasium.Env):
-    """Shows a number that names episode and step; rewards are 1, 2, 3, ...; ends after 3 or 5 steps."""
+    """Observation 100 * episode + step, rewards 1, 2, ...; terminated after 3 or truncated after 5 steps."""
 
     observation_space = Box(0, 1e6, (1,), np.float32)
     action_space = Discrete(2)
@@ -39,7 +39,7 @@ class Steps(gymnasium.Env):
 
 
 class Critic:
-    """Its values are functions of the number shown."""
+    """A policy whose action values are functions of the observation."""
 
     weights = torch.zeros(1)
 
@@ -53,7 +53,7 @@ class Critic:
 
 
 class Rows:
-    """Remembers rows by ticket and the priorities they get."""
+    """A fake replay that keeps rows and the priorities they get, by ticket."""
 
     def __init__(self):
         self.shown, self.priorities = [], {}
@@ -65,7 +65,7 @@ class Rows:
 
     def update_priorities(self, tickets, priorities):
         for ticket, priority in zip(tickets.tolist(), priorities.tolist(), strict=True):
-            assert ticket not in self.priorities, "each row once"
+            assert ticket not in self.priorities, "each row gets one priority"
             self.priorities[ticket] = priority
 
     def end_episodes(self, env_id):
@@ -73,7 +73,7 @@ class Rows:
 
 
 def expected(shown, n, gamma, truncates):
-    """The error of the row at ``shown``, from the environment's own rules."""
+    """The TD error of the row with observation ``shown``, from the rules of the environment."""
     length = 5 if truncates else 3
     episode, step = divmod(int(shown), 100)
     k = min(n, length - step)
@@ -85,7 +85,7 @@ def expected(shown, n, gamma, truncates):
 
 @pytest.mark.parametrize("n", [1, 2, 4])
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_errors_are_those_of_the_rules(n, mode):
+def test_priorities_are_the_td_errors(n, mode):
     env = SyncVectorEnv([lambda: Steps(False), lambda: Steps(True)], autoreset_mode=mode)
     spec = spec_of(env)
     rows, critic = Rows(), Critic()
@@ -98,15 +98,15 @@ def test_errors_are_those_of_the_rules(n, mode):
     for ticket, priority in rows.priorities.items():
         shown, truncates = rows.shown[ticket], ticket % 2 == 1
         step = int(shown) % 100
-        assert step < (5 if truncates else 3), "rows of a reset are in no episode"
+        assert step < (5 if truncates else 3), "rows that only reset belong to no episode"
         assert priority == pytest.approx(expected(shown, n, 0.9, truncates), rel=1e-5), (shown, truncates)
         found.setdefault(truncates, set()).add(step)
     assert found[False] == {0, 1, 2}
-    # Where the same step resets, no action is chosen on the last observation: rows before it keep theirs.
+    # With same-step autoreset no action is chosen for the final observation: rows before it get none.
     assert found[True] == set(range(5 if next_step else 5 - n))
 
 
-def test_forgotten_rows_keep_what_they_have():
+def test_rows_before_keep_priorities_keep_theirs():
     critic, rows = Critic(), Rows()
     env = SyncVectorEnv([lambda: Steps(False)])
     priorities = InitialPriorities(critic, rows, 1, 2, 0.9, True)
@@ -116,7 +116,7 @@ def test_forgotten_rows_keep_what_they_have():
     actor.keep_priorities()
     actor.step(0)
     actor.step(0)
-    assert not rows.priorities, "both rows before were forgotten"
+    assert not rows.priorities, "neither of the two earlier rows gets one"
     actor.step(0)
     assert list(rows.priorities) == [2]
 
@@ -125,8 +125,8 @@ def test_forgotten_rows_keep_what_they_have():
     ("name", "env", "module"),
     [("dqn", "CartPole-v1", dqn), ("sac", "Pendulum-v1", sac), ("td3", "Pendulum-v1", td3)],
 )
-def test_actors_give_the_learners_priorities(tmp_path, name, env, module):
-    """With the learner's weights, an actor's values are those of the learner's online networks."""
+def test_actors_compute_the_priorities_of_the_learner(tmp_path, name, env, module):
+    """With the learner's weights, an actor's values equal those of the learner's online networks."""
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     config = module.Config(hidden=(8,), prioritized=True, initial_priority="td")
@@ -155,7 +155,7 @@ def test_actors_give_the_learners_priorities(tmp_path, name, env, module):
     )
 
 
-def test_a_run_with_errors_as_first_priorities_differs_and_repeats(tmp_path):
+def test_a_run_with_td_errors_as_initial_priorities_differs_and_repeats(tmp_path):
     options = {
         "env": "CartPole-v1",
         "num_envs": 4,
@@ -183,8 +183,8 @@ def test_a_run_with_errors_as_first_priorities_differs_and_repeats(tmp_path):
     assert torch.isfinite(weights[3]).all()
 
 
-def test_uniform_replay_needs_no_estimates():
+def test_uniform_replay_needs_no_initial_priorities():
     algorithm = SimpleNamespace(
         actor_priorities=dqn.Config(prioritized=False, initial_priority="td").actor_priorities
     )
-    assert InitialPriorities.of(algorithm, None, None, 2, None) is None
+    assert InitialPriorities.for_algorithm(algorithm, None, None, 2, None) is None

@@ -1,4 +1,4 @@
-"""What the driver of the free schedule computes of its counters, without workers."""
+"""What the driver of the async schedule computes from its counters, without workers."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ CONTEXT = multiprocessing.get_context()
 
 
 class Clock:
-    """In the place of the module ``time``; sleeping moves it."""
+    """Replaces the module ``time``; ``sleep`` advances it."""
 
     def __init__(self):
         self.now, self.slept, self.meanwhile = 100.0, [], lambda: None
@@ -47,8 +47,8 @@ def clock(monkeypatch):
     return made
 
 
-class Learns:
-    """A learner and what it tells of itself."""
+class FakeLearner:
+    """A fake learner."""
 
     weights = torch.arange(3.0)
     gradients = torch.zeros(3)
@@ -70,10 +70,10 @@ def make_loop(clock, actors=2, learners=1, pacer=None, group=None):
     loop._total_steps = loop._setup.pacer.total_steps * loop._setup.scale
     loop._counters = SharedCounters(CONTEXT, actors, learners)
     loop._interrupted, loop._updates, loop._resumes, loop._totals = False, 0, 0, {}
-    loop._workers = SimpleNamespace(check=lambda: None, failure=lambda within_s: None)
+    loop._workers = SimpleNamespace(check=lambda: None, raise_failure=lambda within_s: None)
     loop._parking = None
     loop._next_check = loop._next_parking = 0.0
-    loop._learner, loop._replay = Learns(), range(77)
+    loop._learner, loop._replay = FakeLearner(), range(77)
     loop._shared_weights = SharedWeights(CONTEXT, 3)
     loop._lags_before = loop._counters.lags.sum(axis=0)
     loop._waits_before = ((0, 0.0), clock.now)
@@ -83,7 +83,7 @@ def make_loop(clock, actors=2, learners=1, pacer=None, group=None):
     return loop
 
 
-def test_a_report_is_of_the_time_since_the_last_one(clock):
+def test_a_report_covers_the_time_since_the_last_one(clock):
     loop = make_loop(clock)
     actor, learner = loop._counters.actor, loop._counters.learner
     for _ in range(2):  # the second time like the first
@@ -118,7 +118,7 @@ def test_a_report_is_of_the_time_since_the_last_one(clock):
     assert loop.report()["policy_lag"] == 0.0, "and no time passed"
 
 
-def test_failures_are_told_of_remote_actors_alone(clock):
+def test_failures_are_reported_for_remote_actors_only(clock):
     loop = make_loop(clock)
     loop._counters.actor[:, b.FAILURES] = (2, 3)
     assert "actor_failures" not in loop.report()
@@ -126,23 +126,23 @@ def test_failures_are_told_of_remote_actors_alone(clock):
     assert loop.report()["actor_failures"] == 5
 
 
-def test_every_process_of_a_group_counts(clock):
+def test_env_steps_counts_every_process_of_a_group(clock):
     loop = make_loop(clock, group=SimpleNamespace(size=3, rank=1))
     loop._counters.actor[:, b.STEPS] = (10, 20)
-    assert loop.env_steps == 90 and not loop._leads
+    assert loop.env_steps == 90 and not loop._has_followers
     loop._setup.group.rank = 0
-    assert loop._leads
+    assert loop._has_followers
     loop._setup.group, loop._setup.scale = None, 1
-    assert loop.env_steps == 30 and not loop._leads
+    assert loop.env_steps == 30 and not loop._has_followers
 
 
-def test_lags_since_the_last_report(clock):
+def test_lags_cover_the_time_since_the_last_report(clock):
     loop = make_loop(clock)
     assert loop._lags() == {}
     loop._counters.count_lag(0, 0, 90)
     loop._counters.count_lag(1, 1, 5)
     loop._counters.count_lag(1, 6, 5)
-    # 95 of 100 had a lag of up to 1: its bucket ends there.
+    # 95 of 100 lags are at most 1, the upper end of their bucket.
     assert loop._lags() == {"policy_lag_histogram": [90, 5, 0, 5], "policy_lag_p95": 1.0}
     assert loop._lags() == {}
     loop._counters.count_lag(0, 0, 94)
@@ -164,38 +164,38 @@ def test_rewards_and_episodes_of_all_actors(clock):
     assert loop.rewards_and_episodes() == (3.75, 3)
 
 
-def test_waits_are_shares_of_the_actors_that_were_awake(clock, monkeypatch):
+def test_waits_are_fractions_of_the_time_of_running_actors(clock, monkeypatch):
     loop = make_loop(clock, actors=4, learners=2)
     loop._parking = controller = ActorParking(4, 2)
-    looked = []
-    monkeypatch.setattr(controller, "decide", lambda *waits: looked.append(waits))
+    decided = []
+    monkeypatch.setattr(controller, "decide", lambda *waits: decided.append(waits))
     clock.now += 2.0
     loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
     loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
-    loop._park_or_wake(clock.now)
-    assert not looked, "nothing is decided before learning starts"
+    loop._update_parking(clock.now)
+    assert not decided, "nothing is decided before learning starts"
     assert loop._next_parking == clock.now + PERIOD_S
     loop._counters.actor[0, b.STEPS] = 100
     clock.now += 2.0
     loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
     loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
-    controller.awake, controller.first = 2, 3
-    loop._park_or_wake(clock.now)
-    # 3 of the 4 seconds of two actors, and half a second of two of each learner.
-    assert looked == [(pytest.approx(0.75), pytest.approx(0.25))]
-    assert loop._counters.awake == (2, 3)
+    controller.running, controller.first = 2, 3
+    loop._update_parking(clock.now)
+    # Two actors waited 3 of their 4 seconds, two learners 1 of their 4.
+    assert decided == [(pytest.approx(0.75), pytest.approx(0.25))]
+    assert loop._counters.running_actors == (2, 3)
     clock.now += 0.5
     loop._counters.actor[:, b.ACTOR_WAIT_NS] += 10**9
     loop._counters.learner[:, b.LEARNER_WAIT_NS] += 10**9
-    loop._park_or_wake(clock.now)
-    assert looked[1:] == [(1.0, 1.0)]
+    loop._update_parking(clock.now)
+    assert decided[1:] == [(1.0, 1.0)]
 
 
-def test_workers_and_waits_are_looked_at_now_and_then(clock, monkeypatch):
+def test_workers_and_waits_are_checked_at_intervals(clock, monkeypatch):
     loop = make_loop(clock)
     checks, controls = [], []
     loop._workers.check = lambda: checks.append(clock.now)
-    monkeypatch.setattr(loop, "_park_or_wake", lambda now: controls.append(now))
+    monkeypatch.setattr(loop, "_update_parking", lambda now: controls.append(now))
     for _ in range(3):
         loop._check()
     assert checks == [100.0] and not controls
@@ -203,7 +203,7 @@ def test_workers_and_waits_are_looked_at_now_and_then(clock, monkeypatch):
     loop._check()
     assert checks == [100.0]
     clock.now = 100.05
-    loop._parking, loop._next_parking = ActorParking.of(2), 100.06
+    loop._parking, loop._next_parking = ActorParking.all_running(2), 100.06
     loop._check()
     assert checks == [100.0, 100.05] and not controls
     clock.now = loop._next_parking = 100.1
@@ -211,7 +211,7 @@ def test_workers_and_waits_are_looked_at_now_and_then(clock, monkeypatch):
     assert controls == [100.1]
 
 
-def test_the_driver_learns_as_far_as_the_pacer_lets_it(clock):
+def test_the_driver_learns_as_far_as_the_pacer_allows(clock):
     loop = make_loop(clock, pacer=Pacer(2.0, 8, 4, 100, 10_000, slack=2.0))
     row, steps = loop._counters.learner[0], loop._counters.actor[0]
     told = []
@@ -222,7 +222,7 @@ def test_the_driver_learns_as_far_as_the_pacer_lets_it(clock):
 
     clock.meanwhile = collect
     loop.advance(160, math.inf)
-    # No update is made before step 100, which the second sleep brings: 8 * (u + 1) <= 2 * 20 + 16.
+    # No update before step 100, reached in the second sleep; then 8 * (u + 1) <= 2 * 20 + 16.
     assert clock.slept == [1e-4] * 3
     assert told == [120] * 7 and loop.updates == row[b.UPDATES] == 7
     assert row[b.LEARNER_WAIT_NS] == 3 * 10**5
@@ -231,12 +231,12 @@ def test_the_driver_learns_as_far_as_the_pacer_lets_it(clock):
     loop._shared_weights.read(weights, 0)
     assert weights.tolist() == [0.0, 1.0, 2.0]
     loop.advance(10**9, 10.0 * 1e-4)
-    assert 10 <= len(clock.slept) - 3 <= 11, "it ends by the clock too"
+    assert 10 <= len(clock.slept) - 3 <= 11, "the time limit ends it too"
     loop.interrupt()
     loop.advance(10**9, math.inf)
 
 
-def test_it_ends_at_the_limit_of_all_processes(clock):
+def test_a_run_ends_at_the_limit_of_all_processes(clock):
     loop = make_loop(clock, pacer=Pacer(2.0, 8, 4, 100, 400), group=SimpleNamespace(size=2, rank=0))
     loop._updates = 10**6
     clock.meanwhile = lambda: loop._counters.actor[:, b.STEPS].__iadd__(1)
@@ -246,15 +246,15 @@ def test_it_ends_at_the_limit_of_all_processes(clock):
     assert loop.env_steps == 800
 
 
-def test_an_update_left_out_unasked_is_an_error(clock):
+def test_an_unexpectedly_skipped_update_is_an_error(clock):
     loop = make_loop(clock, learners=2)
     loop._counters.actor[0, b.STEPS] = 200
     asked = []
-    loop._workers.failure = lambda within_s: asked.append(within_s)
+    loop._workers.raise_failure = lambda within_s: asked.append(within_s)
     loop._learner_worker.update = lambda env_steps: False
     with pytest.raises(RuntimeError, match="a learner skipped an update that the driver did not skip"):
         loop.advance(10**9, math.inf)
-    assert asked == [3.0], "what a peer failed by comes first"
+    assert asked == [3.0], "first it waits for the error of a failed peer"
     loop._setup.learners = 1
     with pytest.raises(RuntimeError, match="did not skip"):
         loop.advance(10**9, math.inf)
@@ -262,7 +262,7 @@ def test_an_update_left_out_unasked_is_an_error(clock):
 
 
 class Commands:
-    """A board on which the driver's command changes from one look to the next."""
+    """Counters whose command takes the next of these values at each read."""
 
     def __init__(self, *commands):
         self._commands = iter(commands)
@@ -278,7 +278,7 @@ class Commands:
 
 
 @pytest.mark.parametrize("by_update", [False, True])
-def test_a_learner_leaves_a_border_with_the_others(clock, by_update):
+def test_a_learner_parks_and_stops_with_the_others(clock, by_update):
     log, answers = [], iter([True, False, True, False])
 
     def update(env_steps):
@@ -290,25 +290,25 @@ def test_a_learner_leaves_a_border_with_the_others(clock, by_update):
     pacer = Pacer(2.0, 8, 4, 100, 10_000)
     setup = SimpleNamespace(pacer=pacer, make_learner_worker=lambda *args: made.append(args) or part)
     waits = [b.RUN, b.RUN]
-    # Looks: before the update, while the team is parked, and at what the driver then wants.
+    # Reads of the command: before the update, while all are parked, and after that.
     left_out = [b.RUN, b.PARK, b.PARK, b.RUN, b.RUN]
     parked = [b.PARK, b.PARK, b.RUN, b.RUN]
     last = [b.RUN, b.RUN, b.PARK, b.STOP, b.STOP] if by_update else [b.RUN, b.STOP, b.STOP, b.STOP]
-    board = Commands(*waits, *left_out, *parked, *last)
+    counters = Commands(*waits, *left_out, *parked, *last)
 
     def collect():
-        board.env_steps += 4
+        counters.env_steps += 4
 
     clock.meanwhile = collect
-    asynchronous._learn(setup, 1, board, "learner", "replay", "peers", 1)
+    asynchronous._learn(setup, 1, counters, "learner", "replay", "peers", 1)
     assert made == [("learner", "replay", "peers", 1)]
     steps = [entry for entry in log if entry != "skip"]
     assert log.count("skip") == (1 if by_update else 2)
     assert steps[:3] == [100, 100, 112]
-    # The fourth update is not taken: a peer was absent in it.
-    assert board.learner[1, b.UPDATES] == 3 and not board.left()
+    # The fourth update is not counted: a peer was absent in it.
+    assert counters.learner[1, b.UPDATES] == 3 and not counters.left()
     assert clock.slept == [1e-4, 2e-3, 2e-3, 2e-3] + [2e-3] * by_update
-    assert board.learner[1, b.LEARNER_WAIT_NS] == 10**5 and not board.learner[0].any()
+    assert counters.learner[1, b.LEARNER_WAIT_NS] == 10**5 and not counters.learner[0].any()
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_learner_leaves_a_border_with_the_others(clock, by_update):
         (1, SimpleNamespace(size=2, rank=1), False, False, ["end 5.0", "part"]),
     ],
 )
-def test_learners_leave_together_unless_one_is_gone(clock, learners, group, gone, interrupted, log):
+def test_close_stops_learners_together_unless_one_has_failed(clock, learners, group, gone, interrupted, log):
     loop = make_loop(clock, learners=learners, group=group)
     found = []
 
@@ -350,7 +350,7 @@ def test_learners_leave_together_unless_one_is_gone(clock, learners, group, gone
 @pytest.mark.parametrize(
     ("parks", "actors", "controls"), [(False, 2, False), (True, 1, False), (True, 2, True)]
 )
-def test_actors_are_parked_where_there_are_several_and_they_may(make_setup, parks, actors, controls):
+def test_actors_are_parked_if_there_are_several_and_it_is_enabled(make_setup, parks, actors, controls):
     setup = dataclasses.replace(make_setup(actors=actors, processes=False), park_actors=parks)
     loop = AsyncOffPolicyLoop(setup)
     try:

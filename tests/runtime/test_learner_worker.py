@@ -1,4 +1,4 @@
-"""A learner's part: the next batch is drawn while gradients travel, and priorities go back late."""
+"""A learner worker draws the next batch while gradients are averaged, and writes priorities later."""
 
 from types import SimpleNamespace
 
@@ -11,8 +11,8 @@ from parl.runtime.gradient_allreduce import SingleLearner
 from parl.runtime.off_policy.learner_worker import LearnerWorker
 
 
-class Travelling:
-    """Peers whose gradients are on their way until :meth:`average` returns."""
+class LoggedAllReduce:
+    """A fake all-reduce that logs when :meth:`average` starts and ends."""
 
     def __init__(self, log):
         self._log = log
@@ -29,7 +29,7 @@ class Travelling:
 
 
 @pytest.mark.parametrize(("prefetch", "delay"), [(0, 0), (1, 0), (2, 3)])
-def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
+def test_the_next_batch_is_drawn_while_gradients_are_averaged(prefetch, delay):
     fields = {"obs": ((1,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
     replay = PrioritizedReplay(64, fields, num_envs=1, alpha=1.0, seed=0)
     for i in range(60):
@@ -42,7 +42,7 @@ def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
         return sample(*args, **kwargs)
 
     class Watched:
-        """The replay, its draws and priorities written down."""
+        """The replay, with a log of draws and priorities."""
 
         settings = replay.settings
 
@@ -71,11 +71,15 @@ def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
             log.append("stepped")
 
     algorithm = SimpleNamespace(replay_beta=lambda _: 0.4)
-    part = LearnerWorker(algorithm, Computes(), Watched(), Travelling(log), 8, prefetch=prefetch, delay=delay)
+    part = LearnerWorker(
+        algorithm, Computes(), Watched(), LoggedAllReduce(log), 8, prefetch=prefetch, delay=delay
+    )
     for _ in range(6):
         assert part.update(0)
-    between = [log[i + 1 : j] for i, j in zip(_places(log, "sent"), _places(log, "arrived"), strict=True)]
-    # First as many as shall lie ready, then one for each that was taken.
+    between = [
+        log[i + 1 : j] for i, j in zip(_positions(log, "sent"), _positions(log, "arrived"), strict=True)
+    ]
+    # The first update fills the queue; each later one replaces the batch that was taken.
     assert between == [["drawn"] * prefetch] + [["drawn"] * min(prefetch, 1)] * 5
     assert log.count("drawn") == 6 + prefetch
     assert set_at == list(range(1 + delay, 7))
@@ -83,14 +87,14 @@ def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
     assert len(set_at) == 6
 
 
-def _places(log, word):
+def _positions(log, word):
     return [place for place, found in enumerate(log) if found == word]
 
 
-class Weighed:
-    """A learner that keeps the importance weights of its batches and leaves priorities as they are."""
+class KeepsWeights:
+    """A learner that keeps the importance weights of its batches and does not change priorities."""
 
-    alone = False
+    may_record_graph = False
 
     def __init__(self, replay):
         self._replay, self.gradients, self.seen = replay, torch.zeros(1), []
@@ -105,21 +109,21 @@ class Weighed:
 
 @pytest.mark.parametrize(
     ("prefetch", "peers"),
-    [(0, SingleLearner()), (2, SingleLearner()), (0, Travelling([])), (2, Travelling([]))],
+    [(0, SingleLearner()), (2, SingleLearner()), (0, LoggedAllReduce([])), (2, LoggedAllReduce([]))],
 )
 def test_importance_weights_follow_the_schedule_of_beta(prefetch, peers):
-    """Rows of priority 16 beside rows of priority 1 weigh 16 ** -beta."""
+    """Beside rows of priority 1, rows of priority 16 have importance weight 16 ** -beta."""
     fields = {"obs": ((1,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
     replay = PrioritizedReplay(16, fields, num_envs=1, alpha=1.0, seed=0)
     for i in range(16):
         replay.add(obs=[[i]], reward=[0.0], terminated=[False])
-    learner = Weighed(replay)
+    learner = KeepsWeights(replay)
     beta = {0: 0.4, 500: 0.7, 1_000: 1.0}
     algorithm = SimpleNamespace(replay_beta=beta.__getitem__)
     part = LearnerWorker(algorithm, learner, replay, peers, 64, prefetch=prefetch)
     try:
         for env_steps, exponent in beta.items():
-            for _ in range(6):  # what was drawn ahead had the exponent before
+            for _ in range(6):  # prefetched batches have the previous exponent
                 part.update(env_steps)
             row, weights = learner.seen[-1]
             assert weights[row < 8] == pytest.approx(1.0) and (row < 8).any()

@@ -1,4 +1,4 @@
-"""What every loop counts, writes and warns of."""
+"""Counters, rates, checkpoints and warnings that all loops share."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from parl.errors import RunDirectoryError
 from parl.runtime import checkpoint, loop
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.env_actor import Counts
-from parl.runtime.loop import LocalLoop, kept, state_or_reason
+from parl.runtime.loop import LocalLoop, state_or_reason, state_or_warn
 
 
 class Learner:
@@ -42,7 +42,7 @@ def test_counts_add_up():
     assert base.rewards_and_episodes() == (5.0, 4) and base.take_episodes() == [(7.0, 8)]
 
 
-def test_rates_are_those_since_the_last_call(monkeypatch):
+def test_rates_cover_the_time_since_the_last_call(monkeypatch):
     now = [10.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     base = Base(Learner(), 10**9, None)
@@ -55,7 +55,7 @@ def test_rates_are_those_since_the_last_call(monkeypatch):
     assert elapsed == 1e-9 and rates == {"env_steps_per_s": 0.0, "updates_per_s": 0.0}
 
 
-def test_a_resumed_loop_goes_on_from_the_saved_counters(tmp_path):
+def test_a_resumed_loop_continues_from_the_saved_counters(tmp_path):
     learner = Learner()
     learner.weights = torch.tensor([3.0, 4.0])
     base = Base(learner, 10**9, None)
@@ -80,7 +80,7 @@ def test_a_resumed_loop_goes_on_from_the_saved_counters(tmp_path):
     assert not saved.trusted and checkpoint.read(tmp_path, trusted=True).trusted
 
 
-def test_files_of_a_checkpoint_have_their_names(tmp_path):
+def test_names_of_the_files_of_a_checkpoint(tmp_path):
     replay = SimpleNamespace(save=lambda path: path.write_text("rows"))
     checkpoint.write(tmp_path, Learner(), replay, [b"PK", b"\x80pickle"], {"env_steps": 1})
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -94,7 +94,7 @@ def test_files_of_a_checkpoint_have_their_names(tmp_path):
     assert text.startswith('{\n  "format": 2,\n') and text.endswith("}\n")
 
 
-def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
+def test_a_checkpoint_that_cannot_be_read_is_refused(tmp_path):
     path = tmp_path / "counters.json"
     with pytest.raises(RunDirectoryError, match=r"counters\.json cannot be read"):
         checkpoint.read(tmp_path)
@@ -111,22 +111,22 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
         checkpoint.load_learner(Checkpoint(tmp_path, {}), Learner())
 
 
-def test_an_environment_that_cannot_be_saved_is_warned_of():
+def test_an_environment_that_cannot_be_saved_gives_a_warning():
     def fails():
         raise TypeError("a socket is not plain data")
 
     reason = state_or_reason(SimpleNamespace(save=fails))
     assert reason == "TypeError: a socket is not plain data"
     assert state_or_reason(SimpleNamespace(save=lambda: b"x")) == b"x"
-    assert kept("actor 0", b"x") == b"x" and kept("actor 0", None) is None
+    assert state_or_warn("actor 0", b"x") == b"x" and state_or_warn("actor 0", None) is None
     said = r"actor 2's environment cannot be saved \(TypeError: .*\): a resumed run starts new episodes"
     with pytest.warns(UserWarning, match=said + "$"):
-        assert kept("actor 2", reason) is None
+        assert state_or_warn("actor 2", reason) is None
     with pytest.warns(UserWarning, match=said + " and will not repeat the same numbers$"):
-        assert kept("actor 2", reason, exact=True) is None
+        assert state_or_warn("actor 2", reason, exact=True) is None
 
 
-def test_an_interrupt_is_kept():
+def test_an_interrupt_is_remembered():
     base = Base(Learner(), 10**9, None)
     assert not base._interrupted
     base.interrupt()

@@ -1,4 +1,4 @@
-"""What loops of rollouts count and decide, without workers: the clock and learners are of this file."""
+"""What loops of rollouts count and decide, without workers: the clock and learners are fakes."""
 
 import collections
 import multiprocessing
@@ -30,7 +30,7 @@ CONTEXT = multiprocessing.get_context()
 
 
 class Clock:
-    """In the place of the module ``time``; sleeping moves it."""
+    """Replaces the module ``time``; ``sleep`` advances it."""
 
     def __init__(self):
         self.now, self.slept = 100.0, []
@@ -54,7 +54,7 @@ def clock(monkeypatch):
 
 
 def rollout(number, width=2):
-    """A rollout of one step that shows a number."""
+    """A rollout of one step whose actions, rewards and log probabilities are ``number``."""
     column = torch.full((1, width), float(number))
     done = torch.zeros((1, width), dtype=torch.bool)
     return Rollout(
@@ -71,7 +71,7 @@ def rollout(number, width=2):
 
 
 class Learner:
-    """Writes down what it learned from; every update takes half a second."""
+    """A fake learner that keeps the rewards it learned from; ``learn`` takes half a second of the clock."""
 
     def __init__(self, clock):
         self.weights, self.learned, self._clock, self.refreshed = torch.zeros(1), [], clock, 0
@@ -97,7 +97,7 @@ class Learner:
 
 
 class Worker:
-    """The driver's end of an actor."""
+    """A fake actor as the driver sees it."""
 
     def __init__(self, index):
         self.name, self.connection, self.sent, self.answers = f"actor {index}", object(), [], []
@@ -110,11 +110,11 @@ class Worker:
 
 
 def fill(made, clock, actors=2, total=1_000, max_lag=1, **options):
-    """The fields that loops of asynchronous rollouts have."""
+    """Sets the attributes of a loop that its constructor would set."""
     made._setup = SimpleNamespace(actors=actors, max_lag=max_lag, **{"scale": 1, **options})
     made._learner, made._total_steps, made._totals = Learner(clock), total, {}
     made._average, made._replay = (lambda gradients: None), None
-    made._env_steps = made._updates = made._resumes = made._ended = 0
+    made._env_steps = made._updates = made._resumes = made._finished_episodes = 0
     made._episodes, made._rewards, made._interrupted = [], 0.0, False
     made._marked = (clock.now, 0, 0)
     made._shared_weights = SharedWeights(CONTEXT, 1)
@@ -133,16 +133,16 @@ def collected(actor, slot, version, transitions=10, finished=(), reward=1.5):
     return Collected(actor, Counts(transitions, list(finished), reward), slot, version, ([], []))
 
 
-def test_rollouts_are_learned_from_unless_they_are_too_old(clock):
+def test_rollouts_are_used_unless_they_are_too_old(clock):
     loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock)
     loop._env_steps = 250
     loop._update([collected(1, 1, 1, finished=[(3.0, 4)])])
     assert loop._learner.learned == [([11.0, 11.0], 0.25)]
     assert loop.updates == 2 and loop._shared_weights.version == 2 and loop.env_steps == 260
     assert loop._actors[1].sent == [(1, 260)] and not loop._actors[0].sent
-    loop._update([collected(0, 0, 1)])  # one behind
+    loop._update([collected(0, 0, 1)])  # one version behind
     assert loop.updates == 4 and loop._shared_weights.version == 3
-    loop._update([collected(0, 1, 1)])  # two behind: left out, counted and handed back
+    loop._update([collected(0, 1, 1)])  # two versions behind: left out, counted, and its buffer is returned
     assert loop.updates == 4 and loop._shared_weights.version == 3 and loop.env_steps == 280
     assert loop._actors[0].sent == [(0, 270), (1, 280)]
     assert loop.take_episodes() == [(3.0, 4)] and loop.rewards_and_episodes() == (4.5, 1)
@@ -188,7 +188,7 @@ def test_rollouts_are_queued_in_the_order_of_the_actors(clock, monkeypatch):
 
 
 @pytest.mark.parametrize(("until", "seconds", "steps"), [(25, 9.0, 30), (10**6, 1.6, 40), (10**6, 99.0, 100)])
-def test_it_learns_as_far_as_it_is_told(clock, until, seconds, steps):
+def test_advance_ends_at_its_steps_its_seconds_or_the_limit(clock, until, seconds, steps):
     loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock, total=100)
     loop._receive = lambda seconds: loop._pending.append(collected(0, 0, loop._shared_weights.version))
     loop.advance(until, seconds)
@@ -214,7 +214,7 @@ def make_predictor(clock, sizes, actors=3, **options):
 SIZES = {"actors": 3, "predictors": 1, "trainers": 1, "rollouts": 2}
 
 
-def test_an_update_takes_as_many_rollouts_as_are_wanted(clock):
+def test_an_update_takes_the_tuned_number_of_rollouts(clock):
     loop = make_predictor(clock, SIZES)
     assert loop._rollouts_wanted() == 2
     loop._tuner.sizes["actors"] = 1
@@ -229,7 +229,7 @@ def test_an_update_takes_as_many_rollouts_as_are_wanted(clock):
     assert not loop._update_lock._is_owned()
 
 
-def test_actors_rest_until_they_are_wanted_again(clock):
+def test_actors_are_parked_until_the_tuned_number_rises(clock):
     loop = make_predictor(clock, SIZES | {"actors": 2})
     for index, slot in ((2, 0), (1, 1), (2, 1), (0, 0)):
         loop._refill(index, slot)
@@ -240,7 +240,7 @@ def test_actors_rest_until_they_are_wanted_again(clock):
     assert loop._actors[2].sent == [(0, 0), (1, 0), (0, 0)] and not loop._parked
 
 
-def test_sizes_change_after_so_many_seconds(clock, monkeypatch):
+def test_sizes_are_tuned_at_intervals(clock, monkeypatch):
     loop = make_predictor(clock, SIZES)
     rates, changes = [], iter([False, True])
 
@@ -248,7 +248,7 @@ def test_sizes_change_after_so_many_seconds(clock, monkeypatch):
         rates.append(rate)
         return next(changes)
 
-    loop._tuner.measured = measured
+    loop._tuner.record_rate = measured
     loop._setup.tune_every_s = 10.0
     loop._tuner.sizes["actors"] = 2
     loop._parked = [(2, 1)]
@@ -269,7 +269,7 @@ def test_sizes_change_after_so_many_seconds(clock, monkeypatch):
         loop.advance(0, 0.0)
 
 
-def test_a_report_tells_how_many_were_predicted_together(clock):
+def test_a_report_has_the_mean_batch_size_of_predictions(clock):
     loop = make_predictor(clock, SIZES)
     loop._predicted, loop._batches = 12, 4
     loop._pending.extend([1, 2, 3])
@@ -281,7 +281,7 @@ def test_a_report_tells_how_many_were_predicted_together(clock):
     assert loop.report()["predicted_together"] == 5.0
 
 
-def test_a_predictor_answers_all_that_ask_in_one_batch(clock):
+def test_a_predictor_answers_all_requests_in_one_batch(clock):
     loop = make_predictor(clock, SIZES | {"predictors": 1})
     loop._gather_lock, loop._env_steps, acted = threading.Lock(), 70, []
     loop._slots = []
@@ -318,13 +318,13 @@ def test_a_predictor_answers_all_that_ask_in_one_batch(clock):
     for index in asking:
         assert loop._slots[index].actor_end.recv_bytes() == b"!"
     assert not loop._slots[1].actor_end.poll(0)
-    # One that is not wanted waits.
+    # A predictor above the tuned number waits.
     waited = []
     stop.clear()
     loop._stop = SimpleNamespace(is_set=lambda: len(waited) == 2, wait=waited.append)
     loop._predict(1, Policy())
     assert waited == [0.05, 0.05]
-    # An actor that is gone ends it without a failure.
+    # A closed connection of an actor ends it without a failure.
     loop._stop = threading.Event()
     for slot in loop._slots:
         slot.actor_end.close()
@@ -332,7 +332,7 @@ def test_a_predictor_answers_all_that_ask_in_one_batch(clock):
     assert loop._failure is None
 
 
-def test_an_actor_without_a_network_asks():
+def test_a_predictor_client_requests_actions():
     arrays = SimpleNamespace(
         obs=np.zeros((2, 1, 1)), action=np.full((1, 1), 3), log_prob=np.full((1, 1), -1.0)
     )
@@ -380,7 +380,7 @@ def test_lags_of_all_workers_are_reported(clock):
     assert loop.report()["policy_lag"] == 0.0
 
 
-def test_the_driver_watches_until_it_is_told(clock):
+def test_the_driver_waits_for_its_seconds_the_limit_or_an_interrupt(clock):
     loop = make_hogwild(clock, total=500)
     checks, polls = [], iter([True, True, False] + [False] * 100)
     figures = iter([("part", {"loss": 1.0}), ("part", {"loss": 2.0})])
@@ -404,13 +404,13 @@ def test_the_driver_watches_until_it_is_told(clock):
 
 
 class Watched:
-    """A board on which the driver's command changes from one look to the next."""
+    """Counters whose command takes the next of these values at each read; functions are called."""
 
-    def __init__(self, board, *commands):
-        self._board, self._commands = board, iter(commands)
+    def __init__(self, counters, *commands):
+        self._counters, self._commands = counters, iter(commands)
 
     def __getattr__(self, name):
-        return getattr(self._board, name)
+        return getattr(self._counters, name)
 
     @property
     def command(self):
@@ -418,9 +418,9 @@ class Watched:
         return command() if callable(command) else command
 
 
-def test_a_worker_collects_learns_and_answers(clock):
-    board, common = SharedCounters(CONTEXT, 2, 1), HogwildParameters(CONTEXT, 1)
-    board.actor[1, b.STEPS] = 100
+def test_a_worker_collects_learns_and_sends_its_state(clock):
+    counters, common = SharedCounters(CONTEXT, 2, 1), HogwildParameters(CONTEXT, 1)
+    counters.actor[1, b.STEPS] = 100
     ours, theirs = multiprocessing.Pipe()
     log, learner = [], Learner(clock)
     learner.share = lambda *args: log.append(args[-1])
@@ -463,20 +463,20 @@ def test_a_worker_collects_learns_and_answers(clock):
 
     run = [b.RUN, b.RUN]
     commands = [*run, b.PARK, asks, *run, b.RUN, b.RUN, b.STOP]
-    hogwild._run_worker(theirs, setup, 0, Watched(board, *commands), common, 4, b"before")
+    hogwild._run_worker(theirs, setup, 0, Watched(counters, *commands), common, 4, b"before")
     assert log == [(0, 4), b"before", False, (100, 0.0), (250, 1.0), "closed"]
     assert [progress for _, progress in learner.learned] == [0.25, 0.625]
-    row = board.actor[0]
-    assert row[b.STEPS] == 300 and row[b.ACTOR_UPDATES] == 4 and board.env_steps == 400
+    row = counters.actor[0]
+    assert row[b.STEPS] == 300 and row[b.ACTOR_UPDATES] == 4 and counters.env_steps == 400
     assert row[b.LAG_SUM] == 4 and row[b.LAG_MAX] == 2
-    assert board.rewards.tolist() == [4.0, 0.0] and board.take_episodes() == [(1.0, 2)]
-    # Figures every quarter of a second: both updates took half of one.
+    assert counters.rewards.tolist() == [4.0, 0.0] and counters.take_episodes() == [(1.0, 2)]
+    # Metrics are sent at most every quarter of a second; both updates took half a second.
     found = [ours.recv()[1] for _ in range(3)]
     assert found == [("metrics", {"loss": 0.5}), ("state", b"after"), ("metrics", {"loss": 0.5})]
 
 
 def make_sync(clock, group=None, words=()):
-    """A loop of two actors, 12 and 8 transitions a rollout."""
+    """A loop of two actors with rollouts of 12 and 8 transitions."""
     scale = group.size if group else 1
     made = fill(SyncRolloutLoop.__new__(SyncRolloutLoop), clock, group=group, scale=scale)
     heard = iter(words)
@@ -519,10 +519,10 @@ def test_actors_collect_in_turn_and_the_learner_learns_in_between(clock):
     assert loop._actors == []
 
 
-def test_the_first_process_says_what_all_do(clock, tmp_path):
+def test_rank_0_sends_commands_to_all_processes(clock, tmp_path):
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=0))
     loop.advance(50, 0.0)
-    assert loop.env_steps == 60, "every process collects as much"
+    assert loop.env_steps == 60, "every process collects the same number of steps"
     loop.save(tmp_path)
     actors = list(loop._actors)
     loop.close()
@@ -531,11 +531,11 @@ def test_the_first_process_says_what_all_do(clock, tmp_path):
     assert all(actor.seen[-1] == "closed" for actor in actors)
 
 
-def test_the_others_follow(clock):
+def test_other_ranks_follow_the_commands(clock):
     words = [(ROLLOUT, 30), (SAVE, 60), (ROLLOUT, 60), (END, 90)]
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1), words=words)
     saves = []
-    loop.follow(saves.append)
+    loop.run_follower_rank(saves.append)
     assert loop.env_steps == 90 and len(saves) == 1 and len(loop._actors[0].seen) == 2
     loop.close()
     assert not loop._said
@@ -545,16 +545,16 @@ def test_the_others_follow(clock):
 
     loop._coordinator.receive = gone
     with pytest.raises(WorkerError, match="a process of torchrun failed or was killed"):
-        loop.follow(saves.append)
+        loop.run_follower_rank(saves.append)
 
 
 @pytest.mark.parametrize(("first", "takes"), [((0, 0, 0), False), ((90, 6, 1), True)])
-def test_a_process_goes_on_from_where_the_first_is(clock, first, takes):
+def test_a_process_starts_from_the_state_of_rank_0(clock, first, takes):
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1))
     given = []
     state = {"weights": torch.tensor([7.0])}
-    group = SimpleNamespace(from_first=lambda value: given.append(value) or (state, first))
-    loop._load_from_first(group)
+    group = SimpleNamespace(from_rank_zero=lambda value: given.append(value) or (state, first))
+    loop._load_from_rank_zero(group)
     assert given[0][1] == (0, 0, 0) and given[0][0]["weights"].tolist() == [0.0]
     assert (loop._env_steps, loop._updates, loop._resumes) == first
     assert loop._learner.weights.tolist() == ([7.0] if takes else [0.0])

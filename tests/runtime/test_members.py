@@ -1,4 +1,4 @@
-"""Members of a population: which environments, seeds and networks they play with, and who plays them."""
+"""Members of a population: their environments, seeds and networks, and the processes that evaluate them."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ from parl.runtime.workers import WorkerTimeoutError
 
 
 class Countdown(gymnasium.Env):
-    """Shows its number of steps; environment i of a batch ends after 2 + i steps and gives 10 for each."""
+    """The observation is the step, each reward 10; environment i of a batch ends after 2 + i steps."""
 
     def __init__(self, length, continuous):
         self.observation_space = Box(0, 100, (1,), np.float32)
@@ -49,12 +49,12 @@ class Networks:
             return np.stack([self._rows - 2.0, self._rows * 0.25], axis=1).astype(np.float32)
         return self._rows.copy()
 
-    def only(self, kept):
+    def select(self, kept):
         return Networks(self._rows[kept], self._log, self._continuous)
 
 
 class Algorithm:
-    """Decodes members into rows of weights that hold their numbers."""
+    """A fake algorithm: the row of weights of a member holds its last number."""
 
     def __init__(self, continuous):
         self._continuous, self.log, self.made = continuous, [], []
@@ -74,7 +74,7 @@ class Algorithm:
 
 
 class Maker:
-    """Makes vectors of countdowns and keeps them."""
+    """Makes vector environments of countdowns and keeps them."""
 
     def __init__(self, continuous=False):
         self._continuous, self.made, self.processes, self.envs = continuous, [], [], []
@@ -115,11 +115,11 @@ def test_each_member_plays_one_episode():
     assert returns.dtype == np.float64 and lengths.dtype == np.int64
     assert weights.ravel().tolist() == [5.0, 6.0, 8.0]
     assert [env.seeds[0] for env in setup.maker.envs] == [103, 104, 105, 106]
-    # A quarter of the networks, or more, has ended: those left act alone.
+    # After a quarter of the networks or more has ended, only the others act.
     rows = [rows for rows, _ in setup.algorithm.log]
     assert rows == [[0, 1, 2]] * 2 + [[1, 2]] + [[2]]
     assert [seen for _, seen in setup.algorithm.log] == [[0.0] * 3, [1.0] * 3, [2.0] * 2, [3.0]]
-    # The environment without a member repeats the first action, ended ones their last.
+    # The environment without a member repeats the first action; after its end, one repeats its last.
     assert [env.actions for env in setup.maker.envs][3] == [0] * 4
     assert setup.maker.envs[1].actions[:3] == [1, 1, 1] and setup.maker.envs[2].actions == [2] * 4
     evaluator.close()
@@ -136,7 +136,7 @@ def test_networks_are_taken_out_when_a_quarter_has_ended(members, sizes):
     evaluator.close()
 
 
-def test_actions_beyond_the_bounds_are_cut():
+def test_actions_beyond_the_bounds_are_clipped():
     setup = make_setup(size=3, batches=1, continuous=True)
     evaluator = PopulationEvaluator(setup, 0)
     evaluator.play(torch.zeros(1), [(0,), (1,), (2,)], torch.zeros(3, 1), 0, 0)
@@ -144,7 +144,7 @@ def test_actions_beyond_the_bounds_are_cut():
     evaluator.close()
 
 
-def test_environments_with_one_generator_are_told_which_part_they_are():
+def test_environments_with_one_generator_are_reset_with_their_part_of_the_population():
     setup = make_setup()
     vector, resets = setup.maker(4), []
     reset = vector.reset
@@ -156,7 +156,7 @@ def test_environments_with_one_generator_are_told_which_part_they_are():
     assert resets == [(100, {"part": (3, 10)})]
 
 
-def test_numbers_that_are_not_finite_name_the_member_and_the_step():
+def test_a_non_finite_error_names_the_member_and_the_step():
     setup = make_setup()
     evaluator = PopulationEvaluator(setup, 0)
     step = setup.maker.envs[1].step
@@ -167,7 +167,7 @@ def test_numbers_that_are_not_finite_name_the_member_and_the_step():
 
 
 class Learner:
-    """Asks for members with numbers, and keeps what it was told."""
+    """A fake learner whose members are numbers; keeps the arguments of ``tell``."""
 
     def __init__(self):
         self.weights, self.told, self.asked = torch.tensor([2.0]), [], 0
@@ -190,7 +190,7 @@ class Learner:
 
 
 class Answers:
-    """A process: plays a batch when the test lets it, in the order that the test wants."""
+    """A fake process that answers when the test says so, in the order of the test."""
 
     def __init__(self, name):
         self.name, self.connection, self.questions = name, object(), []
@@ -207,8 +207,8 @@ class Answers:
 def make_loop(monkeypatch, workers, ready, setup=None):
     setup = setup or make_setup(size=10, batches=4, actors=2)
     loop = PopulationLoop.__new__(PopulationLoop)
-    loop._setup, loop._learner, loop._batches = setup, Learner(), setup.cut()
-    loop._env_steps = loop._updates = loop._resumes = loop._ended = 0
+    loop._setup, loop._learner, loop._batches = setup, Learner(), setup.batch_slices()
+    loop._env_steps = loop._updates = loop._resumes = loop._finished_episodes = 0
     loop._episodes, loop._rewards, loop._interrupted, loop._evaluator = [], 0.0, False, None
     loop._total_steps = setup.total_steps
     loop._actors, loop._shared_weights = workers, SimpleNamespace(publish=lambda weights: None)
@@ -217,7 +217,7 @@ def make_loop(monkeypatch, workers, ready, setup=None):
     return loop
 
 
-def test_whoever_has_answered_gets_the_next_batch(monkeypatch):
+def test_a_process_that_has_answered_gets_the_next_batch(monkeypatch):
     workers = [Answers("actor 0"), Answers("actor 1"), Answers("actor 2")]
     order = iter([[1], [], [1], [1, 0], [0]])
 
@@ -267,7 +267,7 @@ def test_a_generation_is_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_a_generation_that_does_not_end_is_left_out(monkeypatch, interrupted):
+def test_an_unfinished_generation_is_discarded(monkeypatch, interrupted):
     now = [0.0]
 
     def ready(connections, seconds):
@@ -279,7 +279,7 @@ def test_a_generation_that_does_not_end_is_left_out(monkeypatch, interrupted):
     monkeypatch.setattr("parl.runtime.workers.time", SimpleNamespace(monotonic=lambda: now[0]))
     if interrupted:
         loop.advance(100, 0.0)
-        assert now[0] == 6.0, "two looks and three seconds"
+        assert now[0] == 6.0, "polled until 3 s after the interrupt"
     else:
         with pytest.raises(WorkerTimeoutError, match=r"actor 0, actor 1 did not answer within 3600 s"):
             loop.advance(100, 0.0)

@@ -1,4 +1,4 @@
-"""The free schedule with real workers: ratio, lag, saving, failures."""
+"""The async schedule with real workers: ratio, lag, saving, failures."""
 
 import dataclasses
 import math
@@ -35,12 +35,12 @@ def test_a_run_from_start_to_end(make_setup, kind):
     setup = make_setup(actors=2, total_steps=3_000, **kind)
     loop = AsyncOffPolicyLoop(setup)
     try:
-        assert not segments(), "the name is gone once all have attached"
+        assert not segments(), "the name is removed when all processes have attached"
         first = loop.learner.weights.clone()
         for steps in (1_000, 2_000, 3_000):
             loop.advance(steps, seconds=math.inf)
             distance = abs(loop.updates * 32 - 4.0 * (loop.env_steps - 100))
-            # The actors go on meanwhile: one vector step each at most beyond what they were allowed.
+            # The actors continue meanwhile: at most one vector step each beyond the band.
             assert distance <= setup.pacer.band + 4.0 * setup.num_envs
         report = loop.report()
         assert report["replay_ratio"] == pytest.approx(4.0, rel=0.1)
@@ -62,7 +62,7 @@ def test_a_run_from_start_to_end(make_setup, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_saved_in_mid_run_and_resumed(make_setup, tmp_path, kind):
+def test_a_run_is_saved_midway_and_resumed(make_setup, tmp_path, kind):
     setup = make_setup(actors=2, **kind)
     loop = AsyncOffPolicyLoop(setup)
     try:
@@ -91,7 +91,7 @@ def test_saved_in_mid_run_and_resumed(make_setup, tmp_path, kind):
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_two_learners_step_together(make_setup, tmp_path, threads):
-    """A checkpoint finds both at the same border."""
+    """A checkpoint is taken after the same update of both."""
     setup = make_setup(learners=2, learner_threads=threads)
     loop = AsyncOffPolicyLoop(setup)
     try:
@@ -127,8 +127,8 @@ def test_a_failing_actor_ends_the_run_with_its_traceback(make_setup, kind):
     assert not segments()
 
 
-class StumblingDQN(DQN):
-    """Its learners fail at their 20th update but where the driver is."""
+class FailingDQN(DQN):
+    """DQN whose learners fail at their 20th update, except the one of the driver."""
 
     driver = os.getpid()
 
@@ -136,21 +136,21 @@ class StumblingDQN(DQN):
         learner = super().make_learner(seed, device)
         compute, calls = learner.compute, []
 
-        def stumble(batch):
+        def fail_once(batch):
             calls.append(1)
             drives = threading.current_thread() is threading.main_thread() and os.getpid() == self.driver
             if len(calls) == 20 and not drives:
                 raise ArithmeticError("a gradient too far")
             return compute(batch)
 
-        learner.compute = stumble
+        learner.compute = fail_once
         return learner
 
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup, threads):
     setup = make_setup(actors=1, learners=2, learner_threads=threads)
-    setup = dataclasses.replace(setup, algorithm=StumblingDQN(setup.algorithm.config, setup.spec))
+    setup = dataclasses.replace(setup, algorithm=FailingDQN(setup.algorithm.config, setup.spec))
     loop = AsyncOffPolicyLoop(setup)
     try:
         with pytest.raises(WorkerError, match=r"(?s)learner 1 failed:.*a gradient too far"):
@@ -178,7 +178,7 @@ def test_a_killed_worker_ends_the_run(make_setup, victim):
             os.kill(pid, 0)
 
 
-def test_an_environment_that_does_not_load_is_told_at_the_start(make_setup):
+def test_an_environment_that_cannot_be_made_fails_at_the_start(make_setup):
     made = []
 
     def env():
@@ -193,7 +193,7 @@ def test_an_environment_that_does_not_load_is_told_at_the_start(make_setup):
     assert not segments()
 
 
-def test_same_step_environments(make_setup):
+def test_environments_with_same_step_autoreset(make_setup):
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     def env(count):
@@ -206,7 +206,7 @@ def test_same_step_environments(make_setup):
         loop.advance(1_000, seconds=math.inf)
         batch = loop._replay.sample(4_000)
         assert batch.truncated.any()
-        # Final observations, not those after the reset: the pole never jumps between neighbours.
+        # Next observations are final ones, not those after a reset: the pole never jumps.
         assert np.abs(batch.next_obs - batch.obs).max() < 1.5
     finally:
         loop.close()

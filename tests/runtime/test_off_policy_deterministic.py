@@ -1,4 +1,4 @@
-"""Deterministic schedule: same seed, same bits; resumed, same bits; learners' parts, same step."""
+"""The deterministic schedule: runs repeat and resume bit for bit, and keep the replay ratio."""
 
 import gymnasium
 import numpy as np
@@ -27,7 +27,7 @@ def test_same_seed_same_bits(make_setup, actors, learners):
 
 
 @pytest.mark.parametrize("in_threads", [1, 2])
-def test_threads_of_torch_and_the_caller_play_no_part(make_setup, in_threads):
+def test_results_do_not_depend_on_threads_and_generators_of_the_caller(make_setup, in_threads):
     setup = make_setup(actors=2)
     torch.set_num_threads(in_threads)
     np.random.seed(in_threads)
@@ -37,18 +37,18 @@ def test_threads_of_torch_and_the_caller_play_no_part(make_setup, in_threads):
     assert torch.equal(weights, run(setup, 800).learner.weights)
 
 
-@pytest.mark.parametrize(("border", "layer_norm"), [(60, True), (700, True), (1_100, False)])
-def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, border, layer_norm):
-    """Stopped before learning started, and twice after; then 400 updates more."""
+@pytest.mark.parametrize(("save_at", "layer_norm"), [(60, True), (700, True), (1_100, False)])
+def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, save_at, layer_norm):
+    """Saved before learning starts or after, then continued to step 2,000."""
     setup = make_setup(actors=2, epsilon_steps=1_000, layer_norm=layer_norm)
-    whole = run(setup, border)
+    whole = run(setup, save_at)
     whole.save(tmp_path)
-    at_border = whole.learner.weights.clone()
+    saved = whole.learner.weights.clone()
     whole.take_episodes()
     whole.advance(2_000, 0.0)
 
     resumed = DeterministicOffPolicyLoop(setup, checkpoint.read(tmp_path))
-    assert torch.equal(resumed.learner.weights, at_border)
+    assert torch.equal(resumed.learner.weights, saved)
     resumed.advance(2_000, 0.0)
     assert resumed.updates == whole.updates
     assert resumed.env_steps == whole.env_steps
@@ -56,14 +56,14 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, borde
     assert resumed.take_episodes() == whole.take_episodes()
 
 
-def test_the_ratio_is_held(make_setup):
+def test_the_replay_ratio_is_kept(make_setup):
     loop = run(make_setup(ratio=2.0, batch_size=16), 2_000)
     # 16 * updates <= 2 * (steps - 100), less than one update below.
     assert 0 <= 2 * (loop.env_steps - 100) - 16 * loop.updates < 16
     assert loop.report()["replay_ratio"] == pytest.approx(2.0, rel=0.01)
 
 
-def test_it_ends_at_the_limit_and_at_an_interrupt(make_setup):
+def test_a_run_ends_at_its_limit_and_at_an_interrupt(make_setup):
     loop = run(make_setup(total_steps=500), 10_000)
     assert 500 <= loop.env_steps < 504
     other = DeterministicOffPolicyLoop(make_setup())
@@ -75,7 +75,7 @@ def test_it_ends_at_the_limit_and_at_an_interrupt(make_setup):
 class Unpicklable(gymnasium.Wrapper):
     def __init__(self, env):
         super().__init__(env)
-        self.native = iter([])  # no plain data
+        self.native = iter([])  # is not plain data
 
     def __reduce__(self):
         raise TypeError("this environment is bolted to the floor")
@@ -88,7 +88,7 @@ def test_an_environment_that_cannot_be_saved_starts_new_episodes(make_setup, tmp
         loop.save(tmp_path)
     resumed = DeterministicOffPolicyLoop(setup, checkpoint.read(tmp_path))
     resumed.advance(1_000, 0.0)
-    # No window spans the cut: every 3-step sum is that of whole steps of reward 1.
+    # No n-step return spans the interruption: each is a sum of 1 to 3 rewards of 1.
     batch = resumed._replay.sample(5_000)
     sums = {1.0, 1.99, 2.9701}
     assert {round(float(r), 4) for r in batch.reward} <= sums

@@ -1,4 +1,4 @@
-"""The pacer holds its band from both sides and never stalls."""
+"""The pacer keeps both sides in its band and never stops both."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_any_interleaving_stays_in_the_band(ratio, batch, envs, starts, slack, s
             assert updates == 0
 
 
-def test_learning_waits_for_its_start_and_collection_for_the_end():
+def test_learning_begins_at_learning_starts_and_collection_ends_at_the_limit():
     pacer = Pacer(2.0, 8, 4, 100, 1_000)
     assert not pacer.may_learn(99, 0)
     assert pacer.may_learn(100, 0)

@@ -1,4 +1,4 @@
-"""The controller parks actors that the ratio does not need and wakes them when learners wait."""
+"""The controller parks actors that the replay ratio does not need and wakes them when learners wait."""
 
 import dataclasses
 import multiprocessing
@@ -12,34 +12,34 @@ from parl.runtime.off_policy.parking import BUSY, IDLE, ActorParking
 from parl.runtime.shared_counters import LAG_BUCKETS, SharedCounters
 
 
-def resolve_auto(actors, needed, periods=60):
-    """Runs a controller against learners that keep ``needed`` actors busy; the numbers awake, by period."""
-    controller, seen = ActorParking.of(actors), []
+def simulate(actors, needed, periods=60):
+    """Runs a controller with learners that keep ``needed`` actors busy; returns it and how many ran."""
+    controller, seen = ActorParking.all_running(actors), []
     for _ in range(periods):
-        busy = min(needed, controller.awake)
-        controller.decide(1 - busy / controller.awake, max(0.0, 1 - controller.awake / needed))
-        seen.append(controller.awake)
+        busy = min(needed, controller.running)
+        controller.decide(1 - busy / controller.running, max(0.0, 1 - controller.running / needed))
+        seen.append(controller.running)
     return controller, seen
 
 
 @pytest.mark.parametrize("needed", [0.1, 0.8, 1.5, 2.0, 3.3, 7.9, 12.0])
-def test_as_many_are_awake_as_are_busy(needed):
-    controller, seen = resolve_auto(8, needed)
+def test_as_many_actors_run_as_are_busy(needed):
+    controller, seen = simulate(8, needed)
     late = seen[20:]
-    assert len(set(late)) == 1, "it settles"
-    assert min(8, needed) <= controller.awake, "learners never wait for those who are parked"
-    assert controller.awake == 1 or (controller.awake - 1) * BUSY < needed, "and no more than needed"
+    assert len(set(late)) == 1, "the number settles"
+    assert min(8, needed) <= controller.running, "learners never wait for parked actors"
+    assert controller.running == 1 or (controller.running - 1) * BUSY < needed, "no more run than needed"
 
 
 @pytest.mark.parametrize(
     ("awake", "actors_wait", "learners_wait", "then"),
     [
-        (8, 0.5, 0.0, 5),  # four are busy, and five of them are so below 85 %
+        (8, 0.5, 0.0, 5),  # four are busy: five actors would be busy for less than 85 %
         (8, 0.75, 0.0, 3),
         (8, 0.99, IDLE, 1),
         (8, 0.1, 0.0, 8),  # 7.2 are busy, more than 85 % of seven
         (3, 0.0, 2 * IDLE, 4),
-        (3, 0.2, 2 * IDLE, 3),  # learners wait, and yet actors do
+        (3, 0.2, 2 * IDLE, 3),  # learners wait, but so do actors
         (8, 0.0, 1.0, 8),
         (1, 1.0, 0.0, 1),
     ],
@@ -47,41 +47,41 @@ def test_as_many_are_awake_as_are_busy(needed):
 def test_one_decision(awake, actors_wait, learners_wait, then):
     controller = ActorParking(8, awake)
     controller.decide(actors_wait, learners_wait)
-    assert controller.awake == then
+    assert controller.running == then
 
 
-def test_it_wakes_them_when_the_learners_turn_faster():
-    controller, _ = resolve_auto(6, 1.0)
-    few = controller.awake
+def test_parked_actors_wake_when_learners_get_faster():
+    controller, _ = simulate(6, 1.0)
+    few = controller.running
     for _ in range(10):
         controller.decide(0.0, 4 * IDLE)
-    assert few < controller.awake == 6
+    assert few < controller.running == 6
 
 
-def test_every_actor_has_its_turns():
-    controller = ActorParking.of(5)
-    turns = np.zeros(5)
+def test_all_actors_run_for_a_share_of_the_periods():
+    controller = ActorParking.all_running(5)
+    periods = np.zeros(5)
     for _ in range(100):
-        controller.decide(1 - 2 * BUSY / controller.awake, 0.0)
-        assert sum(controller.wakes(i) for i in range(5)) == controller.awake
-        turns += [controller.wakes(i) for i in range(5)]
-    assert turns.min() > 20
+        controller.decide(1 - 2 * BUSY / controller.running, 0.0)
+        assert sum(controller.may_run(i) for i in range(5)) == controller.running
+        periods += [controller.may_run(i) for i in range(5)]
+    assert periods.min() > 20
 
 
 def test_lags_are_counted_by_powers_of_two():
-    board = SharedCounters(multiprocessing.get_context(), 2, 1)
+    counters = SharedCounters(multiprocessing.get_context(), 2, 1)
     for lag in (0, 0, 1, 2, 3, 4, 7, 8, 10**9):
-        board.count_lag(1, lag)
-    board.count_lag(0, 5, steps=16)
-    assert board.lags[1, :5].tolist() == [2, 1, 2, 2, 1] and board.lags[1, LAG_BUCKETS - 1] == 1
-    assert board.lags[0].sum() == board.lags[0, 3] == 16
-    assert [board.is_awake(i) for i in range(2)] == [True, True]
-    board.awake = 1, 1
-    assert [board.is_awake(i) for i in range(2)] == [False, True]
+        counters.count_lag(1, lag)
+    counters.count_lag(0, 5, steps=16)
+    assert counters.lags[1, :5].tolist() == [2, 1, 2, 2, 1] and counters.lags[1, LAG_BUCKETS - 1] == 1
+    assert counters.lags[0].sum() == counters.lags[0, 3] == 16
+    assert [counters.may_run(i) for i in range(2)] == [True, True]
+    counters.running_actors = 1, 1
+    assert [counters.may_run(i) for i in range(2)] == [False, True]
 
 
-def test_a_run_parks_actors_holds_its_ratio_and_says_how_old_weights_were(make_setup):
-    """Learners of large batches are far slower than four actors: one or two of them do."""
+def test_a_run_parks_actors_keeps_its_ratio_and_reports_lags(make_setup):
+    """Learning from large batches is far slower than four actors: one or two of them suffice."""
     setup = make_setup(actors=4, num_envs=4, batch_size=512, ratio=64.0, hidden=(128, 128))
     loop = AsyncOffPolicyLoop(dataclasses.replace(setup, park_actors=True))
     try:

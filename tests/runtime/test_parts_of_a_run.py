@@ -1,4 +1,4 @@
-"""What the settings of a run make of its parts: sizes, numbers and seeds of replays, actors and learners."""
+"""Sizes, numbers and seeds of replays, actors and learners follow from the settings of a run."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from parl.runtime.seeds import actor_seeds, training_seed
 
 
 class Made:
-    """Stands for what is made, and keeps what it was made of."""
+    """Replaces a class and keeps the arguments of its constructor."""
 
     def __init__(self, *args, **kwargs):
         self.args, self.kwargs = args, kwargs
@@ -63,7 +63,7 @@ def test_a_replay_has_the_columns_and_options_of_the_run(
 
 
 @pytest.mark.parametrize(("stack", "shape"), [(1, (1, 84, 84)), (2, (84, 84)), (4, (84, 84))])
-def test_pictures_of_a_stack_are_kept_once(make_setup, monkeypatch, stack, shape):
+def test_pictures_of_a_stack_are_stored_once(make_setup, monkeypatch, stack, shape):
     monkeypatch.setattr(setups, "PrioritizedReplay", Made)
     setup = make_setup()
     spec = dataclasses.replace(setup.spec, frame_stack=stack, observation_shape=(stack, 84, 84))
@@ -71,7 +71,7 @@ def test_pictures_of_a_stack_are_kept_once(make_setup, monkeypatch, stack, shape
     assert replay.args[1]["obs"][0] == shape and replay.kwargs["frame_stack"] == stack
 
 
-def test_an_actor_is_made_of_the_run_and_of_its_resumes(make_setup, monkeypatch):
+def test_an_actor_depends_on_the_run_and_on_its_resumes(make_setup, monkeypatch):
     monkeypatch.setattr(setups, "make_actor", Made)
     setup = make_setup(actors=3, num_envs=7, seed=11)
     made = setup.make_actor(2, "replay", 0).args
@@ -83,24 +83,24 @@ def test_an_actor_is_made_of_the_run_and_of_its_resumes(make_setup, monkeypatch)
 def test_a_learner_has_a_part_of_the_batch(make_setup, monkeypatch):
     monkeypatch.setattr(setups, "LearnerWorker", Made)
     setup = dataclasses.replace(make_setup(learners=3, batch_size=32), prefetch=4, priority_delay=5)
-    assert setup.part == 10
+    assert setup.learner_batch_size == 10
     made = setup.make_learner_worker("learner", "replay", "peers", 2).args
     assert made == (setup.algorithm, "learner", "replay", "peers", 10, 2, 3, 4, 5)
 
 
-def test_a_run_has_no_extras_by_default(make_setup):
+def test_optional_features_of_off_policy_runs_are_off_by_default(make_setup):
     fields = {field.name: field.default for field in dataclasses.fields(OffPolicySetup)}
     assert fields["threads"] == 1 and fields["prefetch"] == fields["priority_delay"] == 0
     assert not fields["park_actors"] and not fields["learner_threads"]
 
 
-def test_environments_are_shared_out_evenly():
+def test_environments_are_divided_evenly():
     assert [env_range(index, 3, 8) for index in range(3)] == [(0, 2), (2, 5), (5, 8)]
     assert [env_range(index, 4, 4) for index in range(4)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 class Algorithm:
-    """Makes policies that say what they were made of."""
+    """A fake algorithm: a policy is the tuple of arguments that it was made with."""
 
     actor_priorities = False
     rollout_steps, memory = 5, 3
@@ -127,7 +127,7 @@ def test_an_actor_has_its_own_environments_and_seeds(monkeypatch, double_buffer)
     made = make_actor(
         EnvMaker(lambda: gymnasium.make("CartPole-v1")), spec, Algorithm(), "replay", 0, 1, 2, 9
     )
-    assert made.args[-1] is True, "an environment of the user's function may have to be pickled"
+    assert made.args[-1] is True, "an environment made by a function of the user may have to be pickled"
 
 
 def rollout_setup(**options):
@@ -147,10 +147,10 @@ def rollout_setup(**options):
 
 
 @pytest.mark.parametrize(("group", "before", "more"), [(None, 0, 0), (Group(2, 3, 0), 16, 4_000_058)])
-def test_an_actor_of_rollouts_has_its_own_environments_and_seeds(monkeypatch, group, before, more):
+def test_a_rollout_actor_has_its_own_environments_and_seeds(monkeypatch, group, before, more):
     monkeypatch.setattr(rollout_setups, "RolloutActor", Made)
     setup = rollout_setup(group=group, random_steps=6)
-    assert [setup.envs_of(index) for index in range(3)] == [2, 3, 3]
+    assert [setup.num_envs_of(index) for index in range(3)] == [2, 3, 3]
     policy_seed, env_seed = actor_seeds(7 + 2_000_006 + more, 1)
     env, *rest = setup.make_actor(1, 2).args
     assert env.num_envs == 3
@@ -167,9 +167,17 @@ def test_a_buffer_is_as_wide_as_its_actor(monkeypatch):
     assert setup.make_buffer(2, "context").args == (setup.spec, 5, 3, "context", 3)
 
 
-def test_rollouts_have_no_extras_by_default():
+def test_optional_features_of_rollouts_are_off_by_default():
     fields = {field.name: field.default for field in dataclasses.fields(RolloutSetup)}
-    names = ("actors", "processes", "max_lag", "predictors", "trainers", "rollouts", "random_steps")
+    names = (
+        "actors",
+        "processes",
+        "max_lag",
+        "predictors",
+        "trainers",
+        "rollouts_per_update",
+        "random_steps",
+    )
     assert [fields[name] for name in names] == [1, False, 0, 1, 1, 1, 0]
 
 
@@ -192,10 +200,10 @@ def test_seeds_of_a_population_change_with_the_generation():
     )
     word = int(np.random.SeedSequence([4, 6]).generate_state(1)[0])
     assert setup.env_seed(6) == training_seed(word) != setup.env_seed(7)
-    assert [(part.start, part.stop) for part in setup.cut()] == [(0, 3), (3, 6), (6, 10)]
+    assert [(part.start, part.stop) for part in setup.batch_slices()] == [(0, 3), (3, 6), (6, 10)]
 
 
-def test_policies_of_evaluations_are_those_of_one_environment(make_setup):
+def test_policies_of_evaluations_are_made_for_one_environment(make_setup):
     policy = dataclasses.replace(make_setup(), algorithm=Algorithm()).make_policy()
     assert policy == rollout_setup().make_policy() == (0, 1, 1, 0)
     a2c = A2C(Config(hidden=(4,)), spec_of(EnvMaker("CartPole-v1")(1)))

@@ -1,4 +1,4 @@
-"""The population topology: processes and one process agree, resumed runs go on, failures are named."""
+"""The population topology: equal results for any number of processes, exact resumes, errors of workers."""
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,14 @@ from parl.algos.es import ES, Config
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, WorkerError
 from parl.runtime import checkpoint
-from parl.runtime.population import _ALIGNMENT, PopulationLoop, PopulationSetup, _packed, _rows, _unpacked
+from parl.runtime.population import (
+    _ALIGNMENT,
+    PopulationLoop,
+    PopulationSetup,
+    _pack_members,
+    _rows,
+    _unpack_members,
+)
 from parl.train.topologies import TOPOLOGIES
 
 
@@ -45,7 +52,7 @@ def run(setup, steps, saved=None):
     return loop
 
 
-def test_results_do_not_depend_on_who_evaluates():
+def test_results_do_not_depend_on_the_number_of_processes():
     """Environments with generators of their own: the same members see the same episodes."""
     one = run(setup(), 1_500)
     assert one.updates > 2 and one.env_steps >= 1_500
@@ -75,21 +82,21 @@ class Breaks(gymnasium.Wrapper):
         raise ValueError("the pole is broken")
 
 
-def test_a_failing_worker_is_named():
+def test_an_error_of_a_worker_reaches_the_driver():
     broken = setup(lambda: Breaks(gymnasium.make("CartPole-v1")), actors=2, processes=True)
     with pytest.raises(WorkerError, match="the pole is broken"):
         run(broken, 100)
 
 
 @pytest.mark.parametrize("env", [cartpoles, "CartPole-v1"], ids=["own generators", "one generator"])
-def test_blocks_are_equal_parts_that_do_not_change_the_result(env):
-    """Played by a free process, in a vector environment for the largest."""
-    parts = setup(size=14, member_batches=4).cut()
+def test_member_batches_are_equal_parts_that_do_not_change_the_result(env):
+    """An idle process evaluates the next batch; its vector environment has the size of the largest batch."""
+    parts = setup(size=14, member_batches=4).batch_slices()
     assert [(part.start, part.stop) for part in parts] == [(0, 3), (3, 7), (7, 10), (10, 14)]
     one = run(setup(env, size=14), 2_000)
     episodes = one.take_episodes()
     assert one.updates > 2 and len(episodes) == 14 * one.updates
-    assert all(value == length for value, length in episodes)  # CartPole gives 1 a step
+    assert all(value == length for value, length in episodes)  # the reward of CartPole is 1 per step
     for other in (
         setup(env, size=14, member_batches=4),
         setup(env, size=14, member_batches=5, actors=2, processes=True),
@@ -99,21 +106,21 @@ def test_blocks_are_equal_parts_that_do_not_change_the_result(env):
         assert found.take_episodes() == episodes
 
 
-def test_chains_travel_with_each_parent_once():
+def test_seed_chains_are_packed_with_each_parent_once():
     members = [(1, 2, 3), (4, 5), (1, 2, 9), (7,), (4, 6)]
-    parents, packed = _packed(members)
+    parents, packed = _pack_members(members)
     assert sorted(parents) == [(), (1, 2), (4,)]
-    assert _unpacked(parents, packed) == members
+    assert _unpack_members(parents, packed) == members
 
 
 def test_rows_in_shared_memory_are_aligned():
-    """Wherever the memory itself begins: sums may depend on it."""
+    """At any address of the memory itself, because the alignment may change sums."""
     memory = np.zeros(3 * 5 + 32, np.float32)
     starts = {_rows(memory[offset:], 3, 5).data_ptr() % _ALIGNMENT for offset in range(16)}
     assert starts == {0}
 
 
-def test_numbers_of_actors_and_blocks_are_chosen():
+def test_numbers_of_actors_and_member_batches_are_chosen():
     topology = TOPOLOGIES["population"]
     said = []
 

@@ -1,4 +1,4 @@
-"""The predictor topology: actors without networks, batched answers, joint updates, tuned sizes."""
+"""The predictor topology: actors without networks, batched predictions, joint updates, tuned sizes."""
 
 import dataclasses
 
@@ -23,7 +23,12 @@ def setup(processes=True, predictors=1, rollouts=2, total_steps=10**6, trainers=
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     algorithm = GA3C(Config(rollout_steps=5, hidden=(16,), **options), spec)
-    sizes = {"trainers": trainers, "predictors": predictors, "rollouts": rollouts, "tune_every_s": 0.0}
+    sizes = {
+        "trainers": trainers,
+        "predictors": predictors,
+        "rollouts_per_update": rollouts,
+        "tune_every_s": 0.0,
+    }
     return RolloutSetup(
         algorithm=algorithm,
         maker=maker,
@@ -47,7 +52,7 @@ def run(loop, steps):
 
 
 @pytest.mark.parametrize(("processes", "predictors"), [(True, 1), (False, 2)])
-def test_actors_are_answered_and_learned_from(processes, predictors):
+def test_actors_get_predictions_and_the_learner_gets_their_rollouts(processes, predictors):
     loop = PredictorLoop(setup(processes, predictors))
     try:
         before = loop.learner.weights.clone()
@@ -59,14 +64,14 @@ def test_actors_are_answered_and_learned_from(processes, predictors):
         assert report["rollouts_now"] == 2 and report["predictors_now"] == predictors
         # Two rollouts of 12.5 transitions on average make an update.
         assert loop.updates == pytest.approx(loop.env_steps / 25, rel=0.25)
-        # What the predictor answered is what the rollout holds: no action is less likely than 1e-3 so early.
+        # The rollout holds the predicted log probabilities: so early, no action is less likely than 1e-3.
         buffer = loop._buffers[0][0]
         assert (buffer.log_prob < 0).all() and (np.exp(buffer.log_prob) > 1e-3).all()
     finally:
         loop.close()
 
 
-def test_a_report_before_the_first_prediction_has_none(monkeypatch):
+def test_a_report_before_the_first_prediction_has_nan(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(PredictorLoop, "_start_missing", lambda self: None)
         loop = PredictorLoop(setup(False, rollouts=1))
@@ -103,7 +108,7 @@ def test_several_trainers_step_on_the_same_weights():
         report = loop.report()
         assert len(alone) == loop.updates and all(alone)
         assert max(at_once) == 2 and report["trainers_now"] == 2
-        # No step was lost: the optimizer counted each, and all stand where the common weights do.
+        # No step was lost: the optimizer counted each, and all learners have the shared weights.
         assert int(loop._parameters.count) == loop.updates == len(at_once)
         for learner in loop._learners:
             learner.refresh()
@@ -114,7 +119,7 @@ def test_several_trainers_step_on_the_same_weights():
         loop.close()
 
 
-def test_what_a_trainer_raises_ends_the_run():
+def test_an_error_of_a_trainer_ends_the_run():
     loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
     try:
 
@@ -128,7 +133,7 @@ def test_what_a_trainer_raises_ends_the_run():
         loop.close()
 
 
-def test_statistics_of_observations_allow_one_trainer():
+def test_statistics_of_observations_allow_only_one_trainer():
     with pytest.raises(ConfigError, match="trainers = 2: running statistics"):
         PredictorLoop(setup(False, trainers=2, normalize_observations=True))
     loop = PredictorLoop(setup(False, normalize_observations=True))
@@ -140,7 +145,7 @@ def test_statistics_of_observations_allow_one_trainer():
         loop.close()
 
 
-def test_actors_can_rest_and_be_called_again():
+def test_actors_can_be_parked_and_woken():
     loop = PredictorLoop(setup(processes=False))
     try:
         loop._tuner.sizes["actors"] = 1
@@ -156,7 +161,7 @@ def test_actors_can_rest_and_be_called_again():
         loop.close()
 
 
-def test_a_saved_run_goes_on_and_tells_its_sizes(tmp_path):
+def test_a_saved_run_resumes_and_reports_its_sizes(tmp_path):
     options = {"actors": 2, "hidden": (16,), "evaluation_episodes": 1, "quiet": True, "tune_every_s": 0.2}
     first = train("ga3c", env="CartPole-v1", total_steps=800, runs=str(tmp_path), **options)
     again = resume(first.path, total_steps=1_600)
@@ -166,12 +171,12 @@ def test_a_saved_run_goes_on_and_tells_its_sizes(tmp_path):
     assert saved.counters["actors_saved"] == [True, True]
 
 
-def test_lockstep_takes_actors_in_turn():
+def test_deterministic_runs_of_two_actors_are_equal():
     one, two = (run(SyncRolloutLoop(setup()), 400) for _ in range(2))
     assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 10
 
 
-def test_rollouts_side_by_side_are_each_itself():
+def test_concatenated_rollouts_keep_their_values():
     loop = run(SyncRolloutLoop(setup()), 60)
     parts = [buffer.tensors() for buffer in loop._buffers]
     parts[1] = dataclasses.replace(parts[1], final_at=torch.tensor([[3, 1]]), final_obs=parts[1].obs[0, :1])
@@ -183,8 +188,8 @@ def test_rollouts_side_by_side_are_each_itself():
     assert both.final_at.tolist() == [[3, 1 + widths[0]]]
 
 
-def test_the_tuner_climbs_and_stays():
-    """The rate is highest at 4 actors and 1 rollout; what is kept never gets worse."""
+def test_the_tuner_finds_the_best_sizes_and_keeps_them():
+    """The rate is highest at 4 actors and 1 rollout; the rate of the sizes that are kept never falls."""
     tuner = SizeTuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
 
     def rate(sizes):
@@ -192,14 +197,14 @@ def test_the_tuner_climbs_and_stays():
 
     kept = []
     for _ in range(120):
-        kept.append(rate(tuner._kept))
-        tuner.measured(rate(tuner.sizes))
+        kept.append(rate(tuner._best_sizes))
+        tuner.record_rate(rate(tuner.sizes))
         assert 1 <= tuner.sizes["actors"] <= 6 and 1 <= tuner.sizes["rollouts"] <= 4
-    assert kept == sorted(kept) and tuner._kept == {"actors": 4, "rollouts": 1}
+    assert kept == sorted(kept) and tuner._best_sizes == {"actors": 4, "rollouts": 1}
 
 
 def test_a_predictor_that_fails_ends_the_run():
-    """Its actors wait for an answer that never comes."""
+    """Otherwise its actors would wait forever."""
 
     class Broken(GA3C):
         def make_policy(self, *args):

@@ -1,4 +1,4 @@
-"""Every loop tells its learner how much of the run is over, which step sizes fall with."""
+"""Every loop passes its progress from 0 to 1 to the learner, whose learning rate falls with it."""
 
 import numpy as np
 import pytest
@@ -54,6 +54,6 @@ def test_progress_goes_from_0_to_1(loop, module):
     finally:
         running.close()
     assert min(told) < 0.1 and 0.8 < max(told) <= 1.1
-    # An actor of two may be some rollouts behind the other.
+    # One of the two actors may be some rollouts behind the other.
     assert np.corrcoef(told, np.arange(len(told)))[0, 1] > 0.8
     assert max(rates) > 0.9e-3 and min(rates) < 0.2e-3

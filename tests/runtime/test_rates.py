@@ -1,4 +1,4 @@
-"""How rates are timed and compared, with a clock that the tests move."""
+"""How autotune measures and compares rates, with a fake clock."""
 
 import dataclasses
 import threading
@@ -12,7 +12,7 @@ from parl.runtime.off_policy.setup import OffPolicySetup
 
 
 class Clock:
-    """In the place of ``time.perf_counter``."""
+    """Replaces the module ``time``; tests advance it."""
 
     def __init__(self):
         self.now = 0.0
@@ -28,17 +28,17 @@ def clock(monkeypatch):
     return made
 
 
-def test_the_median_of_as_many_calls_as_the_time_allows(clock):
+def test_a_time_is_the_median_of_the_calls_that_fit(clock):
     durations = iter([9.0, 9.0, 9.0, 0.25, 0.5, 0.25, 0.125, 0.25])
 
     def work():
         clock.now += next(durations)
 
-    # Three calls to warm up, then calls until one second is over: 0.25 + 0.5 + 0.25 is just that.
+    # Three calls to warm up, then calls until one second is over: 0.25 + 0.5 + 0.25.
     assert autotune._time(work, 1.0) == 0.25
     assert clock.now == 28.0
     durations = iter([0.0, 0.0, 0.0, 3.0])
-    assert autotune._time(work, 1.0) == 3.0, "one call at least"
+    assert autotune._time(work, 1.0) == 3.0, "at least one call is timed"
     durations = iter([0.0, 0.0, 0.0, 1.0, 2.0])
     assert autotune._time(work, 1.5) == 1.5
     durations = iter([0.0, 0.0, 0.0, 4.0])
@@ -47,15 +47,15 @@ def test_the_median_of_as_many_calls_as_the_time_allows(clock):
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(1.0, 4), (0.9, 4), (0.2, 1), (0.0, 0)])
 def test_the_time_of_an_average_counts_the_rounds_of_all(clock, monkeypatch, seconds, rounds):
-    """Each average takes a quarter of a second; in the last one a learner says that it is over."""
+    """Each average takes a quarter of a second; in the last one a learner is absent, which ends them."""
     learners, made, closed, rounds_seen = 3, [], [], []
     present = [True] * learners
 
-    def all_have_come():
+    def count_round():
         clock.now += 0.25
         rounds_seen.append(all(present))
 
-    barrier = threading.Barrier(learners, all_have_come, timeout=120.0)
+    barrier = threading.Barrier(learners, count_round, timeout=120.0)
 
     class Peers:
         def __init__(self, path, rank, count, timeout_s):
@@ -74,13 +74,13 @@ def test_the_time_of_an_average_counts_the_rounds_of_all(clock, monkeypatch, sec
 
     monkeypatch.setattr(autotune, "GlooAllReduce", Peers)
     found = autotune._time_average(7, learners, seconds)
-    # The round in which one is absent takes its time too.
+    # The round in which a learner is absent takes time too.
     assert found == pytest.approx((rounds + 1) * 0.25 / max(rounds, 1))
     assert rounds_seen == [True] * rounds + [False]
     assert sorted(made) == sorted(closed) == [0, 1, 2]
 
 
-def test_what_is_expected_of_a_split():
+def test_the_expected_rate_of_numbers_of_actors_and_learners():
     rates = Rates({2: 0.5}, {3: 0.25}, {3: 0.15})
     # The actors collect 8 / 0.5 = 16, the learners serve 4 / 0.4 = 10; together they take
     # 2 * 0.5 / 8 + 3 * 0.4 / 4 = 0.425 core seconds a transition.
@@ -89,7 +89,7 @@ def test_what_is_expected_of_a_split():
     assert expected(rates, 2, 3, 8, 400.0, 100) == pytest.approx(16.0)
 
 
-def test_a_choice_says_why():
+def test_a_choice_has_a_reason():
     rates = Rates({1: 0.5, 2: 0.25}, {1: 0.002, 2: 0.001}, {1: 0.0, 2: 0.004})
     reason = (
         "2 actors, 1 learner on 8 cores: actor-bound, alone the actors collect 4,000 and the learners serve "
@@ -102,13 +102,13 @@ def test_a_choice_says_why():
         "serve 200 transitions/s, together about 200"
     )
     assert choose(rates, 1_000, 1.0, 8, actors=1, learners=2) == Split(1, 2, reason)
-    # Equally fast: no learner waits, and no actor does.
+    # Equally fast: neither learners nor actors wait.
     assert "actor-bound" in choose(Rates({1: 0.5}, {1: 0.5}, {1: 0.0}), 1, 1.0, 8).reason
     # A number that the caller fixed has no alternative.
     assert "more" not in choose(rates, 1_000, 10.0, 8, learners=1).reason
 
 
-def test_the_fewest_processes_of_those_that_are_nearly_as_fast():
+def test_the_fewest_processes_within_2_percent_are_chosen():
     steps = {1: 1.0, 2: 0.5, 3: 0.489}
     quick = {1: 1e-6}
     # The third actor gains 2.2 %, then 1.9 %.
@@ -121,7 +121,7 @@ def test_the_fewest_processes_of_those_that_are_nearly_as_fast():
 
 @dataclasses.dataclass(frozen=True)
 class Watched(OffPolicySetup):
-    """Writes down what is made of it."""
+    """A setup that keeps a list of the replays and actors it makes."""
 
     made: ClassVar = []
 
@@ -136,7 +136,7 @@ class Watched(OffPolicySetup):
 
 
 @pytest.mark.parametrize(("capacity", "kept"), [(5_000, 4 * (32 + 4) + 4 * 128), (200, 200)])
-def test_what_is_measured(make_setup, monkeypatch, capacity, kept):
+def test_measure_times_actors_learners_and_averages(make_setup, monkeypatch, capacity, kept):
     setup = make_setup(num_envs=4, batch_size=32, seed=7, learners=2)
     fields = {field.name: getattr(setup, field.name) for field in dataclasses.fields(OffPolicySetup)}
     setup = Watched(**fields | {"replay_capacity": capacity})
@@ -164,11 +164,11 @@ def test_what_is_measured(make_setup, monkeypatch, capacity, kept):
     monkeypatch.setattr(autotune, "LearnerWorker", Timed)
     rates = measure(setup, [2, 4], [1, 3, 64], seconds=0.5)
     assert [found[:5] for found in setup.made[:1]] == [("replay", None, kept, 8, 1)]
-    # All environments fill the replay, whether the caller wants to know of one actor or not.
+    # An actor with all environments fills the replay, also if 1 is not among the numbers to measure.
     assert setup.made[1:] == [("actor", 0, count, 0) for count in (1, 2, 4)]
     rows = [rows for _, rows in timed]
     assert kept // 2 <= rows[0] < kept // 2 + 4 and all(seconds == 0.5 for seconds, _ in timed)
-    # Environments of all, a half and a quarter of them add rows; updates do not.
+    # Actors with all, half and a quarter of the environments add rows; updates do not.
     assert rates.vector_step_s == {2: 2.0, 4: 3.0}
     assert rates.update_s == {1: -4.0, 3: -5.0, 64: -6.0}
     assert updates == [32, 10, 1]

@@ -39,9 +39,9 @@ def cluster():
     import ray
     from ray.cluster_utils import Cluster
 
-    # Else its workers give way to everybody else on this machine.
+    # Otherwise Ray gives its workers a lower priority than other processes.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    # The nodes have parl, but not this file.
+    # The nodes can import parl, but not this file.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     cluster = Cluster(initialize_head=False)
     add_node(cluster, include_dashboard=False)
@@ -53,7 +53,7 @@ def cluster():
 
 
 class Fragile(gymnasium.Wrapper):
-    """CartPole that leaves a note of its node, and of which two break once: by an exception and by a kill."""
+    """CartPole that writes the name of its node. One environment raises an error, one kills its process."""
 
     def __init__(self, folder):
         super().__init__(gymnasium.make("CartPole-v1"))
@@ -80,7 +80,7 @@ class Fragile(gymnasium.Wrapper):
         return super().step(action)
 
 
-def far(setup, steps=8):
+def on_ray(setup, steps=8):
     pacer = dataclasses.replace(setup.pacer, num_envs=setup.num_envs * steps)
     return dataclasses.replace(setup, processes=False, pacer=pacer, remote=RayCluster(None, steps))
 
@@ -94,8 +94,8 @@ def run(loop, steps):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_nodes_feed_the_learner_and_failures_are_survived(cluster, make_setup, tmp_path):
-    setup = far(make_setup(env=lambda: Fragile(str(tmp_path)), actors=2, num_envs=4, total_steps=1_500))
+def test_actors_on_two_nodes_collect_and_are_replaced_after_failures(cluster, make_setup, tmp_path):
+    setup = on_ray(make_setup(env=lambda: Fragile(str(tmp_path)), actors=2, num_envs=4, total_steps=1_500))
     loop = AsyncOffPolicyLoop(setup)
     try:
         first = loop.learner.weights.clone()
@@ -106,13 +106,13 @@ def test_two_nodes_feed_the_learner_and_failures_are_survived(cluster, make_setu
         assert report["actor_failures"] == 2
         assert len(list(tmp_path.glob("node-*"))) == 2, "one actor on each node"
         assert abs(loop.updates * 32 - 4.0 * (loop.env_steps - 100)) <= setup.pacer.band + 4.0 * 4 * 8
-        assert loop.env_steps < 1_500 + 4 * 8, "no more than what one request of all actors brings"
+        assert loop.env_steps < 1_500 + 4 * 8, "at most one request of each actor above the limit"
         assert not torch.equal(first, loop.learner.weights)
         assert report["policy_lag"] > 0
         episodes, (rewards, ended) = loop.take_episodes(), loop.rewards_and_episodes()
         assert len(episodes) == ended > 20
         assert sum(value for value, _ in episodes) <= rewards == pytest.approx(loop.env_steps, abs=1)
-        # No window spans a failure: every 3-step sum is that of whole steps of reward 1.
+        # No n-step return spans a failure: each is a sum of 1 to 3 rewards of 1.
         loop._replay.verify()
         batch = loop._replay.sample(5_000)
         assert {round(float(r), 4) for r in batch.reward} <= {1.0, 1.99, 2.9701}
@@ -135,10 +135,10 @@ def await_processors(count):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_loses_a_node_and_gets_another(cluster, make_setup, tmp_path):
-    """The actor of the lost node waits for a place; the others collect, and are saved, meanwhile."""
+    """The actor of the lost node waits for a processor; meanwhile the others collect and are saved."""
     node = add_node(cluster)
     await_processors(3)
-    loop = AsyncOffPolicyLoop(far(make_setup(actors=3, num_envs=6)))
+    loop = AsyncOffPolicyLoop(on_ray(make_setup(actors=3, num_envs=6)))
     collected = loop._counters.actor[:, b.STEPS]
     try:
         run(loop, 500)
@@ -166,7 +166,7 @@ def test_a_run_loses_a_node_and_gets_another(cluster, make_setup, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_by_name(cluster, tmp_path):
+def test_train_with_ray_actors(cluster, tmp_path):
     options = {"engine": "ray", "ray_address": cluster.address, "actors": 2, "num_envs": 4, "quiet": True}
     path = train(
         "dqn", "CartPole-v1", runs=str(tmp_path), total_steps=2_000, checkpoint_every=500, **options
@@ -182,7 +182,7 @@ def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
     def broken():
         raise ValueError("no such track")
 
-    setup = dataclasses.replace(far(make_setup()), maker=type(make_setup().maker)(broken))
+    setup = dataclasses.replace(on_ray(make_setup()), maker=type(make_setup().maker)(broken))
     loop = AsyncOffPolicyLoop(setup)
     try:
         with pytest.raises(WorkerError, match=r"(?s)failed 3 times in a row.*no such track"):
@@ -197,8 +197,8 @@ def test_more_actors_than_processors_are_refused(cluster):
         connect(RayCluster(None, 8), 5)
 
 
-def test_numbers_that_are_not_finite_end_the_run_at_once():
-    """A new actor would have the same environment."""
+def test_a_non_finite_error_ends_the_run_at_once():
+    """It is not replaced: a new actor would have the same environment."""
     from ray.exceptions import RayTaskError
 
     cause = NonFiniteError("environment 3 returned reward nan at step 20")
@@ -206,13 +206,13 @@ def test_numbers_that_are_not_finite_end_the_run_at_once():
         object.__new__(RayActorHandle)._replace(RayTaskError("collect", "Traceback", cause))
 
 
-def test_lockstep_and_ray_exclude_each_other():
+def test_ray_is_refused_in_the_deterministic_schedule():
     with pytest.raises(ConfigError, match="deterministic"):
         train("dqn", "CartPole-v1", engine="ray", schedule="deterministic")
 
 
-def test_rows_are_kept_as_they_were():
-    """Environments may write into the same array again."""
+def test_a_row_buffer_copies_its_rows():
+    """Environments may write into the same array in each step."""
     recorder, obs = RowBuffer(), np.zeros((2, 3))
     for step in range(3):
         obs[:] = step

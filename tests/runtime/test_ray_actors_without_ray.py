@@ -1,4 +1,4 @@
-"""The near side of actors over Ray, with a Ray of this file that answers when the test says so."""
+"""The driver's side of Ray actors, with a fake Ray that answers when the test says so."""
 
 import dataclasses
 import multiprocessing
@@ -43,7 +43,7 @@ class Call:
 
 
 class Cluster:
-    """Stands for the module ``ray``."""
+    """Replaces the module ``ray``."""
 
     def __init__(self, processors=2):
         self.processors, self.joined, self.init_options = processors, False, []
@@ -128,13 +128,13 @@ def ray(monkeypatch):
     return cluster
 
 
-def test_a_cluster_is_joined_once_and_left_by_who_joined(ray):
+def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
     assert connect(RayCluster("there", 4), 2) is True
     assert ray.init_options == [{"address": "there", "include_dashboard": False, "log_to_driver": False}]
     assert connect(RayCluster("there", 4), 2) is False and len(ray.init_options) == 1
     with pytest.raises(ConfigError, match="actors = 3 is above the 2 processors"):
         connect(RayCluster("there", 4), 3)
-    assert ray.joined, "somebody else's connection stays"
+    assert ray.joined, "a connection made before this call is kept"
     assert ray_actors.cluster_cpus(RayCluster("there", 4)) == 2 and ray.joined
     ray_actors.disconnect()
     assert not ray.joined
@@ -163,7 +163,7 @@ def test_weights_are_put_once_per_version(ray):
     assert [put.tolist() for put in ray.puts] == [[1.0, 2.0], [3.0, 4.0]]
 
 
-def make_far(ray, make_setup, generation=0, state=None, actor_priorities=False, index=1):
+def make_handle(ray, make_setup, generation=0, state=None, actor_priorities=False, index=1):
     setup = make_setup(actors=2, num_envs=5)
     algorithm = SimpleNamespace(actor_priorities=actor_priorities)
     setup = dataclasses.replace(setup, algorithm=algorithm, remote=RayCluster(None, 3))
@@ -172,77 +172,79 @@ def make_far(ray, make_setup, generation=0, state=None, actor_priorities=False, 
     return RayActorHandle(setup, index, generation, state, WeightsRef(snapshot))
 
 
-def test_an_actor_waits_for_its_place(ray, make_setup):
-    far = make_far(ray, make_setup, generation=2, state=b"state")
-    assert far.env_id.tolist() == [2, 3, 4]
+def test_an_actor_waits_until_it_is_placed(ray, make_setup):
+    handle = make_handle(ray, make_setup, generation=2, state=b"state")
+    assert handle.env_id.tolist() == [2, 3, 4]
     assert ray.options == [{"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}]
-    assert ray.made == [(RayActor, (far._setup, 1, 2, b"state"))]
-    assert not far.is_placed(0.5) and ray.waits == [0.5]
-    assert far.save() == b"state" and ray.waits == [0.5, 0.0], "what it will begin with"
+    assert ray.made == [(RayActor, (handle._setup, 1, 2, b"state"))]
+    assert not handle.is_placed(0.5) and ray.waits == [0.5]
+    assert handle.save() == b"state" and ray.waits == [0.5, 0.0], "the state that it will start with"
     ray.answer("process", ("node", 1))
-    assert far.is_placed(0.5) and far.is_placed(0.5) and len(ray.waits) == 3
-    far._host.save = SimpleNamespace(remote=lambda: Call("save", ()))
-    assert far.save() is None
+    assert handle.is_placed(0.5) and handle.is_placed(0.5) and len(ray.waits) == 3
+    handle._ray_actor.save = SimpleNamespace(remote=lambda: Call("save", ()))
+    assert handle.save() is None
 
 
-def test_two_requests_are_on_their_way(ray, make_setup):
-    far = make_far(ray, make_setup)
-    assert far.in_flight == 0 and far.may_ask() and far.result(0.1) is None and not ray.waits
-    far.ask(40, 3)
-    assert far.in_flight == 9 and far.may_ask()
-    far.ask(49, 2)
-    assert far.in_flight == 15 and not far.may_ask()
+def test_up_to_two_requests_are_in_flight(ray, make_setup):
+    handle = make_handle(ray, make_setup)
+    assert (
+        handle.in_flight == 0 and handle.may_send_request() and handle.result(0.1) is None and not ray.waits
+    )
+    handle.send_request(40, 3)
+    assert handle.in_flight == 9 and handle.may_send_request()
+    handle.send_request(49, 2)
+    assert handle.in_flight == 15 and not handle.may_send_request()
     assert [call.args for call in ray.named("collect")] == [
         ("reference 1", 1, 40, 3),
         ("reference 1", 1, 49, 2),
     ]
-    assert far.result(0.25) is None and ray.waits == [0.25] and far.in_flight == 15
+    assert handle.result(0.25) is None and ray.waits == [0.25] and handle.in_flight == 15
     ray.answer("collect", "rows")
-    assert far.result(0.25) == "rows" and far.in_flight == 6 and far.may_ask()
+    assert handle.result(0.25) == "rows" and handle.in_flight == 6 and handle.may_send_request()
 
 
-def test_an_actor_that_fails_is_made_anew_until_it_fails_time_and_again(ray, make_setup):
-    far = make_far(ray, make_setup, generation=1, state=b"state")
+def test_a_failed_actor_is_replaced_until_it_fails_3_times_in_a_row(ray, make_setup):
+    handle = make_handle(ray, make_setup, generation=1, state=b"state")
     for failures in (1, 2):
-        far.ask(0, 3)
-        far.ask(0, 3)
+        handle.send_request(0, 3)
+        handle.send_request(0, 3)
         ray.answer("collect", RayError("gone"))
-        assert far.result(0.1) is None
-        assert far.failures == failures == len(ray.killed) and far.in_flight == 0
+        assert handle.result(0.1) is None
+        assert handle.failures == failures == len(ray.killed) and handle.in_flight == 0
         assert ray.made[-1][1][1:] == (1, 1 + 1_000 * failures, None)
         ray.calls.clear()
-    far.ask(0, 3)
+    handle.send_request(0, 3)
     ray.answer("collect", "rows")
-    assert far.result(0.1) == "rows", "an answer in between counts from the beginning"
+    assert handle.result(0.1) == "rows", "an answer resets the count of failures"
     for _ in range(2):
         ray.calls.clear()
-        far.ask(0, 3)
+        handle.send_request(0, 3)
         ray.answer("collect", RayError("gone"))
-        assert far.result(0.1) is None
-    assert far.failures == 4
+        assert handle.result(0.1) is None
+    assert handle.failures == 4
     ray.calls.clear()
-    far.ask(0, 3)
+    handle.send_request(0, 3)
     ray.answer("collect", RayError("gone"))
     with pytest.raises(WorkerError, match="actor 1 failed 3 times in a row:\ngone"):
-        far.result(0.1)
+        handle.result(0.1)
 
 
-def test_what_another_actor_would_meet_too_ends_the_run(ray, make_setup):
-    far = make_far(ray, make_setup)
+def test_a_non_finite_error_ends_the_run_and_other_errors_replace_the_actor(ray, make_setup):
+    handle = make_handle(ray, make_setup)
     error = RayError("task")
     error.cause = NonFiniteError("a reward is NaN")
     ray.answer("process", error)
     with pytest.raises(NonFiniteError, match="a reward is NaN"):
-        far.is_placed(0.1)
-    far = make_far(ray, make_setup)
+        handle.is_placed(0.1)
+    handle = make_handle(ray, make_setup)
     ray.calls.clear()
-    far._start(b"state")
+    handle._start(b"state")
     ray.answer("process", RayError("no memory"))
-    assert not far.is_placed(0.1) and far.failures == 1 and far._state is None
+    assert not handle.is_placed(0.1) and handle.failures == 1 and handle._state is None
 
 
 class Replay:
-    """Keeps what is written into it; tickets count from 1,000."""
+    """A fake replay that keeps its rows; tickets count from 1,000."""
 
     def __init__(self):
         self.rows, self.priorities, self.ended, self._next = [], [], [], 1_000
@@ -266,23 +268,23 @@ def answer(rows=3, priorities=None, version=1, transitions=None, finished=(), re
     return RolloutResult(columns, Counts(count, list(finished), reward), version, priorities)
 
 
-def test_priorities_find_their_rows(ray, make_setup, monkeypatch):
-    monkeypatch.setattr(ray_actors, "_TICKETS", 4)
-    far, replay = make_far(ray, make_setup, actor_priorities=True), Replay()
-    far.write(answer(), replay)
+def test_priorities_reach_the_tickets_of_their_rows(ray, make_setup, monkeypatch):
+    monkeypatch.setattr(ray_actors, "_TICKETS_MAX", 4)
+    handle, replay = make_handle(ray, make_setup, actor_priorities=True), Replay()
+    handle.write(answer(), replay)
     assert not replay.priorities
-    # Rows are counted over all answers: 0..2, then 3..5, of which the last four are kept.
-    far.write(answer(priorities=(np.array([0, 2, 4]), np.array([0.5, 1.5, 2.5]))), replay)
+    # Rows are numbered over all answers: 0..2, then 3..5. The tickets of the last four are kept.
+    handle.write(answer(priorities=(np.array([0, 2, 4]), np.array([0.5, 1.5, 2.5]))), replay)
     assert replay.priorities == [([1_000, 1_002, 1_004], [0.5, 1.5, 2.5])]
-    far.write(answer(rows=1, priorities=(np.array([1, 2, 6]), np.array([1.0, 2.0, 3.0]))), replay)
+    handle.write(answer(rows=1, priorities=(np.array([1, 2, 6]), np.array([1.0, 2.0, 3.0]))), replay)
     assert replay.priorities[1] == ([1_002, 1_006], [2.0, 3.0])
-    assert far._tickets.tolist() == [1_003, 1_004, 1_005, 1_006] and far._first_ticket == 3
-    plain = make_far(ray, make_setup)
+    assert handle._tickets.tolist() == [1_003, 1_004, 1_005, 1_006] and handle._first_ticket == 3
+    plain = make_handle(ray, make_setup)
     plain.write(answer(priorities=(np.array([0]), np.array([0.5]))), replay)
     assert len(replay.priorities) == 2 and len(replay.rows) == 4
 
 
-def test_rows_have_numbers_that_stand_for_tickets():
+def test_a_row_buffer_numbers_rows_in_place_of_tickets():
     recorder = RowBuffer()
     assert recorder.take_priorities() is None
     obs = np.zeros((2, 1))
@@ -301,7 +303,7 @@ def test_rows_have_numbers_that_stand_for_tickets():
     assert len(recorder.take()["obs"]) == 2
 
 
-def test_the_far_side_steps_and_answers(make_setup):
+def test_a_ray_actor_steps_and_returns_rows(make_setup):
     host = RayActor(make_setup(actors=2, num_envs=5), 1, 0, None)
     weights = host._actor.policy.weights.clone() + 1
     told, step = [], host._actor.step
@@ -313,7 +315,7 @@ def test_the_far_side_steps_and_answers(make_setup):
     assert torch.equal(host._actor.policy.weights, weights)
     second = host.collect(weights.numpy(), 8, 112, 40)
     assert second.counts.reward == second.counts.transitions and second.counts.finished
-    assert 100 < second.counts.transitions < 120, "rows that only reset are none"
+    assert 100 < second.counts.transitions < 120, "rows that only reset are not transitions"
     state = host.save()
     again = RayActor(make_setup(actors=2, num_envs=5), 1, 0, state)
     one, two = (each.collect(weights.numpy(), 9, 200, 5) for each in (host, again))
@@ -326,14 +328,14 @@ def test_the_far_side_steps_and_answers(make_setup):
     assert host.save() == "ValueError: not me"
 
 
-class Watcher:
-    """A far actor, a pacer and a board in one: the commands come one after the other."""
+class ScriptedCounters:
+    """Counters whose command takes the next of these values at each read; functions are called."""
 
-    def __init__(self, board, commands):
-        self._board, self._commands = board, iter(commands)
+    def __init__(self, counters, commands):
+        self._counters, self._commands = counters, iter(commands)
 
     def __getattr__(self, name):
-        return getattr(self._board, name)
+        return getattr(self._counters, name)
 
     @property
     def command(self):
@@ -343,8 +345,8 @@ class Watcher:
         return command
 
 
-def test_a_thread_asks_writes_and_counts(ray, make_setup, monkeypatch):
-    """Each pass of the loop looks at the command up to three times."""
+def test_a_thread_sends_requests_writes_rows_and_counts(ray, make_setup, monkeypatch):
+    """Each pass of the loop reads the command up to three times."""
     pacer = Pacer(2.0, 8, 5, 100, 1_000)
     setup = make_setup(actors=2, num_envs=5)
     setup = dataclasses.replace(
@@ -352,9 +354,9 @@ def test_a_thread_asks_writes_and_counts(ray, make_setup, monkeypatch):
     )
     snapshot = SharedWeights(CONTEXT, 2)
     snapshot.publish(torch.zeros(2))
-    published, replay, board = WeightsRef(snapshot), Replay(), SharedCounters(CONTEXT, 2, 1)
+    published, replay, counters = WeightsRef(snapshot), Replay(), SharedCounters(CONTEXT, 2, 1)
     ours, theirs = multiprocessing.Pipe()
-    row = board.actor[1]
+    row = counters.actor[1]
     ray.joined = True
 
     def after(action, command):
@@ -377,55 +379,57 @@ def test_a_thread_asks_writes_and_counts(ray, make_setup, monkeypatch):
     run, stop = [b.RUN] * 3, [b.STOP]
     commands = [
         b.RUN,
-        b.RUN,  # no place yet
+        b.RUN,  # not placed yet
         after(lambda: ray.answer("process", ("node", 1)), b.RUN),
         b.RUN,
-        b.RUN,  # asks
-        *run,  # asks again
+        b.RUN,  # sends a request
+        *run,  # sends another request
         after(answered(transitions=11, finished=[(3.0, 3)]), b.RUN),
         b.RUN,
-        b.RUN,  # hears
+        b.RUN,  # receives
         after(lambda: ray.answer("collect", RayError("gone")), b.PARK),
         b.PARK,
-        b.PARK,  # hears of the failure before it parks
+        b.PARK,  # receives the failure before it parks
         after(ask_for_state, b.PARK),
-        b.PARK,  # parked: answers
+        b.PARK,  # parked: sends its state
         *stop,
     ]
-    run_ray_actor(theirs, setup, 1, Watcher(board, commands), published, replay, 0, b"state")
+    run_ray_actor(theirs, setup, 1, ScriptedCounters(counters, commands), published, replay, 0, b"state")
     assert ours.recv() == ("ready", None)
-    assert ours.recv() == ("part", ("state", None)), "of an actor that was made anew"
+    assert ours.recv() == ("part", ("state", None)), "a replaced actor has no state yet"
     asked = ray.named("collect")
-    # The second request comes after the 12 transitions that the first one may bring.
+    # The second request counts the 12 transitions that the first may bring.
     assert [call.args[1:] for call in asked] == [(1, 0, 4), (1, 12, 4)]
     assert row[b.STEPS] == 11 and row[b.VECTOR_STEPS] == 4 and row[b.LAG_SUM] == 4
-    assert board.rewards.tolist() == [0.0, 0.5] and board.take_episodes() == [(3.0, 3)]
+    assert counters.rewards.tolist() == [0.0, 0.5] and counters.take_episodes() == [(3.0, 3)]
     assert row[b.FAILURES] == 1 and replay.ended == [[2, 3, 4]] and row[b.IN_FLIGHT] == 0
     assert len(ray.killed) == 2 and ray.waits == [0.1, 0.1, 0.1, 0.1, 0.0]
 
 
 @pytest.mark.parametrize(("collected", "steps"), [(940, 4), (981, 4), (984, 4), (986, 3), (999, 1)])
-def test_no_more_is_asked_for_than_is_left(ray, make_setup, collected, steps):
+def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps):
     pacer = Pacer(2.0, 8, 5, 100, 1_000)
     setup = make_setup(actors=2, num_envs=5)
     setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4))
     snapshot = SharedWeights(CONTEXT, 2)
-    board = SharedCounters(CONTEXT, 2, 1)
-    board.actor[0, b.STEPS] = collected
-    board.learner[0, b.UPDATES] = 10**6
+    counters = SharedCounters(CONTEXT, 2, 1)
+    counters.actor[0, b.STEPS] = collected
+    counters.learner[0, b.UPDATES] = 10**6
     _, theirs = multiprocessing.Pipe()
     replay = Replay()
-    place = ray.answer
+    answer_call = ray.answer
 
     def begin():
-        place("process", ("node", 1))
+        answer_call("process", ("node", 1))
         return b.RUN
 
     commands = [begin, b.RUN, b.RUN, b.STOP]
-    run_ray_actor(theirs, setup, 0, Watcher(board, commands), WeightsRef(snapshot), replay, 1, None)
+    run_ray_actor(
+        theirs, setup, 0, ScriptedCounters(counters, commands), WeightsRef(snapshot), replay, 1, None
+    )
     assert [call.args[2:] for call in ray.named("collect")] == [(collected, steps)]
-    assert replay.ended == [[0, 1]], "a resumed run that has lost the actor's state"
-    assert not ray.killed, "the cluster has gone before"
+    assert replay.ended == [[0, 1]], "a resumed actor without a state ends its episodes"
+    assert not ray.killed, "the cluster is already disconnected"
 
 
 def test_a_thread_waits_for_the_learners(ray, make_setup, monkeypatch):
@@ -436,8 +440,8 @@ def test_a_thread_waits_for_the_learners(ray, make_setup, monkeypatch):
     setup = make_setup(actors=2, num_envs=5)
     pacer = Pacer(2.0, 8, 5, 100, 1_000)
     setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4))
-    board = SharedCounters(CONTEXT, 2, 1)
-    board.actor[0, b.STEPS] = 500
+    counters = SharedCounters(CONTEXT, 2, 1)
+    counters.actor[0, b.STEPS] = 500
     _, theirs = multiprocessing.Pipe()
 
     def begin():
@@ -449,11 +453,11 @@ def test_a_thread_waits_for_the_learners(ray, make_setup, monkeypatch):
         theirs,
         setup,
         1,
-        Watcher(board, commands),
+        ScriptedCounters(counters, commands),
         WeightsRef(SharedWeights(CONTEXT, 2)),
         Replay(),
         1,
         b"state",
     )
-    assert slept == [5e-4, 5e-4] and board.actor[1, b.ACTOR_WAIT_NS] == 500
+    assert slept == [5e-4, 5e-4] and counters.actor[1, b.ACTOR_WAIT_NS] == 500
     assert not ray.named("collect")

@@ -1,4 +1,4 @@
-"""Actors with environments and policies of this file: every row, count and restart is known beforehand."""
+"""Rows, counts and restarts of actors, with environments and policies whose values are known."""
 
 import multiprocessing
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from parl.envs import spec_of
 from parl.runtime import evaluate
 from parl.runtime import shared_counters as b
 from parl.runtime.env_actor import Counts
-from parl.runtime.evaluate import Evaluator, _Once
+from parl.runtime.evaluate import Evaluator, _SingleEpisode
 from parl.runtime.off_policy import asynchronous
 from parl.runtime.off_policy.actor import Actor
 from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
@@ -29,7 +29,7 @@ SAME, NEXT = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
 
 
 class Counter(gymnasium.Env):
-    """Shows how many steps the episode has had, and gives 10 for each; ends after so many."""
+    """The observation is the step of the episode, each reward 10; an episode has ``length`` steps."""
 
     action_space = Discrete(3)
 
@@ -53,7 +53,7 @@ class Counter(gymnasium.Env):
 
 
 class Policy:
-    """Acts by the number of the call, and remembers what it was told."""
+    """Actions follow from the number of the call; keeps the observations and steps of each call."""
 
     def __init__(self, num_envs, continuous=False):
         self.weights = torch.zeros(2)
@@ -79,8 +79,8 @@ class Policy:
         self.told = [None] * state["calls"]
 
 
-class Remembers(Policy):
-    """Has a memory of one number for each environment: how many steps it acted there."""
+class RecurrentPolicy(Policy):
+    """A recurrent policy whose memory is the number of its steps in each environment."""
 
     def __init__(self, num_envs):
         super().__init__(num_envs)
@@ -96,7 +96,7 @@ class Remembers(Policy):
 
 
 class Sink:
-    """Keeps rows; tickets count up."""
+    """A fake replay that keeps rows; tickets count up."""
 
     def __init__(self):
         self.rows, self.ended = [], []
@@ -117,7 +117,7 @@ def vector(mode, *envs):
 
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
-def test_an_actor_writes_what_happened(mode):
+def test_an_actor_writes_the_transitions_of_its_environments(mode):
     env = vector(mode, Counter(2), Counter(3, True))
     spec, policy, sink = spec_of(env), Policy(2), Sink()
     actor = Actor(env, spec, policy, sink, 5, 40)
@@ -142,7 +142,7 @@ def test_an_actor_writes_what_happened(mode):
         assert counted == [(2, []), (2, [(20.0, 2)]), (2, [(30.0, 3)]), (2, [(20.0, 2)]), (2, [])]
         assert reward == 100.0
     else:
-        # A row that only resets is no transition and carries no reward.
+        # A row that only resets is not a transition and has no reward.
         assert counted == [(2, []), (2, [(20.0, 2)]), (1, [(30.0, 3)]), (1, []), (2, [(20.0, 2)])]
         assert reward == 80.0
     actor.end_episodes()
@@ -150,7 +150,7 @@ def test_an_actor_writes_what_happened(mode):
     actor.close()
 
 
-def test_rows_under_way_are_not_written_after_the_end():
+def test_end_episodes_discards_results_that_are_not_written():
     env = vector(NEXT, Counter(9))
     actor = Actor(env, spec_of(env), Policy(1), Sink(), 0, 0)
     actor.act(0)
@@ -167,7 +167,7 @@ def test_two_groups_of_environments_alternate():
     policy = Policy(2)
     actor = DoubleBufferedActor(Actor(one, spec, policy, sink, 0, 0), Actor(two, spec, policy, sink, 2, 2))
     assert actor.num_envs == 4
-    # The second half's rows are those of the step before.
+    # The second group's rows are those of the previous step.
     assert [actor.step(step)[0] for step in range(3)] == [2, 4, 4]
     assert [row["env_id"][0] for row in sink.rows] == [0, 2, 0, 2, 0]
     assert [steps for _, steps in policy.told] == [0, 0, 1, 1, 2, 2]
@@ -178,7 +178,7 @@ def test_two_groups_of_environments_alternate():
     actor.close()
 
 
-def test_actions_beyond_the_bounds_are_cut_for_the_environment_alone():
+def test_actions_beyond_the_bounds_are_clipped_for_the_environment_only():
     inner = Counter(9, continuous=True)
     env = vector(NEXT, inner)
     spec = spec_of(env)
@@ -190,9 +190,9 @@ def test_actions_beyond_the_bounds_are_cut_for_the_environment_alone():
 
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
-def test_a_policy_forgets_where_episodes_begin(mode):
+def test_a_recurrent_policy_restarts_where_episodes_begin(mode):
     env = vector(mode, Counter(2), Counter(3, True))
-    spec, policy = spec_of(env), Remembers(2)
+    spec, policy = spec_of(env), RecurrentPolicy(2)
     actor = RolloutActor(env, spec, policy, 0)
     buffer = RolloutBuffer(spec, 4, 2, memory=1)
     transitions, finished, reward = actor.collect(buffer, 100)
@@ -216,14 +216,14 @@ def test_a_policy_forgets_where_episodes_begin(mode):
     actor.close()
 
 
-def test_random_steps_come_once_and_are_counted():
+def test_random_steps_are_taken_once_and_counted():
     env = vector(NEXT, Counter(50), Counter(50))
     spec, policy = spec_of(env), Policy(2)
     actor = RolloutActor(env, spec, policy, 3, random_steps=7)
     buffer = RolloutBuffer(spec, 2, 2)
     due = np.random.default_rng([3, 7]).integers(8, size=2)
     assert actor.collect(buffer, 10)[0] == 18
-    # Where a number of steps of its own is 0, the environment does not start anew.
+    # Environment i is reset after due[i] steps; if that is 0, it is not reset again.
     first = [7.0 - step for step in due]
     assert buffer.obs[0, :, 0].tolist() == first
     assert [steps for _, steps in policy.told] == [24, 26]
@@ -236,8 +236,8 @@ def test_random_steps_come_once_and_are_counted():
     actor.close()
 
 
-def test_recorded_rows_come_once_each_before_any_comes_again():
-    spec = SimpleNamespace(row=((2,), "float32"), action_shape=(), action_dtype="int64")
+def test_recorded_rows_are_all_used_before_one_is_repeated():
+    spec = SimpleNamespace(flat_row=((2,), "float32"), action_shape=(), action_dtype="int64")
     obs = np.arange(20, dtype=np.float32).reshape(10, 2)
     action = np.arange(10)
     actor = RecordedActor(obs, action, "policy", 4)
@@ -264,9 +264,9 @@ def test_recorded_rows_come_once_each_before_any_comes_again():
     np.testing.assert_array_equal(buffer.action, expected)
 
 
-def test_an_environment_plays_the_game_of_a_seed_and_stands_still():
+def test_an_environment_plays_one_game_of_each_seed_and_stops():
     inner = Counter(2)
-    once = _Once(inner)
+    once = _SingleEpisode(inner)
     assert once.observation_space is inner.observation_space
     assert once.step(0) == (None, 0.0, False, False, {}), "before the first seed"
     obs, _ = once.reset(seed=3)
@@ -279,7 +279,7 @@ def test_an_environment_plays_the_game_of_a_seed_and_stands_still():
     assert once.reset(seed=4)[0] == [0.0] and inner.seed == 4
     assert once.step(0)[1] == 10.0
     once.reset()
-    assert inner.seed is None, "a life lost, not a game"
+    assert inner.seed is None, "the reset after a lost life reaches the environment"
 
 
 def test_games_are_played_in_rounds(monkeypatch):
@@ -306,9 +306,9 @@ def test_games_are_played_in_rounds(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
-def test_a_policy_that_remembers_is_told_of_new_episodes(mode):
+def test_evaluations_restart_a_recurrent_policy_at_new_episodes(mode):
     env = vector(mode, Counter(2), Counter(3))
-    policy = Remembers(2)
+    policy = RecurrentPolicy(2)
     policy.act_greedily = lambda observations: np.zeros(2, np.int64)
     evaluator = Evaluator(lambda count: env, policy, spec_of(env))
     assert evaluator.play(2, 0).tolist() == [20.0, 30.0]
@@ -324,13 +324,13 @@ def test_a_policy_that_remembers_is_told_of_new_episodes(mode):
 
 
 class Watched:
-    """A board on which the driver's command changes from one look to the next."""
+    """Counters whose command takes the next of these values at each read; functions are called."""
 
-    def __init__(self, board, *commands):
-        self._board, self._commands = board, iter(commands)
+    def __init__(self, counters, *commands):
+        self._counters, self._commands = counters, iter(commands)
 
     def __getattr__(self, name):
-        return getattr(self._board, name)
+        return getattr(self._counters, name)
 
     @property
     def command(self):
@@ -338,8 +338,8 @@ class Watched:
         return command() if callable(command) else command
 
 
-class Steps:
-    """An actor that takes steps."""
+class FakeActor:
+    """A fake actor with a log of its calls."""
 
     def __init__(self):
         self.policy, self.log = SimpleNamespace(weights=torch.zeros(1)), []
@@ -369,7 +369,7 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     ticks = iter(range(0, 10**9, 100))
     clock = SimpleNamespace(sleep=slept.append, perf_counter_ns=lambda: next(ticks))
     monkeypatch.setattr(asynchronous, "time", clock)
-    board, actor = SharedCounters(CONTEXT, 2, 1), Steps()
+    counters, actor = SharedCounters(CONTEXT, 2, 1), FakeActor()
     asked = []
     pacer = SimpleNamespace(may_collect=lambda *counts: asked.append(counts) or next(may))
     setup = SimpleNamespace(pacer=pacer, make_actor=lambda *args: made.append(args) or actor)
@@ -377,37 +377,37 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     ours, theirs = multiprocessing.Pipe()
     snapshot = SharedWeights(CONTEXT, 1)
     snapshot.publish(torch.tensor([3.0]))
-    board.learner[0, b.UPDATES] = 9
+    counters.learner[0, b.UPDATES] = 9
 
     def parks():
         ours.send("state")
         return b.PARK
 
     def sleeps():
-        board.awake = 1, 0
+        counters.running_actors = 1, 0
         return b.RUN
 
     def wakes():
-        board.awake = 2, 0
+        counters.running_actors = 2, 0
         snapshot.publish(torch.tensor([5.0]))
         snapshot.publish(torch.tensor([6.0]))
         return b.RUN
 
     commands = [b.RUN] * 6 + [parks, sleeps, wakes, b.RUN, b.STOP]
-    asynchronous._run_actor(theirs, setup, 1, Watched(board, *commands), snapshot, [], generation, state)
+    asynchronous._run_actor(theirs, setup, 1, Watched(counters, *commands), snapshot, [], generation, state)
     assert made == [(1, [], generation)]
     assert ours.recv() == ("ready", None) and ours.recv() == ("part", ("state", b"state"))
-    # Waits grow, up to a limit, and begin anew after a step.
+    # Waits grow up to a limit and start again after a step.
     assert slept == [5e-4, 1e-3, 2e-3, 2e-3, asynchronous.PARKED_PAUSE_S, 5e-4]
     assert actor.log == [*first, (0, 3.0), (4, 3.0), (8, 6.0), "closed"]
     assert asked == [(0, 9)] + [(4, 9)] * 5 + [(8, 9)] * 2
-    row = board.actor[1]
+    row = counters.actor[1]
     assert row[b.ACTOR_WAIT_NS] == 500 and row[b.STEPS] == 12 and row[b.VECTOR_STEPS] == 3
-    assert row[b.LAG_SUM] == 0 and board.lags[1, 0] == 3
-    assert board.rewards.tolist() == [0.0, 4.5] and len(board.take_episodes()) == 1
+    assert row[b.LAG_SUM] == 0 and counters.lags[1, 0] == 3
+    assert counters.rewards.tolist() == [0.0, 4.5] and len(counters.take_episodes()) == 1
 
 
-def test_recorded_rows_come_with_the_policy_of_the_run(monkeypatch):
+def test_an_actor_of_recorded_rows_has_the_policy_of_the_run(monkeypatch):
     asked = []
     monkeypatch.setattr(
         recorded, "read_play", lambda *files: asked.append(files) or (np.zeros(4), np.ones(4))

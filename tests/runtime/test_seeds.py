@@ -1,4 +1,4 @@
-"""Seeds lie in the ranges of those who use them, and stay what they are from one version to the next."""
+"""Seeds for training and evaluation have separate ranges and are the same in every version."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ EPISODES = 2**22
 
 
 @given(DRAWS)
-def test_seeds_of_training_leave_the_others_alone(draw):
+def test_training_seeds_are_in_their_range(draw):
     assert 2**24 <= training_seed(draw)
     assert training_seed(draw) + 2**20 <= 2**31
 
@@ -34,13 +34,13 @@ def test_a_draw_is_halved_and_moved_into_the_range(half, seed):
 
 
 @given(DRAWS, st.integers(0, 2**40), st.integers(1, 2**20))
-def test_seeds_of_evaluations_lie_in_their_range(seed, played, episodes):
+def test_evaluation_seeds_are_in_their_range(seed, played, episodes):
     first = evaluation_seed(seed, played, episodes)
     assert 2**23 <= first and first + episodes <= 2**24
 
 
 @given(DRAWS, st.integers(1, 2**20))
-def test_evaluations_follow_on_each_other(seed, episodes):
+def test_seeds_of_evaluations_continue_those_of_the_last_one(seed, episodes):
     start = evaluation_seed(seed, 0, episodes)
     assert start < 2**23 + EPISODES, "in the lower half"
     assert evaluation_seed(seed, 17, episodes) == start + 17
@@ -49,8 +49,8 @@ def test_evaluations_follow_on_each_other(seed, episodes):
     assert evaluation_seed(seed, last + 1, episodes) == start
 
 
-def test_seeds_stay_what_they_are():
-    """Others would let a resumed run play other episodes."""
+def test_seeds_do_not_change_between_versions():
+    """With other seeds, a resumed run would play other episodes."""
     assert evaluation_seed(0, 0, 10) == 2**23 + 615_690
     assert evaluation_seed(3, 5, 10) == 2**23 + 1_122_027
     assert [actor_seeds(0, index) for index in (0, 1)] == [

@@ -1,4 +1,4 @@
-"""Weights and counters cross process borders whole."""
+"""Weights and counters in shared memory reach other processes without mixed versions."""
 
 import multiprocessing
 
@@ -48,33 +48,33 @@ def test_an_unchanged_version_is_not_copied():
     assert not weights.any()
 
 
-def _actor(board, index):
+def _actor(counters, index):
     for number in range(5):
-        board.actor[index, b.STEPS] += 10
-        board.add_episodes(index, [(100.0 * index + number, number)])
+        counters.actor[index, b.STEPS] += 10
+        counters.add_episodes(index, [(100.0 * index + number, number)])
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_counters_and_episodes_reach_the_driver(method):
     context = multiprocessing.get_context(method)
-    board = SharedCounters(context, actors=2, learners=1)
-    workers = [context.Process(target=_actor, args=(board, index)) for index in range(2)]
+    counters = SharedCounters(context, actors=2, learners=1)
+    workers = [context.Process(target=_actor, args=(counters, index)) for index in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert board.env_steps == 100
-    assert sorted(board.take_episodes()) == [(100.0 * i + n, n) for i in range(2) for n in range(5)]
-    assert board.take_episodes() == []
+    assert counters.env_steps == 100
+    assert sorted(counters.take_episodes()) == [(100.0 * i + n, n) for i in range(2) for n in range(5)]
+    assert counters.take_episodes() == []
 
 
-def test_episodes_that_nobody_read_are_overwritten():
-    board = SharedCounters(FORK, actors=1, learners=1)
-    board.add_episodes(0, [(float(n), n) for n in range(b.EPISODE_SLOTS + 3)])
-    assert [length for _, length in board.take_episodes()] == list(range(3, b.EPISODE_SLOTS + 3))
+def test_unread_episodes_are_overwritten():
+    counters = SharedCounters(FORK, actors=1, learners=1)
+    counters.add_episodes(0, [(float(n), n) for n in range(b.EPISODE_SLOTS + 3)])
+    assert [length for _, length in counters.take_episodes()] == list(range(3, b.EPISODE_SLOTS + 3))
 
 
 def test_rows_do_not_share_cache_lines():
-    board = SharedCounters(FORK, actors=2, learners=2)
-    assert board.actor.strides[0] == 128
-    assert not np.shares_memory(board.actor, board.learner)
+    counters = SharedCounters(FORK, actors=2, learners=2)
+    assert counters.actor.strides[0] == 128
+    assert not np.shares_memory(counters.actor, counters.learner)

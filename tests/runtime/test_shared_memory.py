@@ -1,4 +1,4 @@
-"""Layout of what processes share: no two things lie on top of each other, and nothing is lost on the way."""
+"""Layout of shared memory: arrays do not overlap, and another process reads what was written."""
 
 import multiprocessing
 import pickle
@@ -21,8 +21,8 @@ from parl.runtime.workers import Deadline
 CONTEXT = multiprocessing.get_context()
 
 
-def fresh(maker):
-    """Through a pickle, as a forkserver's processes get it, and with the memory that this process has."""
+def with_second(maker):
+    """Makes an object and a second one from its pickled state, which uses the same shared memory."""
     made = maker()
     other = type(made).__new__(type(made))
     other.__setstate__(made.__getstate__())
@@ -30,19 +30,19 @@ def fresh(maker):
 
 
 def test_counters_do_not_overlap():
-    board, other = fresh(lambda: SharedCounters(CONTEXT, 3, 2))
-    board.command = b.STOP
-    assert board.awake == (3, 0) and [board.is_awake(i) for i in range(3)] == [True] * 3
-    board.awake = 2, 2
-    board.actor[:] = np.arange(100, 148).reshape(3, 16)
-    board.learner[:] = np.arange(200, 232).reshape(2, 16)
-    board.lags[:] = np.arange(300, 300 + 3 * LAG_BUCKETS).reshape(3, LAG_BUCKETS)
-    board.rewards[:] = (0.5, 1.5, 2.5)
-    board.actor[:, b.EPISODES] = 0
+    counters, other = with_second(lambda: SharedCounters(CONTEXT, 3, 2))
+    counters.command = b.STOP
+    assert counters.running_actors == (3, 0) and [counters.may_run(i) for i in range(3)] == [True] * 3
+    counters.running_actors = 2, 2
+    counters.actor[:] = np.arange(100, 148).reshape(3, 16)
+    counters.learner[:] = np.arange(200, 232).reshape(2, 16)
+    counters.lags[:] = np.arange(300, 300 + 3 * LAG_BUCKETS).reshape(3, LAG_BUCKETS)
+    counters.rewards[:] = (0.5, 1.5, 2.5)
+    counters.actor[:, b.EPISODES] = 0
     for actor in range(3):
-        board.add_episodes(actor, [(1_000.0 * actor + n, n) for n in range(EPISODE_SLOTS)])
-    assert other.command == b.STOP and other.awake == (2, 2)
-    assert [other.is_awake(i) for i in range(3)] == [True, False, True]
+        counters.add_episodes(actor, [(1_000.0 * actor + n, n) for n in range(EPISODE_SLOTS)])
+    assert other.command == b.STOP and other.running_actors == (2, 2)
+    assert [other.may_run(i) for i in range(3)] == [True, False, True]
     expected = np.arange(100, 148).reshape(3, 16)
     expected[:, b.EPISODES] = EPISODE_SLOTS
     np.testing.assert_array_equal(other.actor, expected)
@@ -51,8 +51,8 @@ def test_counters_do_not_overlap():
     assert other.rewards.tolist() == [0.5, 1.5, 2.5]
     assert other.take_episodes() == [(1_000.0 * a + n, n) for a in range(3) for n in range(EPISODE_SLOTS)]
     assert other.env_steps == 100 + 116 + 132 and other.episodes == 3 * EPISODE_SLOTS
-    words = len(board._memory)
-    assert words == (1 + 3 + 2 + 3) * 16 + 3 * (16 + 2 * 512), "and nothing is left over"
+    words = len(counters._memory)
+    assert words == (1 + 3 + 2 + 3) * 16 + 3 * (16 + 2 * 512), "no memory is unused"
 
 
 def test_commands_and_columns_differ():
@@ -63,29 +63,29 @@ def test_commands_and_columns_differ():
 
 
 def test_new_episodes_are_read_once():
-    board = SharedCounters(CONTEXT, 1, 1)
-    board.add_episodes(0, [(1.0, 1)])
-    assert board.take_episodes() == [(1.0, 1)]
-    board.add_episodes(0, [(2.0, 2)])
-    assert board.take_episodes() == [(2.0, 2)] and board.take_episodes() == []
+    counters = SharedCounters(CONTEXT, 1, 1)
+    counters.add_episodes(0, [(1.0, 1)])
+    assert counters.take_episodes() == [(1.0, 1)]
+    counters.add_episodes(0, [(2.0, 2)])
+    assert counters.take_episodes() == [(2.0, 2)] and counters.take_episodes() == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_shared_weights_do_not_overlap(size):
-    common, other = fresh(lambda: HogwildParameters(CONTEXT, size))
+    common, other = with_second(lambda: HogwildParameters(CONTEXT, size))
     common.count += 5
     common.weights[:], common.mean[:], common.square[:] = 1.0, 2.0, 3.0
     assert other.count.tolist() == [5]
     assert other.weights.tolist() == [1.0] * size
     assert other.mean.tolist() == [2.0] * size
     assert other.square.tolist() == [3.0] * size
-    # No more than a word to round up with.
+    # At most one word of padding.
     assert len(common._memory) == 1 + -(-3 * size // 2)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_published_weights_have_two_places(size):
-    snapshot, other = fresh(lambda: SharedWeights(CONTEXT, size))
+def test_published_weights_alternate_between_two_buffers(size):
+    snapshot, other = with_second(lambda: SharedWeights(CONTEXT, size))
     seen = torch.zeros(size)
     for version in range(1, 6):
         assert snapshot.publish(torch.full((size,), float(version))) == version
@@ -95,13 +95,13 @@ def test_published_weights_have_two_places(size):
     assert other.read(seen, -1) == 5
 
 
-def test_a_read_that_the_writer_overtook_is_taken_again():
+def test_a_read_is_repeated_if_the_writer_changed_its_buffer():
     snapshot = SharedWeights(CONTEXT, 1)
     snapshot.publish(torch.tensor([1.0]))
     seen, copies = torch.zeros(1), []
 
     class Watched(list):
-        """The writer begins version 3 in the buffer of version 1 while that is being read."""
+        """While the buffer of version 1 is read, the writer begins version 3 in it."""
 
         def __getitem__(self, place):
             copies.append(place)
@@ -113,7 +113,7 @@ def test_a_read_that_the_writer_overtook_is_taken_again():
     header = snapshot._header
     snapshot._buffers = Watched([torch.tensor([2.0]), torch.tensor([-1.0])])
     assert snapshot.read(seen, 0) == 2 and seen.tolist() == [2.0] and copies == [1, 0]
-    # One version further on does not touch the buffer.
+    # A writer that is one version ahead does not change the buffer.
     copies.clear()
     header[0], header[1] = 2, 3
     copies.append(None)
@@ -121,8 +121,8 @@ def test_a_read_that_the_writer_overtook_is_taken_again():
 
 
 def test_the_lag_of_a_step_on_shared_weights():
-    common, board = HogwildParameters(CONTEXT, 1), SharedCounters(CONTEXT, 1, 1)
-    row = board.actor[0]
+    common, counters = HogwildParameters(CONTEXT, 1), SharedCounters(CONTEXT, 1, 1)
+    row = counters.actor[0]
     common.count += 10
     for since, total, largest in ((7, 3, 3), (9, 4, 3), (6, 8, 4)):
         hogwild._lag_counter(common, row, since)(torch.zeros(1))
@@ -169,7 +169,7 @@ def test_columns_of_a_rollout_do_not_overlap(shared):
     assert plain.tensors().final_obs.shape == (0, 4) and plain.tensors().final_at.shape == (0, 2)
 
 
-def test_three_rollouts_lie_side_by_side():
+def test_three_rollouts_are_concatenated():
     spec = spec_of(EnvMaker("CartPole-v1")(1))
     parts = []
     for number, width in enumerate((1, 2, 3)):
@@ -185,21 +185,21 @@ def test_three_rollouts_lie_side_by_side():
     assert concatenate(parts[:1]) is parts[0]
 
 
-def test_patience_ends_sooner_after_an_interrupt(monkeypatch):
+def test_a_deadline_is_sooner_after_an_interrupt(monkeypatch):
     from parl.runtime import workers
 
     now, interrupted = [100.0], [False]
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
-    patience = Deadline(60.0, lambda: interrupted[0])
-    assert patience.left() == 60.0 and str(patience) == "60 s" and not patience.is_cut_short
+    deadline = Deadline(60.0, lambda: interrupted[0])
+    assert deadline.remaining_s() == 60.0 and str(deadline) == "60 s" and not deadline.is_cut_short
     now[0] += 10
-    assert patience.left() == 50.0
+    assert deadline.remaining_s() == 50.0
     interrupted[0] = True
-    assert patience.left() == 3.0 and patience.is_cut_short
-    assert str(patience) == "3 s of the interrupt"
+    assert deadline.remaining_s() == 3.0 and deadline.is_cut_short
+    assert str(deadline) == "3 s of the interrupt"
     now[0] += 2
-    assert patience.left() == 1.0
+    assert deadline.remaining_s() == 1.0
     now[0] += 2
-    assert patience.left() == 0.0
+    assert deadline.remaining_s() == 0.0
     short = Deadline(1.5, lambda: True)
-    assert short.left() == 1.5 and str(short) == "1.5 s of the interrupt"
+    assert short.remaining_s() == 1.5 and str(short) == "1.5 s of the interrupt"

@@ -1,4 +1,4 @@
-"""Decorrelated starts: episodes of equal length do not end together. Rewards scaled to a known size."""
+"""Random starts, after which episodes of equal length do not end together; scaling of rewards."""
 
 import gymnasium
 import numpy as np
@@ -19,7 +19,7 @@ from parl.train.topologies import TOPOLOGIES
 
 
 class Clock(gymnasium.Env):
-    """Shows how many of its twenty steps are over."""
+    """The observation is the step of the episode, which is truncated after 20 steps."""
 
     observation_space = Box(0.0, 20.0, (1,), np.float32)
     action_space = Discrete(2)
@@ -45,7 +45,7 @@ def collected(random_steps, seed=0, envs=40):
     return buffer, transitions, finished
 
 
-def test_episodes_are_scattered_and_whole():
+def test_random_starts_scatter_episodes_and_keep_them_whole():
     together, transitions, _ = collected(0)
     assert np.unique(together.obs[0]).tolist() == [0.0] and transitions == 40 * 40
     apart, transitions, finished = collected(30)
@@ -55,7 +55,7 @@ def test_episodes_are_scattered_and_whole():
     for n in range(40):
         t = int(np.nonzero(apart.ended[:, n])[0][0])
         assert apart.obs[t + 1, n, 0] == 20.0  # the end is at the twentieth step
-        ended_before = int(apart.obs[0, n, 0] == 20.0)  # with the last random step: row 0 only resets
+        ended_before = int(apart.obs[0, n, 0] == 20.0)  # ended in the last random step: row 0 only resets
         assert not apart.valid[t + 1, n] and apart.valid[ended_before : t + 1, n].all()
         assert apart.valid[0, n] != ended_before
     again, *_ = collected(30)
@@ -63,7 +63,7 @@ def test_episodes_are_scattered_and_whole():
 
 
 @pytest.mark.parametrize(("num_envs", "given", "expected"), [(64, "auto", 0), (65, "auto", 500), (8, 7, 7)])
-def test_many_environments_start_apart(num_envs, given, expected):
+def test_more_than_64_environments_have_random_starts(num_envs, given, expected):
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     config = SyncRunConfig(num_envs=num_envs, random_starts=given)
@@ -73,7 +73,7 @@ def test_many_environments_start_apart(num_envs, given, expected):
         SyncRunConfig(random_starts=-1)
 
 
-def test_rewards_are_scaled_as_a_reference_does():
+def test_rewards_are_scaled_like_the_reference():
     rng = np.random.default_rng(0)
     scaler, returns, seen = RewardScaler(0.9), np.zeros(3), []
     for _ in range(4):
@@ -96,6 +96,6 @@ def test_rewards_are_scaled_as_a_reference_does():
     assert torch.equal(one, two)
 
 
-def test_several_actors_cannot_sum_up_rewards():
+def test_scaling_of_rewards_needs_one_actor():
     with pytest.raises(ConfigError, match="impala: normalize_rewards = True needs one actor"):
         ImpalaConfig(normalize_rewards=True)

@@ -1,4 +1,4 @@
-"""States of actors as bytes: everything comes back as it was, and what does not fit is refused."""
+"""States of actors as bytes: plain data is restored exactly; damaged and other states are refused."""
 
 import pickle
 from collections import deque
@@ -36,7 +36,7 @@ def equal(one, two):
         assert one == two
 
 
-def test_what_goes_in_comes_out():
+def test_plain_data_is_restored_exactly():
     tree = {
         "nothing": None,
         "numbers": [1, 2.5, True, -(2**60)],
@@ -66,12 +66,12 @@ def test_what_goes_in_comes_out():
         (np.zeros(1, [("a", object)]), r"an array of \[\('a', 'O'\)\] is not plain data"),
     ],
 )
-def test_anything_else_is_refused(value, said):
+def test_other_objects_are_refused(value, said):
     with pytest.raises(TypeError, match=said):
         states.to_bytes(value)
 
 
-def test_damage_is_named():
+def test_damaged_states_are_refused():
     data = states.to_bytes([1])
     for damaged in (data[:-5], b"", b"nonsense" * 9):
         with pytest.raises(RunDirectoryError, match="the state of an actor is damaged"):
@@ -80,7 +80,7 @@ def test_damage_is_named():
         states._decode({"set": [1]}, {})
 
 
-def test_a_pickle_is_told_by_its_first_byte():
+def test_a_pickle_is_recognized_by_its_first_byte():
     assert states.is_pickle(pickle.dumps([1], protocol=4))
     assert not states.is_pickle(b"") and not states.is_pickle(b"PK\x80")
 
@@ -100,7 +100,7 @@ class Plain:
 
 
 class Keeps:
-    """A snapshot of a number."""
+    """A fake snapshot: the number of an environment."""
 
     def __init__(self, env, fails=None):
         self._env, self._fails = env, fails
@@ -116,7 +116,7 @@ class Keeps:
         self._env.number = number
 
 
-def test_an_environment_goes_on_with_its_state():
+def test_an_environment_continues_from_its_state():
     state = states.save(None, Keeps(Plain(7)), {"more": (1, 2)}, pickles=True)
     assert not states.is_pickle(state)
     env = Plain()
@@ -131,7 +131,7 @@ def test_a_state_of_another_environment_is_refused(error):
         states.load(state, Plain(), Keeps(Plain(), error))
 
 
-def test_other_environments_are_pickled_if_they_may_be():
+def test_other_environments_are_pickled_if_that_is_allowed():
     env = SimpleNamespace(number=3, unwrapped=SimpleNamespace())
     broken = Keeps(env, TypeError("no plain data"))
     with pytest.raises(TypeError, match="no plain data"):
@@ -144,11 +144,11 @@ def test_other_environments_are_pickled_if_they_may_be():
 
 
 class Remakes(gymnasium.utils.EzPickle):
-    """A pickle of it is a new one."""
+    """Its pickle holds only the arguments of its constructor: unpickling makes a new object."""
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_environments_whose_pickle_is_a_new_one_are_not_pickled(inside):
+def test_environments_whose_pickle_has_no_state_are_not_pickled(inside):
     env = SimpleNamespace(unwrapped=Remakes())
     if inside:
         other = SimpleNamespace(unwrapped=Plain())
@@ -157,7 +157,7 @@ def test_environments_whose_pickle_is_a_new_one_are_not_pickled(inside):
         states.save(env, Keeps(env, TypeError("no plain data")), {}, pickles=True)
 
 
-def test_a_real_environment_is_plain_data():
+def test_the_state_of_cartpole_is_plain_data():
     env = gymnasium.make_vec("CartPole-v1", 2)
     env.reset(seed=0)
     state = states.save(env, Snapshot(env), {}, pickles=False)

@@ -1,4 +1,4 @@
-"""Rollouts row by row in both ways of resetting; the sync loop: same seed, same bits; resumed, same bits."""
+"""Rows of rollouts with both autoreset modes; runs of the sync loop repeat and resume bit for bit."""
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,7 @@ def one_thread():
 
 
 class Counter(gymnasium.Env):
-    """Shows how many steps the episode has had; ends after 3 by termination or after 4 by truncation."""
+    """The observation is the step of the episode, which terminates after 3 or is truncated after 4 steps."""
 
     observation_space = Box(0, 10, (1,), np.float32)
     action_space = Discrete(2)
@@ -53,7 +53,7 @@ def collected(mode, steps=10):
     return buffer.tensors(), transitions, finished
 
 
-def test_rows_where_the_next_step_resets():
+def test_rows_with_next_step_autoreset():
     rows, transitions, finished = collected(AutoresetMode.NEXT_STEP)
     assert rows.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
     assert rows.obs[:, 1, 0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
@@ -66,17 +66,17 @@ def test_rows_where_the_next_step_resets():
     assert len(rows.final_obs) == 0
 
 
-def test_rows_where_the_same_step_resets():
+def test_rows_with_same_step_autoreset():
     rows, transitions, _ = collected(AutoresetMode.SAME_STEP)
     assert rows.obs[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1]
     assert rows.valid.all() and transitions == 20
-    # Only truncated rows need their successor: termination has none.
+    # Only truncated rows need a final observation: nothing follows a termination.
     assert rows.final_at.tolist() == [[3, 1], [7, 1]]
     assert rows.final_obs[:, 0].tolist() == [4.0, 4.0]
 
 
-def test_both_ways_give_the_same_advantages():
-    """Row by row, over the steps that are valid: what is learned does not depend on how a reset is shown."""
+def test_both_autoreset_modes_give_the_same_advantages():
+    """For the valid rows: what is learned does not depend on the autoreset mode."""
     found = {}
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         rows, _, _ = collected(mode, steps=40)
@@ -152,7 +152,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, options):
     assert resumed.take_episodes() == whole.take_episodes()
 
 
-def test_it_ends_at_the_limit_and_at_an_interrupt():
+def test_a_run_ends_at_its_limit_and_at_an_interrupt():
     loop = run(setup(total=300), 10_000)
     assert 300 <= loop.env_steps < 300 + 16 * 4
     report = loop.report()

@@ -12,7 +12,7 @@ from parl.types import EnvSpec
 
 
 @pytest.mark.parametrize("name", ["dqn", "a2c", "impala", "es"])
-def test_every_actor_says_how_many_there_are(monkeypatch, name):
+def test_environments_get_the_number_of_actors(monkeypatch, name):
     actors = 1 if name == "a2c" else 2
     loop = make_loop(name, "CartPole-v1", num_envs=4, **({} if name == "a2c" else {"actors": actors}))
     said = []
@@ -36,7 +36,7 @@ def test_every_actor_says_how_many_there_are(monkeypatch, name):
 SPEC = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
 
 
-def test_how_many_threads_there_are_is_said(monkeypatch):
+def test_the_number_of_threads_is_reported(monkeypatch):
     for module in ("parl.envs.make.usable_cores", "parl.train.topologies.usable_cores"):
         monkeypatch.setattr(module, lambda: 4)
     said = []
@@ -65,7 +65,7 @@ def test_how_many_threads_there_are_is_said(monkeypatch):
         ("CartPole-v1", "thread", False),
     ],
 )
-def test_games_of_threads_are_stepped_by_threads(env, kind, processes):
+def test_actors_of_atari_games_are_threads_by_default(env, kind, processes):
     config = OffPolicyRunConfig(env=env, actor_kind=kind, actors=2, learners=1)
     topology = topologies.TOPOLOGIES["replay"]
     made = topology.setup(dqn.DQN(dqn.Config(), SPEC), config, EnvMaker(env), SPEC)

@@ -1,4 +1,4 @@
-"""Two processes of torchrun learn together, save, and go on."""
+"""Two processes of torchrun learn together, save and resume."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def torchrun(*arguments, cwd):
 
 
 def pair(*arguments, cwd):
-    """As :func:`torchrun` with the variables that it sets, but without its own process."""
+    """As :func:`torchrun`: starts two processes with the variables that it sets, but not torchrun itself."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,13 +61,13 @@ def pair(*arguments, cwd):
 
 
 @pytest.mark.timeout(600)
-def test_two_processes_learn_as_one_and_resume(tmp_path):
+def test_two_processes_train_dqn_together_and_resume(tmp_path):
     words = [word for name, value in OPTIONS.items() for word in (f"--{name}", value)]
     torchrun("train", "dqn", *words, "--name", "pair", cwd=tmp_path)
     path = tmp_path / "runs" / "pair"
     run = RunDirectory.open(path)
     assert run.config["run"]["batch_size"] == 32 and len(list((tmp_path / "runs").iterdir())) == 1
-    # Both saved at the same border, with the same weights and rows of their own.
+    # Both saved after the same update, with the same weights and different rows.
     first, other = run.checkpoints.last(), RunDirectory(path / "rank-1").path
     other = other / json.loads((other / "index.json").read_text())["last"]["folder"]
     learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in (first, other)]
@@ -77,7 +77,7 @@ def test_two_processes_learn_as_one_and_resume(tmp_path):
     assert (first / "replay.bin").read_bytes() != (other / "replay.bin").read_bytes()
     records = [record for record in read_metrics(path) if "replay_ratio" in record]
     assert 1_600 <= records[-1]["env_steps"] <= 1_700
-    # Each draws 16 of 32 rows an update from its own half of the steps: the ratio is that of the settings.
+    # Each draws 16 of the 32 rows per update from its half of the steps: the ratio is that of the settings.
     assert records[-1]["replay_ratio"] == pytest.approx(4.0, rel=0.15)
     pair("resume", str(path), "--total-steps", "2400", cwd=tmp_path)
     now = json.loads((run.checkpoints.last() / "counters.json").read_text())
@@ -89,8 +89,8 @@ def saved_at(folder):
 
 
 @pytest.mark.timeout(600)
-def test_two_processes_step_together(tmp_path):
-    """Rollouts of each process's own environments, one set of weights."""
+def test_two_processes_train_ppo_together_and_resume(tmp_path):
+    """Each process collects rollouts in its own environments; the weights are equal."""
     options = {"num-envs": 6, "rollout-steps": 16, "minibatch-size": 48, "epochs": 2, "hidden": 16}
     options |= {"evaluation-episodes": 3, "checkpoint-every": 800, "total-steps": 2_400}
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
@@ -104,7 +104,7 @@ def test_two_processes_step_together(tmp_path):
     assert (folders[0] / "actor-0.npz").read_bytes() != (folders[1] / "actor-0.npz").read_bytes()
     counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]
     assert counters[0]["updates"] == counters[1]["updates"]
-    # Both count the steps of the whole run, up to 96 a round, which minibatches of 48 make 2 x 2 updates.
+    # Both count the steps of the whole run: up to 96 per rollout, for 2 epochs of 2 minibatches of 48.
     assert 2_400 <= counters[0]["env_steps"] <= 2_496 and 2_400 <= counters[1]["env_steps"] <= 2_496
     assert 100 <= counters[0]["updates"] <= 116 and counters[0]["updates"] % 4 == 0
     pair("resume", str(whole), cwd=tmp_path)
@@ -134,7 +134,7 @@ setup = RolloutSetup(
 def run(saved, save):
     loop = SyncRolloutLoop(setup, saved)
     if rank:
-        loop.follow(save)
+        loop.run_follower_rank(save)
     else:
         loop.advance(700, 0.0)
         if saved is None:
@@ -167,7 +167,7 @@ def test_a_resumed_group_repeats_the_uninterrupted_one(tmp_path):
     assert torch.equal(*weights)
 
 
-def test_what_torchrun_cannot_share_is_named(monkeypatch):
+def test_settings_that_cannot_be_divided_are_refused(monkeypatch):
     group = Group(0, 2, 0)
     assert group.share("batch_size", 64) == 32 and group.device("cuda") == "cuda:0"
     with pytest.raises(ConfigError, match="batch_size = 33 is no multiple of the 2 processes"):
@@ -181,12 +181,12 @@ def test_what_torchrun_cannot_share_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(("cores", "num_envs", "actors"), [(2, 8, 2), (8, 8, 6), (8, 4, 4), (64, 256, 32)])
-def test_the_processes_choose_actors_alike(monkeypatch, cores, num_envs, actors):
+def test_all_processes_choose_the_same_number_of_actors(monkeypatch, cores, num_envs, actors):
     from parl.envs import EnvMaker, spec_of
     from parl.train import topologies
     from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
-    monkeypatch.setattr(Group, "found", lambda: Group(rank=1, size=2, local=1, local_size=2))
+    monkeypatch.setattr(Group, "from_environment", lambda: Group(rank=1, size=2, local_rank=1, local_size=2))
     monkeypatch.setattr(topologies, "usable_cores", lambda: cores)
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))

@@ -1,4 +1,4 @@
-"""Workers fail loudly, die with their driver and leave nothing behind."""
+"""Workers report errors, end with their driver and leave no processes behind."""
 
 import multiprocessing
 import os
@@ -36,7 +36,7 @@ def _echo(connection):
 
 def wait_for_failure(team):
     with pytest.raises(WorkerError) as raised:
-        team.failure(within_s=120.0)
+        team.raise_failure(within_s=120.0)
     return str(raised.value)
 
 
@@ -59,14 +59,14 @@ def test_a_failure_arrives_with_its_own_traceback(team, process):
     assert "in _fail" in message
 
 
-def test_a_killed_worker_is_noticed(team):
+def test_a_killed_worker_is_reported(team):
     worker = team.start("learner 1", _sleep, (), True)
     team.check()
     os.kill(worker.runner.pid, signal.SIGKILL)
     assert wait_for_failure(team) == "learner 1 was killed by signal 9 (SIGKILL)"
 
 
-def test_a_worker_that_leaves_is_noticed(team):
+def test_a_worker_that_exits_is_reported(team):
     team.start("actor 0", _leave, (), True)
     assert wait_for_failure(team) == "actor 0 ended by itself, exit status 7"
 
@@ -82,13 +82,13 @@ def test_questions_are_answered(team, process):
     assert not worker.runner.is_alive()
 
 
-def test_a_silent_worker_is_named(team):
+def test_a_worker_that_does_not_answer_is_named(team):
     worker = team.start("actor 0", _sleep, (), True)
     with pytest.raises(WorkerError, match=r"actor 0 did not answer within 0\.1 s"):
         worker.answer(0.1)
 
 
-def test_end_kills_what_does_not_stop(team):
+def test_end_kills_workers_that_do_not_stop(team):
     worker = team.start("actor 0", _sleep, (), True)
     pid = worker.runner.pid
     team.end(within_s=0.1)
@@ -97,7 +97,7 @@ def test_end_kills_what_does_not_stop(team):
 
 
 def test_workers_die_with_the_driver(tmp_path):
-    """The driver is killed outright; its two workers follow, though nothing tells them."""
+    """The driver is killed and cannot send a message to its two workers; they end by themselves."""
     script = tmp_path / "driver.py"
     script.write_text(
         textwrap.dedent(
@@ -140,7 +140,7 @@ def _runs(pid):
         return False
 
 
-def test_the_context_that_is_chosen_can_differentiate():
+def test_processes_of_the_chosen_context_can_run_backward():
     import torch
 
     torch.ones(1, requires_grad=True).sum().backward()

@@ -1,4 +1,4 @@
-"""`make test`: its table of times, the seconds of each test, and which slow tests a budget has time for."""
+"""`make test`: its table of times, the seconds of each test, and the slow tests that fit a time budget."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ def test_steps_run_in_order_and_a_failure_is_the_exit_status(run_tests, tmp_path
     times = json.dumps({"tests/ops/test_a.py::test": [1.0, 2.0]})
     lines = ["setup test-rust:", "\t@echo ran $@", "test-py:", f"\t@echo '{times}' > times.json; exit 3", ""]
     (tmp_path / "Makefile").write_text("\n".join(lines))
-    assert run_tests.main(["setup", "test-py", "test-rust"]) == 2  # make's own
+    assert run_tests.main(["setup", "test-py", "test-rust"]) == 2  # make's exit status
     out = capfd.readouterr().out
     assert out.index("ran setup") < out.index("ran test-rust") < out.index("tests/ops")
     assert "test-py (failed)" in out
@@ -59,7 +59,7 @@ def test_seconds_of_each_test_are_written(tmp_path):
     assert processor > 0 and wall > 0
 
 
-def test_a_budget_leaves_out_what_would_end_too_late():
+def test_a_budget_skips_tests_that_would_end_too_late():
     def test_of(*minutes):
         return types.SimpleNamespace(
             iter_markers=lambda name: [pytest.mark.slow(**kwargs).mark for kwargs in minutes]

@@ -1,4 +1,4 @@
-"""`tools/words.py`: retired words are found in lines and paths, where the list says so."""
+"""`tools/words.py` finds retired words in lines and paths, in the files that the list selects."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ def test_a_word_is_found_in_a_line_and_in_a_path(words):
         ({"except": ["docs/*"]}, True),
     ],
 )
-def test_a_word_is_looked_for_where_its_entry_says(words, fields, found):
+def test_a_word_is_searched_in_the_files_of_its_entry(words, fields, found):
     assert bool(words.uses(one(words, pattern="old", **fields), "src/deep/a.py", "old")) is found
 
 
@@ -51,7 +51,7 @@ def test_a_wrong_entry_is_refused(words, entry):
         words.load(f"[[word]]\n{entry}\n")
 
 
-def test_a_repository_fails_for_enforced_words_alone(words, monkeypatch, tmp_path, capsys):
+def test_only_enforced_words_are_errors(words, monkeypatch, tmp_path, capsys):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "a.md").write_text("old and late\n")
     (tmp_path / "b.bin").write_bytes(b"\0old")

@@ -45,14 +45,14 @@ _OPTIONS = {
     "quiet": True,
 }
 HANGS_S = 10
-# The names of all files that have a checksum; the last are those of the checkpoint.
+# All files with a checksum: of the run, of the index, and of a checkpoint.
 SETTINGS = ("run.json", "config.toml", "env.pkl")
 INDEX = ("checkpoints/index.json",)
 PARTS = ("manifest.json", "learner.pt", "counters.json", "actor-0.npz", "pending.npz", "replay.bin")
 
 
 def make_run(folder: Path, seed: int) -> Path:
-    """A small run with one of each file."""
+    """Trains a small run that writes one file of each kind."""
     import gymnasium
 
     options = _OPTIONS | {"env": lambda: gymnasium.make("CartPole-v1")}
@@ -60,12 +60,12 @@ def make_run(folder: Path, seed: int) -> Path:
 
 
 def place_of(path: Path, name: str) -> Path:
-    """Where the file ``name`` lies in the run at ``path``."""
+    """The path of the file ``name`` of the run at ``path``."""
     return path / name if name in SETTINGS + INDEX else next(path.glob("checkpoints/step-*")) / name
 
 
 def damaged(data: bytes, other: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """How ``data`` was damaged, and what came of it; never the same bytes."""
+    """Returns a kind of damage and ``data`` with this damage, which always differs from ``data``."""
     while True:
         kind = rng.choice(("bit", "bit", "bit", "bytes", "cut", "longer", "empty", "moved", "foreign"))
         made = bytearray(data)
@@ -94,17 +94,17 @@ def damaged(data: bytes, other: bytes, rng: random.Random) -> tuple[str, bytes]:
 
 
 def open_all(path: Path, name: str) -> None:
-    """Opens a run as `resume` does, as far as the file ``name`` is concerned."""
+    """Opens and verifies a run as `resume` does; loads the replay if ``name`` is its file."""
     run = RunDirectory.open(path)
     run.verify()
     folder = run.checkpoints.verified("last")
     if name == "replay.bin":
-        # Its middle is verified by its own checksum.
+        # The middle of the file has a checksum of its own, which is verified when the replay is loaded.
         PrioritizedReplay.load(folder / name)
 
 
 def read_unverified(path: Path, name: str) -> None:
-    """Reads a damaged file as if nothing had been verified: it must not end in more than a ParlError."""
+    """Reads a damaged file without verifying it, which may raise a ParlError but no other error."""
     place = place_of(path, name)
     match name:
         case "learner.pt":
@@ -120,10 +120,10 @@ def read_unverified(path: Path, name: str) -> None:
 
 
 class _Any:
-    """Takes any state."""
+    """A fake learner that accepts any state."""
 
     def load_state_dict(self, state: object) -> None:
-        """Forgets it."""
+        """Ignores the state."""
 
 
 def _hangs(*_: object) -> None:
@@ -131,7 +131,7 @@ def _hangs(*_: object) -> None:
 
 
 def outcome(work: Callable[[Path, str], None], path: Path, name: str) -> str:
-    """``refused``, ``accepted``, ``hung``, or the class of another exception."""
+    """Returns ``refused``, ``accepted``, ``hung``, or class and text of another exception."""
     signal.signal(signal.SIGALRM, _hangs)
     signal.setitimer(signal.ITIMER_REAL, HANGS_S)
     try:
@@ -152,7 +152,7 @@ def outcome(work: Callable[[Path, str], None], path: Path, name: str) -> str:
 def damage_all(
     path: Path, other: Path, name: str, count: int, seed: int = 0
 ) -> tuple[Counter[str], Counter[str]]:
-    """Outcomes of ``count`` damages of one file, opened with checks and read without them."""
+    """Counts the outcomes of ``count`` damages of one file: opened with checks, and read without them."""
     place, rng = place_of(path, name), random.Random(f"{seed} {name}")
     data, foreign = place.read_bytes(), place_of(other, name).read_bytes()
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Trains with an environment that hangs after some steps; says so by making a file. Run by a test.
+"""Trains with an environment that hangs at step STEPS and makes the file RUNS/hangs. Run by a test.
 
 usage: hung.py ALGORITHM RUNS STEPS
 """

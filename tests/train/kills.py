@@ -1,12 +1,11 @@
-"""Kills runs between steps on the file system and at random moments, lets them go on, and counts lost runs.
+"""Kills runs between file operations and at random moments, resumes them, and counts lost runs.
 
 usage: python tests/train/kills.py [--kills 200] [--seed 0]
 
-A run is lost if `resume` refuses it, if it goes on from before the last checkpoint that was complete, or if
-a deterministic run ends with other weights than one that was not killed. Every second kill comes in front of
-the
-next step that a run makes in its directory (files opened, renamed, removed, waits for the disk), the others
-at random moments. Runs are children of this process, which has loaded everything before: they start at once.
+A run is lost if `resume` refuses it, if it resumes from before the last complete checkpoint, or if a
+deterministic run ends with other weights than one that was not killed. Every second kill comes right before
+a file operation in the run's directory (files opened, renamed, removed, `fsync`), the others at random
+moments. Runs are forks of this process, which has imported everything, so they start at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "run"))
 
 import torch
-from killed_at import Steps, in_child
+from killed_at import FileOperations, in_child
 
 from parl.errors import RunDirectoryError
 from parl.run import RunDirectory
@@ -42,17 +41,19 @@ RUNS = {
         _COMMON | _REPLAY | {"schedule": "deterministic", "prefetch": 1, "actors": 1, "learners": 1},
     ),
     "ppo": ("ppo", _COMMON | {"rollout_steps": 16, "minibatch_size": 16, "epochs": 1}),
-    "free dqn": ("dqn", _COMMON | _REPLAY | {"schedule": "async", "actors": 2, "learners": 1}),
+    "async dqn": ("dqn", _COMMON | _REPLAY | {"schedule": "async", "actors": 2, "learners": 1}),
 }
-_FRAMES, _EVERY = 480, 96
+_TOTAL_STEPS, _EVERY = 480, 96
 
 
 def _train(kind: str, folder: Path, name: str) -> None:
     algorithm, options = RUNS[kind]
-    train(algorithm, **options, total_steps=_FRAMES, checkpoint_every=_EVERY, runs=str(folder), name=name)
+    train(
+        algorithm, **options, total_steps=_TOTAL_STEPS, checkpoint_every=_EVERY, runs=str(folder), name=name
+    )
 
 
-def _again(path: Path) -> None:
+def _save_last_again(path: Path) -> None:
     """Saves the last checkpoint once more, at the same step."""
     run = RunDirectory.open(path)
     with run.lock():
@@ -64,7 +65,7 @@ def _again(path: Path) -> None:
 
 
 def _steps_of(path: Path) -> int:
-    """Transitions of the last checkpoint; 0 where there is none yet."""
+    """Environment steps of the last checkpoint; 0 if there is none yet."""
     try:
         last = RunDirectory.open(path).checkpoints.verified("last")
     except FileNotFoundError:
@@ -78,7 +79,7 @@ def _weights_of(path: Path) -> torch.Tensor:
 
 
 class Kills:
-    """Counts what was killed where, and what was lost."""
+    """Kills runs, and counts kills and lost runs."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.rng = folder, random.Random(seed)
@@ -92,7 +93,7 @@ class Kills:
     def kills(self) -> int:
         return self.counts["forced"] + self.counts["random"]
 
-    def _whole(self, kind: str) -> Path:
+    def _uninterrupted_run(self, kind: str) -> Path:
         path = self.folder / f"whole-{kind.replace(' ', '-')}"
         if not path.exists():
             began = time.monotonic()
@@ -101,17 +102,17 @@ class Kills:
         return path
 
     def _child(self, kind: str, work: object, path: Path, what: str) -> bool:
-        """Runs ``work`` and kills it; whether it came to its end before."""
+        """Runs ``work`` in a child process and kills it; returns True if it ended before."""
         forced = self.kills % 2 == 0
         if forced:
-            # Each kind of work walks through its own steps, a few at a time so that late ones come too.
+            # For each kind of work, kills move through its file operations; larger strides reach late ones.
             self._next[f"{kind} {what}"] += 1 if what == "again" else self.rng.choice((1, 2, 5))
             fatal = self._next[f"{kind} {what}"]
         else:
             fatal = None
 
         def killed() -> None:
-            steps = Steps(path, fatal)
+            steps = FileOperations(path, fatal)
             if not forced:
                 seconds = self.rng.random() * self._seconds[kind]
                 signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
@@ -131,8 +132,8 @@ class Kills:
         return True
 
     def run(self, kind: str, until: int) -> None:
-        """One run from its start to its end, killed again and again."""
-        whole = self._whole(kind)
+        """Trains one run from start to end, killing it several times."""
+        whole = self._uninterrupted_run(kind)
         self._number += 1
         path = self.folder / f"run-{self._number}"
         what, work = "train", lambda: _train(kind, self.folder, path.name)
@@ -140,7 +141,7 @@ class Kills:
         while self.kills < until:
             ended = self._child(kind, work, path, what)
             if not (path / "run.json").exists():
-                # Killed while the directory was made: nothing was trained, and it says so.
+                # Killed while the directory was made: nothing was trained, and `resume` must refuse it.
                 with contextlib.suppress(FileNotFoundError, RunDirectoryError):
                     resume(path)
                     self.lost.append(f"{path.name}: {kind}: resumed without run.json")
@@ -159,15 +160,15 @@ class Kills:
                 break
             again = now and self.rng.random() < 0.3
             what = "again" if again else "resume"
-            work = (lambda: _again(path)) if again else (lambda: resume(path))
+            work = (lambda: _save_last_again(path)) if again else (lambda: resume(path))
         else:
             if in_child(lambda: resume(path)) != 0:
                 self.lost.append(f"{path.name}: {kind}: resume failed")
                 return
         self.counts["runs"] += 1
-        if _steps_of(path) < _FRAMES:
+        if _steps_of(path) < _TOTAL_STEPS:
             self.lost.append(f"{path.name}: {kind}: ended at step {_steps_of(path)}")
-        elif kind != "free dqn" and not torch.equal(_weights_of(path), _weights_of(whole)):
+        elif kind != "async dqn" and not torch.equal(_weights_of(path), _weights_of(whole)):
             self.lost.append(f"{path.name}: {kind}: ended with other weights")
 
 

@@ -1,4 +1,4 @@
-"""Behavioural cloning: play is kept, seen again as it was, and learned from."""
+"""Behavioral cloning: play is recorded, read back exactly, and learned from."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ class Keys:
 
 
 def record(path, game="pong", frames=201):
-    """The console's memory before each step, as the player left it."""
+    """Records random play and returns the RAM of the console before each step."""
     console = Console(game)
     recorder = Recorder(console)
     memories = []
@@ -54,7 +54,7 @@ def record(path, game="pong", frames=201):
     return np.stack(memories)
 
 
-def test_the_environment_sees_what_the_player_saw(tmp_path):
+def test_recorded_play_has_the_observations_of_the_player(tmp_path):
     memories = record(tmp_path / "play.npz")
     maker = EnvMaker("parl/Pong-v0", {"obs_type": "ram", "stack_num": 1})
     obs, action = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
@@ -65,7 +65,7 @@ def test_the_environment_sees_what_the_player_saw(tmp_path):
         read_play([tmp_path / "play.npz"], other, spec_of(other(1)))
 
 
-def test_actions_that_do_nothing_are_not_kept():
+def test_actions_without_effect_are_not_recorded():
     recorder = Recorder(Console("breakout"))  # NOOP FIRE RIGHT LEFT
     assert recorder._nearest(Action.UPFIRE) == Action.FIRE
     assert recorder._nearest(Action.LEFTFIRE) == Action.LEFT
@@ -77,7 +77,7 @@ def test_actions_that_do_nothing_are_not_kept():
 
 
 def test_a_teacher_is_cloned(tmp_path):
-    """A teacher that balances the pole for long by two numbers of the state."""
+    """The teacher balances the pole by its angle and angular velocity."""
     rng = np.random.default_rng(0)
     obs = rng.uniform(-1, 1, (4_000, 4)).astype(np.float32) * np.array([2.4, 2, 0.2, 2], np.float32)
     action = (obs[:, 2] + 0.3 * obs[:, 3] > 0).astype(np.int64)

@@ -1,6 +1,6 @@
-"""Defaults, bounds and presets are those of `defaults.json`: a number changes on purpose or not at all.
+"""Defaults, bounds and presets equal those in `defaults.json`, so that none changes by accident.
 
-``python tests/train/test_defaults.py`` writes the file anew; its diff shows what changed.
+``python tests/train/test_defaults.py`` writes the file; its diff shows what changed.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from parl.types import EnvSpec
 
 TABLE = Path(__file__).with_name("defaults.json")
 PICTURES = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
-# One environment of each kind that defaults tell apart.
+# One environment of each kind that has defaults of its own.
 SPECS = {
     "vectors": EnvSpec((4,), "float32", (), "int64", 2, "next_step"),
     "continuous": EnvSpec((3,), "float32", (1,), "float32", None, "next_step", (-2.0,), (2.0,)),
@@ -25,14 +25,14 @@ SPECS = {
 
 
 def plain(value):
-    """What JSON can hold, exactly."""
+    """Converts a value to types of JSON without loss."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     return value if isinstance(value, bool | int | str | None) else repr(value)
 
 
 def bounds(config):
-    """The bounds that far too small and far too large numbers run into, by setting."""
+    """Setting -> its bounds, from the errors for far too small and far too large values."""
     found = {}
     for field in dataclasses.fields(config):
         default = getattr(config, field.name)
@@ -51,7 +51,7 @@ def bounds(config):
 
 
 def settings(name):
-    """Every default of one algorithm: of its settings and its run, by environment, bounds and presets."""
+    """All defaults of an algorithm and its runs, by kind of environment, with bounds and presets."""
     module = module_of(name)
     found = {
         "algorithm": plain(vars(module.Config())),
@@ -71,7 +71,7 @@ def settings(name):
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_defaults_are_those_on_record(name):
+def test_defaults_equal_the_recorded_ones(name):
     assert settings(name) == json.loads(TABLE.read_text())[name]
 
 

@@ -35,18 +35,18 @@ def _quiet(monkeypatch):
     monkeypatch.setitem(faults.SMALL, "evaluation_episodes", 0)
 
 
-def ends_as_it_should(name, fault, folder, schedule):
-    """Runs ``name`` with ``fault``; the message and the run's checkpoints, by whether they are finite."""
+def train_until_fault(name, fault, folder, schedule):
+    """Trains ``name`` with ``fault`` until it fails; checks its checkpoints; returns the message."""
     with pytest.raises(NonFiniteError, match=MESSAGES[fault]) as found:
         train(name, **faults.settings(name, fault, math.nan, folder, schedule))
     assert False not in faults.checkpoints(folder).values()
     return str(found.value)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of the numbers that are not finite
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, for numbers that are not finite
 @pytest.mark.parametrize(("name", "fault"), CASES)
 def test_one_number_that_is_not_finite_ends_a_run(tmp_path, name, fault):
-    ends_as_it_should(name, fault, tmp_path, "deterministic")
+    train_until_fault(name, fault, tmp_path, "deterministic")
     if fault != "loss" and name != "bc":
         assert list(faults.checkpoints(tmp_path).values()) == [True]
         assert faults.evaluate_last(tmp_path) == "yes"
@@ -54,9 +54,9 @@ def test_one_number_that_is_not_finite_ends_a_run(tmp_path, name, fault):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ["a2c", "dqn", "ppo", "pqn", "rainbow"])
-def test_losses_are_checked_where_no_gradient_is_limited(tmp_path, monkeypatch, name):
+def test_losses_are_checked_without_a_limit_of_gradients(tmp_path, monkeypatch, name):
     monkeypatch.setitem(faults.OWN, name, faults.OWN[name] | {"max_gradient_norm": 0.0})
-    ends_as_it_should(name, "loss", tmp_path, "deterministic")
+    train_until_fault(name, "loss", tmp_path, "deterministic")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -72,14 +72,14 @@ def test_initial_priorities_are_checked(tmp_path, name):
     [("a3c", "worker"), ("dqn", "actor"), ("es", "actor"), ("ga3c", "actor"), ("impala", "actor")],
 )
 def test_the_message_of_a_worker_process_reaches_the_run(tmp_path, name, worker):
-    message = ends_as_it_should(name, "reward", tmp_path, "async")
+    message = train_until_fault(name, "reward", tmp_path, "async")
     assert message.startswith((f"{worker} 0: environment", f"{worker} 1: environment")), message
     assert "Traceback" not in message
 
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
-def test_a_run_goes_on_from_before_the_fault(tmp_path, name):
-    message = ends_as_it_should(name, "reward", tmp_path, "deterministic")
+def test_a_run_resumes_from_before_the_fault(tmp_path, name):
+    message = train_until_fault(name, "reward", tmp_path, "deterministic")
     (path,) = tmp_path.glob("*/config.toml")
     before = RunDirectory.open(path.parent).checkpoints.last()
     with pytest.raises(NonFiniteError) as again:  # the environment gives the same NaN once more
@@ -105,7 +105,7 @@ def test_the_command_ends_with_status_1(tmp_path, capsys, fault):
     ("fault", "what"),
     [("reward", "reward"), ("observation", "observation"), ("final", "final observation")],
 )
-def test_environments_that_reset_in_the_same_step(tmp_path, name, fault, what):
+def test_faults_of_environments_with_same_step_autoreset(tmp_path, name, fault, what):
     def same_step(num_envs):
         return faults.Faulty(num_envs, fault, autoreset="same_step")
 

@@ -1,4 +1,4 @@
-"""Runs killed at random moments go on from their last checkpoint; scores keep their protocol."""
+"""Runs killed at random moments resume from their last checkpoint; scores record their protocol."""
 
 import json
 import os
@@ -43,9 +43,9 @@ ATARI = DETERMINISTIC | {
 def state_of(path):
     folder = RunDirectory.open(path).checkpoints.last()
     replay = PrioritizedReplay.load(folder / "replay.bin")
-    # What it will draw: the same rows, by the same priorities and generator.
+    # Draws depend on rows, priorities and generator.
     drawn = {name: np.array(part) for name, part in replay.sample(500).items()}
-    drawn["tickets"] ^= np.uint64(replay._native.ticket_tag)  # Each run's replay has one of its own.
+    drawn["tickets"] ^= np.uint64(replay._native.ticket_tag)  # The replay of each run has its own tag.
     return torch.load(folder / "learner.pt", weights_only=True), drawn
 
 
@@ -64,8 +64,8 @@ def assert_alike(one, other):
 
 
 @pytest.mark.parametrize("more", [{}, {"prefetch": 3, "priority_delay": 5}, {"noisy": True}])
-def test_consoles_replay_and_generators_resume_exactly(tmp_path, more):
-    """Two halves of a run on Atari consoles leave the same weights, rows and generators as the whole."""
+def test_atari_runs_resume_exactly(tmp_path, more):
+    """A run that was resumed halfway has the weights, rows and generators of an uninterrupted one."""
     whole = train("dqn", **ATARI, **more, total_steps=1_000, runs=str(tmp_path), name="whole")
     half = train("dqn", **ATARI, **more, total_steps=500, runs=str(tmp_path), name="half")
     resume(half.path, total_steps=1_000)
@@ -86,23 +86,25 @@ TRAINS = """
     from parl.train import resume, train
 
     if sys.argv[1] == "train":
-        train("dqn", **{options}, total_steps={frames}, runs={runs!r}, name="killed")
+        train("dqn", **{options}, total_steps={total_steps}, runs={runs!r}, name="killed")
     else:
         resume({runs!r} + "/killed")
 """
 
 
-def killed_until_done(tmp_path, options, frames, kills, generator):
+def killed_until_done(tmp_path, options, total_steps, kills, generator):
     """Starts a run, kills it ``kills`` times at random moments while it trains, and lets it end."""
     script = tmp_path / "trains.py"
-    script.write_text(textwrap.dedent(TRAINS).format(options=options, frames=frames, runs=str(tmp_path)))
+    script.write_text(
+        textwrap.dedent(TRAINS).format(options=options, total_steps=total_steps, runs=str(tmp_path))
+    )
     path, what, dead = tmp_path / "killed", "train", 0
     while True:
         process = subprocess.Popen([sys.executable, str(script), what], start_new_session=True)
         lines = len(read_metrics(path)) if (path / "metrics.jsonl").exists() else 0
         while dead < kills and process.poll() is None:
             if (path / "metrics.jsonl").exists() and len(read_metrics(path)) > lines:
-                # It trains: some moment of the next second, in which checkpoints are written all the time.
+                # It trains and saves all the time: kill it at a random moment of the next second.
                 time.sleep(generator.random())
                 os.killpg(process.pid, signal.SIGKILL)
                 dead += 1
@@ -118,8 +120,8 @@ def killed_until_done(tmp_path, options, frames, kills, generator):
         assert (last / "counters.json").exists() and (last / "replay.bin").exists()
 
 
-def test_killed_between_steps_and_at_random_moments_nothing_is_lost():
-    """A few of the kills that ``kills.py`` makes by the hundred, in a process of their own."""
+def test_runs_killed_at_file_operations_and_at_random_moments_are_not_lost():
+    """Six kills by ``kills.py``, in a process of its own."""
     script = os.path.join(os.path.dirname(__file__), "kills.py")
     command = [sys.executable, script, "--kills", "6", "--seed", str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
@@ -135,14 +137,14 @@ def two_runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [*SETTINGS, *INDEX, *PARTS])
 def test_no_damage_of_a_file_is_accepted(two_runs, name):
-    """A few of the damages that ``damages.py`` makes by the thousand."""
+    """Thirty damages of each file by ``damages.py``."""
     found, unverified = damage_all(*two_runs, name, 30)
     assert found == {"refused": 30}
     assert set(unverified) <= {"refused", "accepted"}
 
 
 @pytest.mark.parametrize("goal", [None, 1.0])
-def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
+def test_a_run_killed_after_its_last_checkpoint_is_complete(tmp_path, goal):
     options = DETERMINISTIC | {"env": "CartPole-v1", "evaluation_every": 400, "stop_at_return": goal}
     run = train("dqn", **options, total_steps=800, runs=str(tmp_path))
     scores = scores_of(run.path)
@@ -150,7 +152,7 @@ def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
     assert (again.stopped, again.env_steps, again.updates) == (run.stopped, run.env_steps, run.updates)
     assert again.evaluation_return == run.evaluation_return
     assert scores_of(run.path) == scores
-    # With more to do it goes on.
+    # With a larger limit it continues.
     more = resume(run.path, total_steps=run.env_steps + 400, stop_at_return=None)
     assert more.env_steps >= run.env_steps + 400
     assert len(scores_of(run.path)) > len(scores)
@@ -158,7 +160,7 @@ def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_free_run_killed_ten_times_goes_on_from_its_checkpoints(tmp_path):
+def test_an_async_run_killed_ten_times_resumes_from_its_checkpoints(tmp_path):
     options = DETERMINISTIC | {"env": "CartPole-v1", "schedule": "async", "actors": 2, "learners": 2}
     options |= {"checkpoint_every": 400}
     path, dead = killed_until_done(tmp_path, options, 60_000, 10, random.Random(os.getpid()))
@@ -168,7 +170,7 @@ def test_a_free_run_killed_ten_times_goes_on_from_its_checkpoints(tmp_path):
     assert not leftovers
 
 
-def test_scores_keep_their_protocol(tmp_path):
+def test_scores_record_their_protocol(tmp_path):
     options = DETERMINISTIC | {"env": "CartPole-v1", "evaluation_every": 200}
     run = train("dqn", **options, total_steps=600, runs=str(tmp_path))
     scored = [r for r in read_metrics(run.path) if "evaluation_return" in r]
@@ -184,7 +186,7 @@ def test_scores_keep_their_protocol(tmp_path):
     assert best["protocol"] in {one["protocol"] for one in scored}
 
 
-def test_an_environment_without_pictures_is_named(tmp_path):
+def test_recording_needs_a_render_mode(tmp_path):
     options = DETERMINISTIC | {"total_steps": 80, "runs": str(tmp_path)}
     cart = train("dqn", **options, env=lambda: gymnasium.make("CartPole-v1"))
     with pytest.raises(ConfigError, match="render_mode"):

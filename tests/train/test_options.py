@@ -1,4 +1,4 @@
-"""``parl.train`` names every setting: ``python tests/train/test_options.py`` writes its keywords anew."""
+"""``parl.train`` has a keyword for every setting: ``python tests/train/test_options.py`` generates them."""
 
 import ast
 import dataclasses
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 '''
-# Keywords that take more than the setting itself holds.
+# Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
 
 
@@ -56,7 +56,7 @@ def settings_of(find):
 
 
 def written():
-    """The file as it should be."""
+    """The generated text of the file."""
     lines = [HEAD]
     sections = [("RunOptions", "of a run", run_config)]
     sections += [("Options", "of a run or an algorithm", own_config)]

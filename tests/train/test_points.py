@@ -1,4 +1,4 @@
-"""Scores of Atari games are whole games in the game's own points, whatever training makes of its rewards."""
+"""Scores of Atari games are the points of whole games, also if rewards are clipped in training."""
 
 import json
 
@@ -9,19 +9,19 @@ from parl.envs import AtariVectorEnv, EnvMaker, points, spec_of
 from parl.run import RunDirectory, read_metrics
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 from parl.train import evaluate, protocol, train
-from parl.train.protocol import evaluation_options
+from parl.train.evaluation_protocol import evaluation_options
 from parl.train.registry import default_settings, make_algorithm
 
 GAME = {"env": "parl/MsPacman-v0", "env_options": ("obs_type=ram", "max_num_frames_per_episode=600")}
 
 
-def test_points_are_what_clipping_leaves_out():
+def test_points_are_rewards_before_clipping():
     reward = np.array([1, -1])
     assert points(reward, {}) is reward
     assert points(reward, {"raw_reward": np.array([400, -3])}).tolist() == [400, -3]
 
 
-def test_evaluations_play_whole_games_for_their_points_unless_told_otherwise():
+def test_evaluations_play_whole_games_for_points_by_default():
     training = {"episodic_life": True, "stack_num": 2, "device": "cuda:1"}
     found = evaluation_options("parl/Pong-v0", training, ("noop_max=1",))
     assert found == {
@@ -46,7 +46,7 @@ def test_evaluations_play_whole_games_for_their_points_unless_told_otherwise():
     ],
 )
 def test_training_and_evaluation_count_points(tmp_path, name, options):
-    """Pellets are ten points each; clipped they would be one."""
+    """A pellet is worth ten points, and one if the reward is clipped."""
     run = train(
         name,
         **GAME,
@@ -73,7 +73,7 @@ def test_training_and_evaluation_count_points(tmp_path, name, options):
     assert best["score"]["protocol"] == score["protocol"]
 
 
-def test_rewards_are_learned_from_clipped():
+def test_training_uses_clipped_rewards():
     maker = EnvMaker(GAME["env"], {"obs_type": "ram", "max_num_frames_per_episode": 600})
     env = maker(2)
     spec = spec_of(env)
@@ -87,15 +87,15 @@ def test_rewards_are_learned_from_clipped():
     actor.close()
 
 
-class Told(AtariVectorEnv):
-    """Keeps what the core says of each whole game: environment and points."""
+class RecordsGames(AtariVectorEnv):
+    """Keeps the environment and the points of each whole game."""
 
     games: list[tuple[int, int]] = []  # noqa: RUF012 - read by the test that made it
 
     def step(self, actions, *, out=None):
         result = super().step(actions, out=out)
         for env in np.nonzero(result[4].get("_game_return", ()))[0]:
-            Told.games.append((int(env), int(result[4]["game_return"][env])))
+            RecordsGames.games.append((int(env), int(result[4]["game_return"][env])))
         return result
 
 
@@ -108,10 +108,12 @@ class Told(AtariVectorEnv):
     ],
 )
 def test_training_reports_whole_games_where_a_life_is_an_episode(tmp_path, name, options):
-    Told.games = []
+    RecordsGames.games = []
     run = train(
         name,
-        lambda n: Told("breakout", n, life_loss="continues", obs_type="ram", max_num_frames_per_episode=800),
+        lambda n: RecordsGames(
+            "breakout", n, life_loss="continues", obs_type="ram", max_num_frames_per_episode=800
+        ),
         **options,
         total_steps=900,
         hidden=(8,),
@@ -120,9 +122,9 @@ def test_training_reports_whole_games_where_a_life_is_an_episode(tmp_path, name,
         quiet=True,
         runs=str(tmp_path),
     )
-    games = [value for _, value in Told.games]
-    if name == "es":  # Of each member one game counts; those that end early are stepped on.
-        games = list({env: value for env, value in reversed(Told.games)}.values())
+    games = [value for _, value in RecordsGames.games]
+    if name == "es":  # One game of each member counts; after it the environment is stepped further.
+        games = list({env: value for env, value in reversed(RecordsGames.games)}.values())
     last = [r["episode_return"] for r in read_metrics(run.path) if r.get("episode_return") is not None][-1]
     assert len(games) >= 2
     assert last == pytest.approx(np.mean(games))

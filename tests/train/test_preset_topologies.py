@@ -1,4 +1,4 @@
-"""Every preset gives settings that its algorithm takes, and says whether it was searched for."""
+"""Every preset has settings that its algorithm accepts, and says whether it was tuned."""
 
 import pytest
 
@@ -16,14 +16,14 @@ SPECS = {"atari-cpu": IMAGES, "atari-gpu": IMAGES, "classic": POLE, "mujoco": CH
 ALL = [(name, preset) for name in sorted(PRESETS) for preset in PRESETS[name]]
 
 
-def test_all_algorithms_that_act_have_some():
+def test_all_algorithms_but_bc_have_presets():
     assert set(PRESETS) == set(ALGORITHMS) - {"bc"}
     for name, presets in PRESETS.items():
         assert set(presets) <= set(SPECS) and len(presets) >= 1, name
 
 
 @pytest.mark.parametrize(("name", "preset"), ALL)
-def test_the_algorithm_takes_them(name, preset):
+def test_the_algorithm_accepts_its_presets(name, preset):
     chosen = presets_of(name)[preset]
     spec = MEMORY if "obs_type=ram" in chosen.run.get("env_options", ()) else SPECS[preset]
     run, own = default_settings(name, spec, preset)
@@ -34,7 +34,7 @@ def test_the_algorithm_takes_them(name, preset):
 
 
 @pytest.mark.parametrize("name", ["a2c", "dqn", "ppo", "pqn"])
-def test_the_algorithm_takes_those_for_the_lander(name):
+def test_the_algorithm_accepts_the_preset_for_lunarlander(name):
     chosen = presets_of(name)["lunarlander"]
     run, own = default_settings(name, LANDER, "lunarlander")
     assert (run.env, run.num_envs) == ("LunarLander-v3", chosen.run["num_envs"]) and chosen.note
@@ -43,7 +43,7 @@ def test_the_algorithm_takes_those_for_the_lander(name):
     assert make_algorithm(name, own, LANDER).make_policy(0, 1, 16, 0).weights.numel() > 5_000
 
 
-def test_the_command_lists_them(capsys):
+def test_the_command_lists_the_presets(capsys):
     assert main(["train", "ppo", "--presets"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert set(lines) == {"atari-cpu", "atari-gpu", "classic", "mujoco", "atari-ram", "lunarlander"}
@@ -52,7 +52,7 @@ def test_the_command_lists_them(capsys):
     assert capsys.readouterr().out == "no presets\n"
 
 
-def test_a_run_says_which_it_takes(tmp_path, capsys):
+def test_a_run_prints_its_preset(tmp_path, capsys):
     words = ["--preset", "classic", "--total-steps", "300", "--evaluation-episodes", "1", "--quiet"]
     assert main(["train", "a2c", *words, "--runs", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("classic  untuned  CartPole-v1: ")

@@ -1,4 +1,4 @@
-"""Defaults: flags, a TOML file, Python, help and a resumed run get the same ones for an environment."""
+"""Flags, a TOML file, Python, help and a resumed run have the same defaults for an environment."""
 
 import re
 
@@ -74,7 +74,7 @@ def test_help_shows_the_defaults_that_a_run_gets(words, gamma, capsys):
     assert f"--gamma FLOAT Discount factor per step, 0..1. (default: {gamma})" in text
 
 
-def test_help_reads_the_file(tmp_path, capsys):
+def test_help_shows_the_settings_of_the_file(tmp_path, capsys):
     file = tmp_path / "run.toml"
     file.write_text('algorithm = "ppo"\n[run]\nenv = "Pendulum-v1"\n[ppo]\nclip = 0.3\n')
     with pytest.raises(SystemExit):

@@ -30,7 +30,7 @@ def weights_of(path):
     return torch.load(folder / "learner.pt", weights_only=True)["weights"]
 
 
-def test_a_run_leaves_what_it_should_and_goes_on(tmp_path):
+def test_a_run_writes_its_metrics_and_resumes_exactly(tmp_path):
     whole = train("ppo", **SMALL, total_steps="3k", runs=str(tmp_path), name="whole")
     half = train("ppo", **SMALL, total_steps="1500", runs=str(tmp_path), name="half")
     assert half.stopped == "total_steps" and 1_500 <= half.env_steps < 1_564
@@ -59,7 +59,7 @@ def test_keywords_reach_the_environment(tmp_path):
     assert (tmp_path / "videos" / "pong.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_presets_name_the_environment_and_give_way_to_options(tmp_path):
+def test_presets_name_the_environment_and_options_override_them(tmp_path):
     config, own = settings_for("ppo", preset="atari-ram")
     assert config.env == "parl/Pong-v0" and config.num_envs == 64 and own.hidden == (128, 128)
     options = {"num_envs": 2, "rollout_steps": 8, "evaluation_episodes": 0, "quiet": True}
@@ -68,13 +68,13 @@ def test_presets_name_the_environment_and_give_way_to_options(tmp_path):
     assert table["run"]["num_envs"] == 2 and table["ppo"]["hidden"] == [128, 128]
 
 
-def test_words_are_values_or_text():
+def test_keywords_are_python_values_or_text():
     assert keywords(["a=1", "b=ram", "c=False", "d=(2, 5)"]) == {"a": 1, "b": "ram", "c": False, "d": (2, 5)}
     with pytest.raises(ConfigError, match="'ram' is not of the form name=value"):
         keywords(["ram"])
 
 
-def test_settings_suit_the_environment(tmp_path, capsys):
+def test_settings_depend_on_the_environment(tmp_path, capsys):
     pixels, own = settings_for("ppo", "parl/Breakout-v0")
     assert pixels.env == "parl/Breakout-v0" and own.hidden == (512,)
     memory, own = settings_for("ppo", "parl/Breakout-v0", ["obs_type=ram"])

@@ -1,7 +1,7 @@
-"""Every setting of a run changes something, and where it should; or it is refused.
+"""Every setting of a run has its effect, or it is refused.
 
-As in ``test_settings.py``, a setting without a row fails its test. Settings that a topology hands to its
-loop have a row for each topology; the others, which one place reads for all, have a check.
+As in ``test_settings.py``, a setting without a row in the table fails its test. Settings that a topology
+passes to its loop have a row for each topology; settings of all runs have a check function.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ ALGORITHM = {
 
 
 def learning(value, **context):
-    """With ``context``, ``value`` changes what a tiny run in the deterministic schedule leaves."""
+    """Returns a check: with ``context``, ``value`` changes the result of a tiny deterministic run."""
 
     def check(topology, setting, folder):
         name = ALGORITHM[topology]
@@ -50,26 +50,26 @@ def learning(value, **context):
     return check
 
 
-def parts(value, where, there, **context):
-    """With ``context``, ``value`` makes the attribute ``where`` of the run's parts ``there``."""
+def parts(value, where, expected, **context):
+    """Returns a check: with ``context``, ``value`` sets attribute ``where`` of the setup to ``expected``."""
 
     def check(topology, setting, folder):
         name = ALGORITHM[topology]
         env = wiring.env_of(name, {})
-        made, spec, maker = wiring.made_of(name, env, {}), wiring.spec_for(env), wiring.ENVS[env]
+        made, spec, maker = wiring.algorithm_for(name, env, {}), wiring.spec_for(env), wiring.ENVS[env]
         found = []
         for run in (context, {**context, setting: value}):
             setup = topology_of(name).setup(made, wiring.run_of(name, **run), maker, spec)
             for part in where.split("."):
                 setup = getattr(setup, part)
             found.append(setup)
-        assert found[1] == there != found[0]
+        assert found[1] == expected != found[0]
 
     return check
 
 
 def refused(value, match, **context):
-    """``value`` is refused."""
+    """Returns a check: ``value`` is refused."""
 
     def check(topology, setting, folder):
         with pytest.raises(ConfigError, match=match):
@@ -79,9 +79,9 @@ def refused(value, match, **context):
 
 
 def check_threads(topology, setting, folder):
-    """torch takes as many threads while it learns; by default one for small networks and if deterministic."""
+    """torch uses ``threads`` threads; by default one for small networks and in the deterministic schedule."""
     name = ALGORITHM[topology]
-    made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
+    made, spec = wiring.algorithm_for(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
     before = torch.get_num_threads()
     try:
         for wanted, expected in (("auto", 1), (3, 3)):
@@ -97,7 +97,7 @@ def check_threads(topology, setting, folder):
 
 
 def check_loop(topology, setting, folder):
-    """In the deterministic schedule another loop runs than in the async schedule."""
+    """The deterministic and the async schedule have different loops."""
     seen = []
     loops = {
         "replay": (DeterministicOffPolicyLoop, AsyncOffPolicyLoop),
@@ -111,14 +111,14 @@ def check_loop(topology, setting, folder):
         for schedule in ("deterministic", "async"):
             name = ALGORITHM[topology]
             config = wiring.run_of(name, schedule=schedule)
-            made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
+            made, spec = wiring.algorithm_for(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
             setup = topology_of(name).setup(made, config, wiring.ENVS["CartPole-v1"], spec)
             topology_of(name).loop(setup, config, None)
     assert tuple(seen) == loops
 
 
 def check_threads_of_schedule(topology, setting, folder):
-    """Learning from images takes all cores, in the deterministic schedule one."""
+    """Learning from images uses all cores, and one in the deterministic schedule."""
     name = ALGORITHM[topology]
     made = make_algorithm(name, wiring.config_of(name), wiring.PICTURES)
     found = []
@@ -134,7 +134,7 @@ def check_threads_of_schedule(topology, setting, folder):
 
 
 def check_data(topology, setting, folder):
-    """Other files are learned from."""
+    """Other files give other weights."""
     one = wiring.write_play(folder, "CartPole-v1")
     content = dict(np.load(one[0]))
     content["actions"] = 1 - content["actions"]
@@ -200,13 +200,13 @@ OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3, schedule="asy
 OWN["predictor"] = OWN["async"] | {
     "predictors": parts(2, "predictors", 2, schedule="async"),
     "trainers": parts(2, "trainers", 2, schedule="async"),
-    "rollouts_per_update": parts(3, "rollouts", 3, schedule="async"),
+    "rollouts_per_update": parts(3, "rollouts_per_update", 3, schedule="async"),
     "tune_every_s": parts(0.0, "tune_every_s", 0.0, schedule="async"),
 }
 
 
 class Trained:
-    """Tiny runs of PPO as users start them."""
+    """Tiny runs of PPO, started as users do."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -227,7 +227,7 @@ class Trained:
         return [one[key] for one in read_metrics(self.run(**options).path) if key in one]
 
     def saves(self, **options):
-        """How often a run saves."""
+        """The number of checkpoints that a run saves."""
         with pytest.MonkeyPatch.context() as patch:
             taken, save = [], SyncRolloutLoop.save
             patch.setattr(
@@ -276,7 +276,7 @@ def check_checkpoint_every(runs):
 
 
 class Frozen:
-    """A clock that stands still, in place of the module ``time``."""
+    """Replaces the module ``time`` by a clock that stands still."""
 
     @staticmethod
     def monotonic():
@@ -351,7 +351,7 @@ def one_thread():
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("topology", "setting"), SETTINGS)
-def test_a_setting_of_a_family_changes_what_it_should(topology, setting, tmp_path):
+def test_a_setting_of_a_topology_has_its_effect(topology, setting, tmp_path):
     row = OWN[topology].get(setting)
     assert row is not None, (
         f"setting {setting} of {TOPOLOGIES[topology].config.__name__} has no row in the table"
@@ -360,7 +360,7 @@ def test_a_setting_of_a_family_changes_what_it_should(topology, setting, tmp_pat
 
 
 @pytest.mark.parametrize("setting", COMMON)
-def test_a_setting_of_all_runs_changes_what_it_should(setting, tmp_path, capsys):
+def test_a_setting_of_all_runs_has_its_effect(setting, tmp_path, capsys):
     runs = Trained(tmp_path)
     runs._capsys = capsys
     COMMON[setting](runs)
@@ -372,7 +372,7 @@ def test_rows_are_of_settings_that_exist():
         assert not rows.keys() - fields and not COMMON.keys() - fields
 
 
-def test_a_device_that_is_not_here_is_refused_by_name(tmp_path):
+def test_a_device_that_does_not_exist_is_refused(tmp_path):
     for name in ("ppo", "dqn", "impala"):
         with pytest.raises(ConfigError, match="device = 'nonsense' is not a torch device"):
             train(name, device="nonsense", runs=str(tmp_path))
@@ -382,7 +382,7 @@ def test_a_device_that_is_not_here_is_refused_by_name(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_populations_refuse_what_they_have_no_use_for():
+def test_populations_refuse_settings_without_effect():
     with pytest.raises(
         ConfigError, match=r"actors = 2: schedule = 'deterministic' evaluates all members in one"
     ):
@@ -406,7 +406,7 @@ def test_populations_refuse_what_they_have_no_use_for():
         ("ga3c", "tune_every_s", 0.0, "schedule = 'deterministic'"),
     ],
 )
-def test_a_setting_without_what_it_needs_is_refused(name, setting, value, reason):
+def test_a_setting_that_has_no_effect_is_refused(name, setting, value, reason):
     options = {"evaluation_episodes": 0} if "episodes" in reason else {}
     with pytest.raises(ConfigError, match=f"{setting} = {value!r} has no effect with {reason}"):
         wiring.run_of(name, **options, **{setting: value})
@@ -422,7 +422,7 @@ def test_a_setting_without_what_it_needs_is_refused(name, setting, value, reason
         ("priority_delay", 1),
     ],
 )
-def test_environments_on_a_device_refuse_what_needs_other_threads(setting, value):
+def test_environments_on_a_device_refuse_settings_of_other_threads(setting, value):
     config = wiring.run_of("dqn", device="cuda", actors=1, **{setting: value})
     with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
         topologies._resolve_on_device(config, lambda _: None)

@@ -1,4 +1,4 @@
-"""The deterministic schedule: equal seeds give equal weights, other seeds give others. All algorithms."""
+"""In the deterministic schedule of every algorithm, equal seeds give equal weights and others do not."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,8 @@
-"""Every setting of every algorithm changes something, and where it should; or it is refused.
+"""Every setting of every algorithm has its effect, or it is refused.
 
-A row names another value of a setting and the first stage of a tiny run at which it makes a difference: the
-``network`` (first weights), ``acting`` (actions of the first weights) or ``learning`` (what a run leaves).
-A setting without a row fails its test.
+A row has another value of a setting and the first stage of a tiny run on which it has an effect:
+``network`` (initial weights), ``acting`` (actions with the initial weights) or ``learning`` (result of the
+run). A setting without a row fails its test.
 """
 
 import ast
@@ -20,7 +20,7 @@ from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_o
 
 
 class Row(NamedTuple):
-    """A setting's test: with ``context``, ``value`` makes its first difference at ``stage``."""
+    """A setting's test: with ``context``, ``stage`` is the first stage that ``value`` changes."""
 
     value: Any
     stage: str
@@ -28,14 +28,14 @@ class Row(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The algorithm has no use for the setting, and says so."""
+    """The algorithm refuses the setting with an error that matches ``match``."""
 
     value: Any
     match: str
 
 
 class Checked(NamedTuple):
-    """A setting that changes no number: ``check(name)`` sees what it changes."""
+    """A setting with a test of its own, ``check(name)``."""
 
     check: Any
 
@@ -53,7 +53,7 @@ def learning(value, **context):
 
 
 def check_pictures(name):
-    """Other convolutions have other weights."""
+    """Another network for images has other weights."""
     spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
     choices = ("nature", "mlp") if name in ("es", "ga") else ("nature", "impala")
     nature, other = (wiring.network(name, {"images": images}, spec) for images in choices)
@@ -68,12 +68,12 @@ def check_image_features(name):
 
 
 def check_channels_last(name):
-    """What the learner's convolutions see lies in memory as asked."""
+    """Inputs of the learner's convolutions have the memory format of the setting."""
     spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
     pictures = torch.zeros(3, *spec.observation_shape, dtype=torch.uint8)
     for wanted in (False, True):
         made = make_algorithm(name, wiring.config_of(name, channels_last=wanted), spec)
-        network = wiring.seeing(made.make_learner(5, "cpu"))
+        network = wiring.observation_network(made.make_learner(5, "cpu"))
         seen = []
         for part in network.modules():
             if isinstance(part, torch.nn.Conv2d):
@@ -84,7 +84,7 @@ def check_channels_last(name):
 
 
 def check_compile(name):
-    """Losses go through torch's compiler."""
+    """Losses are compiled by ``torch.compile`` if the setting is True, else not."""
     with pytest.MonkeyPatch.context() as patch:
         taken = []
         patch.setattr(torch, "compile", lambda function, **_: taken.append(function) or function)
@@ -289,18 +289,18 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def stage_of(tmp_path_factory):
-    """What a stage shows, kept for the next setting with the same context; torch takes one thread."""
+    """``wiring.stage_of`` with a cache for settings with the same context; torch uses one thread."""
     folder, threads, found = tmp_path_factory.mktemp("play"), torch.get_num_threads(), {}
     torch.set_num_threads(1)
 
-    def look(stage, name, env, own):
+    def cached(stage, name, env, own):
         key = (stage, name, env, *sorted(own.items()))
         if key not in found:
             data = wiring.write_play(folder, env) if name == "bc" else ()
-            found[key] = wiring.stage_of(stage, name, own, env, data)
+            found[key] = wiring.digest_of_stage(stage, name, own, env, data)
         return found[key]
 
-    yield look
+    yield cached
     torch.set_num_threads(threads)
 
 
@@ -309,7 +309,7 @@ def test_runs_with_the_same_settings_are_the_same(name, stage_of, tmp_path):
     env = env_of(name)
     data = wiring.write_play(tmp_path, env) if name == "bc" else ()
     for stage in wiring.STAGES:
-        assert stage_of(stage, name, env, {}) == wiring.stage_of(stage, name, {}, env, data)
+        assert stage_of(stage, name, env, {}) == wiring.digest_of_stage(stage, name, {}, env, data)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -319,7 +319,7 @@ def test_rows_are_of_settings_that_exist(name):
 
 
 @pytest.mark.parametrize(("name", "setting"), SETTINGS)
-def test_a_setting_changes_what_it_should(name, setting, stage_of):
+def test_a_setting_has_its_effect(name, setting, stage_of):
     row = TABLE[name].get(setting)
     assert row is not None, f"setting {setting} of {name} has no row in the table"
     if isinstance(row, Checked):
@@ -332,18 +332,18 @@ def test_a_setting_changes_what_it_should(name, setting, stage_of):
     own = {key: value for key, value in row.context.items() if key != "environment"}
     env = wiring.env_of(name, row.context)
     base = dataclasses.asdict(wiring.config_of(name, **own))
-    assert base[setting] != row.value, f"{row.value} is the value that the run has anyway"
+    assert base[setting] != row.value, f"{row.value} is the value that the run has already"
     differs = [
         stage_of(stage, name, env, own) != stage_of(stage, name, env, own | {setting: row.value})
         for stage in wiring.STAGES
     ]
     assert any(differs), f"{setting} = {row.value} of {name} changes nothing"
-    assert differs[-1], f"{setting} = {row.value} of {name} changes nothing of what a run leaves"
+    assert differs[-1], f"{setting} = {row.value} of {name} does not change the result of a run"
     assert wiring.STAGES[differs.index(True)] == row.stage
 
 
 def test_every_field_of_every_dataclass_is_read():
-    """By name: somewhere in the package a field of that name is read."""
+    """Compares names: an attribute with the name of the field is read somewhere in the package."""
     fields, read = [], set()
     for path in Path(parl.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -370,7 +370,7 @@ CONDITIONAL = [
 
 
 @pytest.mark.parametrize(("name", "setting"), CONDITIONAL)
-def test_a_setting_without_what_it_needs_is_refused_if_it_changes_nothing(name, setting, stage_of):
+def test_a_setting_without_its_context_is_refused_if_it_has_no_effect(name, setting, stage_of):
     row, env = TABLE[name][setting], env_of(name)
     spec = wiring.spec_for(env)
     refuse_unused(name, wiring.config_of(name), spec)

@@ -42,7 +42,7 @@ def weights_of(path):
     return torch.load(folder / "learner.pt", weights_only=True)["weights"]
 
 
-def test_a_run_leaves_what_it_should(tmp_path):
+def test_a_run_writes_its_metrics_and_settings(tmp_path):
     run = train("dqn", **DETERMINISTIC, total_steps="1k", runs=str(tmp_path), evaluation_every=400, seed=3)
     assert run.path == tmp_path / "dqn-CartPole-v1-3"
     assert run.stopped == "total_steps"
@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, name):
             evaluate(run.path, 1)
 
 
-def test_a_lost_checkpoint_is_no_reason_to_start_again(tmp_path):
+def test_a_missing_checkpoint_is_an_error(tmp_path):
     run = train("dqn", **DETERMINISTIC, total_steps=300, runs=str(tmp_path))
     folder = RunDirectory.open(run.path).checkpoints.last()
     shutil.rmtree(folder)
@@ -119,7 +119,7 @@ def test_a_lost_checkpoint_is_no_reason_to_start_again(tmp_path):
 
 
 class Cards(gymnasium.Wrapper):
-    """Its state holds objects that a fresh environment does not have: no plain data."""
+    """Its state holds objects that a new environment does not have, so it is not plain data."""
 
     def step(self, action):
         self.drawn = [*getattr(self, "drawn", []), Cards]
@@ -189,7 +189,7 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
     assert resume(run.path, total_steps=600).env_steps >= 600
 
 
-def test_auto_says_why(tmp_path, capsys):
+def test_auto_prints_its_reason(tmp_path, capsys):
     run = train("dqn", **(SMALL | {"quiet": False}), total_steps=400, runs=str(tmp_path))
     said = capsys.readouterr().err
     assert "actor" in said and "bound" in said
@@ -211,7 +211,7 @@ def test_a_failing_environment_ends_the_run_and_leaves_it_resumable(tmp_path, ki
     options = SMALL | {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "actor_kind": kind}
     with pytest.raises(WorkerError, match="the cart left the rails"):
         train("dqn", **options, actors=2, learners=1, total_steps="1M", runs=str(tmp_path), name="fails")
-    # What learner and replay had is kept; the environments start anew, and fail again in the same way.
+    # Learner and replay are saved; the environments start anew and fail again in the same way.
     first = _counters(tmp_path / "fails")
     assert first["env_steps"] > 0 and not any(first["actors_saved"])
     with pytest.raises(WorkerError, match="the cart left the rails"):
@@ -241,7 +241,7 @@ def test_settings_are_checked(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_settings_survive_a_file():
+def test_settings_are_read_from_a_file():
     config, algorithm = default_settings("dqn")
     table = {"run": {"total_steps": "2.5M", "stop_at_return": 475}, "dqn": {"hidden": [7], "gamma": 1}}
     config, algorithm = settings_from("dqn", table, "x.toml")
@@ -296,10 +296,10 @@ def start(tmp_path, schedule="async"):
     return process, children(process.pid)
 
 
-def gone(pids, within_s=120.0):
+def wait_for_end(pids, within_s=120.0):
     deadline = time.monotonic() + within_s
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        assert time.monotonic() < deadline, "processes are left"
+        assert time.monotonic() < deadline, "processes still run"
         time.sleep(0.02)
 
 
@@ -316,11 +316,11 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert out.strip() == "interrupted"
-    gone(workers)
+    wait_for_end(workers)
     assert not segments(process.pid)
     path = tmp_path / "runs" / "long"
     counters = json.loads((RunDirectory.open(path).checkpoints.last() / "counters.json").read_text())
-    # Free actors go on between the last record and the checkpoint.
+    # Async actors continue between the last record and the checkpoint.
     assert counters["env_steps"] >= read_metrics(path)[-1]["env_steps"] > 600
 
 
@@ -348,8 +348,8 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
         ("evaluation", "the evaluation was aborted"),
     ],
 )
-def test_an_interrupt_ends_a_run_whose_own_process_hangs(tmp_path, where, message):
-    """A step of training that hangs leaves nothing to save; an evaluation that hangs leaves everything."""
+def test_an_interrupt_ends_a_run_whose_main_process_hangs(tmp_path, where, message):
+    """If a training step hangs, nothing can be saved; if an evaluation hangs, everything is saved."""
     script = os.path.join(os.path.dirname(__file__), "hung.py")
     process = forked.Program([script, where, tmp_path, "400"], tmp_path)
     deadline = time.monotonic() + 120
@@ -367,7 +367,7 @@ def test_an_interrupt_ends_a_run_whose_own_process_hangs(tmp_path, where, messag
 
 
 def test_without_shared_memory_processes_share_files(tmp_path):
-    """A mount namespace of its own has a /dev/shm that no process can write."""
+    """Runs in a mount namespace whose /dev/shm is read-only."""
     script = tmp_path / "script.py"
     total = SCRIPT.replace('"100M"', "600").replace("print(run.stopped)", "print(run.env_steps)")
     script.write_text(textwrap.dedent(total))
@@ -396,9 +396,9 @@ def test_a_killed_worker_ends_the_run_with_a_status(tmp_path, which):
     _, err = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "was killed by signal 9 (SIGKILL)" in err
-    gone(workers)
+    wait_for_end(workers)
     assert not segments(process.pid)
-    # The checkpoint stands: the run goes on.
+    # The checkpoint is complete: the run can be resumed.
     path = tmp_path / "runs" / "long"
     steps = json.loads((RunDirectory.open(path).checkpoints.last() / "counters.json").read_text())[
         "env_steps"
@@ -406,10 +406,10 @@ def test_a_killed_worker_ends_the_run_with_a_status(tmp_path, which):
     assert resume(path, total_steps=steps + 500).env_steps >= steps + 500
 
 
-def test_a_killed_driver_takes_its_workers_along(tmp_path):
+def test_workers_of_a_killed_driver_end(tmp_path):
     process, workers = start(tmp_path)
     process.kill()
     process.communicate(timeout=200)
-    gone(workers)
+    wait_for_end(workers)
     assert not segments(process.pid)
     assert not list((tmp_path / "temporary").glob("parl-*"))

@@ -1,4 +1,4 @@
-"""When a run stops, and the seeds of its evaluations, whatever the topology."""
+"""When a run stops, and the seeds of its evaluations, in every topology."""
 
 import gymnasium
 import numpy as np
@@ -61,7 +61,7 @@ def test_a_stop_is_confirmed_by_an_evaluation_on_other_seeds(topology, tmp_path,
     assert run.env_steps < options["total_steps"]
     scores = [row["evaluation_return"] for row in read_metrics(run.path) if "evaluation_return" in row]
     assert scores == [1.0, 9.0, 2.0, 8.0, 6.0]
-    assert run.evaluation_return == 6.0, "the score of the evaluation that no choice depends on"
+    assert run.evaluation_return == 6.0, "the score of the second evaluation, which no choice depends on"
     assert len(set(Scripted.seeds)) == len(Scripted.seeds) == 5 * EPISODES
     said = capsys.readouterr().err
     assert "not confirmed (2.0 is below 5)" in said
@@ -97,7 +97,7 @@ def test_the_best_checkpoint_has_the_confirming_score(tmp_path):
 
 
 def test_no_seed_is_used_twice_by_evaluations_nor_by_training(tmp_path):
-    """Of one evaluation in several rounds, of those that follow, after a resume, and of a later one."""
+    """Checks evaluations in several rounds, later ones, those of a resumed run, and a call of `evaluate`."""
     options = DETERMINISTIC | {"evaluation_episodes": 300, "runs": str(tmp_path)}
     run = train("dqn", env=scripted(), total_steps=200, **options)
     resume(run.path, total_steps=400, evaluation_episodes=150)

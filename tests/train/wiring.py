@@ -1,4 +1,4 @@
-"""Tiny runs of every algorithm, and what they show: where a setting first makes a difference."""
+"""Tiny runs of every algorithm in three stages, to find the first one that a setting changes."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from parl.train.registry import ALGORITHMS, make_algorithm, module_of, topology_
 from parl.types import EnvSpec
 
 STAGES = ("network", "acting", "learning")
-"""What a run shows, in order: the first weights, actions of these weights, all that a run leaves."""
+"""Stages in their order: the initial weights, actions with these weights, the result of the run."""
 PICTURES = EnvSpec((2, 40, 36), "uint8", (), "int64", 4, "next_step")
 PICTURES_BOX = EnvSpec((2, 40, 36), "uint8", (2,), "float32", None, "next_step", (-1.0, -1.0), (1.0, 1.0))
 
@@ -50,7 +50,7 @@ SMALL = {
     "population": {"hidden": (2,)},
 }
 
-# Exploration that changes within so short a run.
+# Schedules of exploration that are as short as these runs.
 SOONER = {name: {"random_steps": 60} for name in CONTINUOUS}
 SOONER |= {name: {"epsilon_steps": 100} for name in ("dqn", "rainbow")} | {"pqn": {"epsilon_steps": 100}}
 
@@ -116,26 +116,26 @@ def weights_in(state):
     return {key: value for key, value in state.items() if key.endswith("weights")}
 
 
-def seeing(learner):
+def observation_network(learner):
     """The part of a learner that takes observations."""
     if hasattr(learner, "networks"):
         return learner.networks.actor
     return learner.online if hasattr(learner, "online") else learner.network
 
 
-def made_of(name, env, own):
+def algorithm_for(name, env, own):
     return make_algorithm(name, config_of(name, **own), spec_for(env))
 
 
 def network(name, own, spec):
-    """The weights that a learner begins with."""
+    """A hash of the initial weights of a learner."""
     learner = make_algorithm(name, config_of(name, **own), spec).make_learner(5, "cpu")
     return digest(weights_in(learner.state_dict()))
 
 
 def acting(name, own, env):
-    """Actions of three actors with a learner's first weights, at several times of a run."""
-    made, spec = made_of(name, env, own), spec_for(env)
+    """A hash of actions of three actors with a learner's initial weights, at several times of a run."""
+    made, spec = algorithm_for(name, env, own), spec_for(env)
     weights = made.make_learner(5, "cpu").weights
     obs = np.random.default_rng(0).normal(size=(64, *spec.observation_shape)).astype(np.float32)
     found = []
@@ -151,9 +151,9 @@ def acting(name, own, env):
 
 
 def learning(name, own, env, data=(), **run):
-    """All that a tiny run in the deterministic schedule leaves: its learner, counts and episodes."""
+    """A hash of the result of a tiny deterministic run: weights, number of updates and steps."""
     topology, spec = topology_of(name), spec_for(env)
-    made, config = made_of(name, env, own), run_of(name, **run)
+    made, config = algorithm_for(name, env, own), run_of(name, **run)
     if data:
         config = dataclasses.replace(config, data=data)
     config = topology.resolve_auto(made, config, ENVS[env], spec, lambda _: None)
@@ -166,7 +166,7 @@ def learning(name, own, env, data=(), **run):
         loop.close()
 
 
-def stage_of(stage, name, own, env, data):
+def digest_of_stage(stage, name, own, env, data):
     if stage == "network":
         return network(name, own, spec_for(env))
     return acting(name, own, env) if stage == "acting" else learning(name, own, env, data)

@@ -18,13 +18,13 @@ pub const CLASSES: [&str; 14] = [
     "TRIGGER",
     "STORE",
     "WSYNC",
-    "QUIET",
-    "VALUE",
+    "TIA_UNUSED",
+    "CONSTANT",
     "TIMER",
     "PORT",
     "RIOT_WRITE",
     "INDEX",
-    "SURE",
+    "ROM_INDEXED",
     "SUPERCHIP",
 ];
 
@@ -193,14 +193,14 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
         }
         ("STORE", Access::Write) if constant => run("let o: u32; ", "store!(opr, o); "),
         ("WSYNC", Access::Write) if constant => run("let o: u32; ", "let _ = o; wsync!(); "),
-        ("QUIET", Access::Write) if constant => run("let o: u32; ", "let _ = o; limit!(); "),
-        ("VALUE", Access::Read) if high => run("let o: u32 = opr; ", ""),
+        ("TIA_UNUSED", Access::Write) if constant => run("let o: u32; ", "let _ = o; limit!(); "),
+        ("CONSTANT", Access::Read) if high => run("let o: u32 = opr; ", ""),
         ("TIMER", Access::Read) if high => run("let o: u32 = timer!(); ", ""),
         ("PORT", Access::Read) if high => run("let o: u32 = k.read_port(opr, cycles!()); ", ""),
         ("RIOT_WRITE", Access::Write) if high => run("let o: u32; ", "k.write_riot(opr, o, cycles!()); "),
         ("SUPERCHIP", Access::Read) if high => run("let o: u32 = superchip!(opr); ", ""),
         ("SUPERCHIP", Access::Write) if high => run("let o: u32; ", "set_superchip!(opr, o); "),
-        ("SURE", Access::Read) if matches!(mode, Mode::Absx | Mode::Absy) => {
+        ("ROM_INDEXED", Access::Read) if matches!(mode, Mode::Absx | Mode::Absy) => {
             run(&format!("{}let o: u32 = rom!(at); ", indexed(instruction)?), "")
         }
         ("INDEX", _) => {

@@ -1,4 +1,4 @@
-//! The handlers of the PTX interpreter. `crates/cule/tests/ptx.rs` runs it.
+//! Every handler of the PTX interpreter is used by an opcode. `crates/cule/tests/ptx.rs` runs the interpreter.
 
 use cule::machine::records;
 use xtask::ptx::{Form, block};

@@ -1,11 +1,11 @@
-//! What is outside the device subset is refused, with its file, line, column and reason.
+//! Code outside the device subset is refused, with file, line, column and reason.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where its files cannot be written")]
 
 use std::path::PathBuf;
 use xtask::device::{Refusal, translate};
 
-/// Translates a crate of the given files; the first is the root.
+/// Translates a crate of the given files and returns the refusals. The first file is the root.
 fn refusals(name: &str, files: &[(&str, &str)]) -> Vec<Refusal> {
     let folder: PathBuf = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("refusals").join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -130,7 +130,7 @@ fn expect(name: &str, at: &str, reason: &str, found: &[Refusal]) -> Option<Strin
 }
 
 #[test]
-fn items_outside_the_subset() {
+fn items_outside_the_subset_are_refused() {
     let mut wrong: Vec<String> = Vec::new();
     for (at, reason, text) in ITEMS {
         let text = format!("//! Device subset.\n{text}\n");
@@ -140,7 +140,7 @@ fn items_outside_the_subset() {
 }
 
 #[test]
-fn bodies_outside_the_subset() {
+fn bodies_outside_the_subset_are_refused() {
     let mut wrong: Vec<String> = Vec::new();
     for (at, reason, text) in BODIES {
         let text = format!(
@@ -156,7 +156,7 @@ fn bodies_outside_the_subset() {
 }
 
 #[test]
-fn several_files_and_several_reasons() {
+fn all_refusals_of_several_files_are_reported() {
     let root = "//! Device subset.\npub mod inner;\nmod host;\nfn f() -> u8 { inner::g() }\nfn bad() { let x = 1; }\n";
     let inner = "//! Device subset: all of it.\nuse super::host::helper;\n\npub fn g() -> u8 {\n    helper()\n}\n\
                  pub fn h() {\n    loop { return Vec::new(); }\n}\n";
@@ -174,14 +174,14 @@ fn several_files_and_several_reasons() {
 }
 
 #[test]
-fn a_crate_without_a_marker() {
+fn a_crate_without_a_marker_is_refused() {
     let found = refusals("unmarked", &[("lib.rs", "//! Nothing.\npub fn f() {}\n")]);
     assert_eq!(found.len(), 1);
     assert!(found[0].reason.contains("no module doc of the crate has a line beginning with `Device subset`"));
 }
 
 #[test]
-fn files_that_are_missing_or_broken() {
+fn missing_and_broken_files_are_refused() {
     let found = refusals("missing", &[("lib.rs", "//! Device subset.\n\nmod nowhere;\n")]);
     assert_eq!(found[0].to_string(), "lib.rs:3:1: no file for module `nowhere`");
     let found = refusals("broken", &[("lib.rs", "//! Device subset.\nfn f( {}\n")]);
@@ -190,7 +190,7 @@ fn files_that_are_missing_or_broken() {
 }
 
 #[test]
-fn what_is_for_the_host_may_be_anything() {
+fn code_for_the_host_is_not_checked() {
     let text = "//! Device subset.\n#[cfg(not(device))]\nuse std::collections::HashMap;\n#[cfg(not(device))]\n\
                 impl P { pub fn map(&self) -> HashMap<u8, String> { HashMap::new() } }\n\
                 #[repr(C)]\n#[derive(Clone, Copy)]\npub struct P { pub a: u8 }\n\

@@ -1,4 +1,4 @@
-//! The functions of `subset/`, as Rust and as the C++ that they are translated into, on the same numbers.
+//! Runs the functions of `subset/` as Rust and as translated C++ on the same inputs, and compares the results.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where its program cannot be run")]
 
@@ -28,7 +28,7 @@ const CASES: [Case; 30] = cases! {
     places: case_literals case_order case_references case_tuples case_enums case_names case_floats;
 };
 
-/// What stands in for a type parameter is a struct in C++.
+/// The C++ struct that replaces a type parameter.
 const KEPT: &str = "
 struct Kept {
     uint32_t now;
@@ -47,7 +47,7 @@ static uint64_t case_sum(uint32_t a, uint32_t b, uint32_t c) {
 }
 ";
 
-/// Inputs: the corners of the types, then random numbers of every size.
+/// Returns the inputs: limits of the types, then random numbers of every size.
 fn inputs() -> Vec<[u32; 3]> {
     const CORNERS: [u32; 12] =
         [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF];
@@ -74,7 +74,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subset")
 }
 
-/// Compiles the header and a program around it; warnings are errors, undefined behaviour ends the program.
+/// Compiles the header and a program around it; warnings are errors, undefined behavior ends the program.
 fn compile(header: &str, program: &str, name: &str) -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&place).unwrap();
@@ -94,7 +94,7 @@ fn compile(header: &str, program: &str, name: &str) -> PathBuf {
 }
 
 #[test]
-fn every_case_gives_the_same_numbers() {
+fn every_case_gives_the_same_result_in_rust_and_cpp() {
     let translation =
         xtask::device::translate(&folder().join("lib.rs"), &folder(), "subset").unwrap_or_else(|refusals| {
             panic!("{}", refusals.iter().map(|r| format!("{r}\n")).collect::<String>())

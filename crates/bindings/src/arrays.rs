@@ -52,9 +52,9 @@ pub struct Reals<'a> {
 impl<'a> Reals<'a> {
     /// Borrows an array that [`reals`] returned.
     pub fn of(array: &'a Bound<'_, PyUntypedArray>) -> Self {
-        let slice = match exactly::<f32>(array) {
+        let slice = match typed_slice::<f32>(array) {
             Some(slice) => Priorities::F32(slice),
-            None => Priorities::F64(exactly(array).unwrap_or_default()),
+            None => Priorities::F64(typed_slice(array).unwrap_or_default()),
         };
         Self { slice, is_scalar: array.ndim() == 0 }
     }
@@ -88,12 +88,12 @@ pub fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResu
     if length == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `bytes`, and writable; `disjoint` checks that slices of one call do not overlap.
+    // SAFETY: as in `bytes`, and writable; `check_disjoint` checks that slices of one call do not overlap.
     Ok(unsafe { std::slice::from_raw_parts_mut(start(array), length) })
 }
 
 /// Checks that output arrays do not overlap.
-pub fn disjoint(arrays: &[Bound<'_, PyUntypedArray>]) -> PyResult<()> {
+pub fn check_disjoint(arrays: &[Bound<'_, PyUntypedArray>]) -> PyResult<()> {
     let mut spans: Vec<_> = arrays
         .iter()
         .map(|array| (start(array) as usize, array.len() * array.dtype().itemsize()))
@@ -107,7 +107,7 @@ pub fn disjoint(arrays: &[Bound<'_, PyUntypedArray>]) -> PyResult<()> {
 }
 
 /// The elements of an array if it has exactly this type and is C-contiguous and aligned, whatever its shape.
-pub fn exactly<'a, T: Element>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [T]> {
+pub fn typed_slice<'a, T: Element>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [T]> {
     let fits = has_flags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED)
         && array.dtype().is_equiv_to(&T::get_dtype(array.py()));
     if !fits {
@@ -121,9 +121,9 @@ pub fn exactly<'a, T: Element>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&
     Some(unsafe { std::slice::from_raw_parts(start(array).cast(), array.len()) })
 }
 
-/// As [`exactly`], as a mutable slice; else a ValueError that names the array.
+/// As [`typed_slice`], as a mutable slice; else a ValueError that names the array.
 #[allow(clippy::mut_from_ref)] // As above.
-pub fn exactly_mut<'a, T: Element>(
+pub fn typed_slice_mut<'a, T: Element>(
     array: &'a Bound<'_, PyUntypedArray>,
     name: &str,
 ) -> PyResult<&'a mut [T]> {
@@ -138,7 +138,8 @@ pub fn exactly_mut<'a, T: Element>(
     if array.len() == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `exactly`, and writable; `disjoint` checks that slices of one call do not overlap.
+    // SAFETY: as in `typed_slice`, and writable; `check_disjoint` checks that slices of one call do not
+    // overlap.
     Ok(unsafe { std::slice::from_raw_parts_mut(start(array).cast(), array.len()) })
 }
 
@@ -147,7 +148,7 @@ pub fn exactly_mut<'a, T: Element>(
 ///
 /// # Errors
 /// MemoryError.
-pub fn fresh<'py, T: Element + Copy>(
+pub fn new_array<'py, T: Element + Copy>(
     py: Python<'py>,
     length: usize,
 ) -> PyResult<(Bound<'py, PyArray1<T>>, &'py mut [T])> {
@@ -192,7 +193,7 @@ fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArra
     Ok(asarray.call1((value,))?.cast_into()?)
 }
 
-fn converted<'py>(array: &Bound<'py, PyUntypedArray>, dtype: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+fn cast_array<'py>(array: &Bound<'py, PyUntypedArray>, dtype: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let keywords = PyDict::new(array.py());
     keywords.set_item("order", "C")?;
     Ok(array.call_method("astype", (dtype,), Some(&keywords))?.cast_into()?)
@@ -205,11 +206,11 @@ fn wrong_kind(name: &str, array: &Bound<'_, PyUntypedArray>, wanted: &str) -> Py
 /// Converts indices to an array of int64; returns the array itself if it is one already.
 pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
-    if exactly::<i64>(&array).is_some() {
+    if typed_slice::<i64>(&array).is_some() {
         return Ok(array);
     }
     match array.dtype().kind() {
-        b'i' => converted(&array, "int64"),
+        b'i' => cast_array(&array, "int64"),
         b'u' => {
             // Beyond 2^63 they would become negative; no index is that large.
             let too_large = array.call_method0("max").is_ok_and(|max| max.gt(i64::MAX).unwrap_or(false));
@@ -217,9 +218,9 @@ pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
                 let message = format!("{name} holds {}, outside int64", array.call_method0("max")?);
                 return Err(pyo3::exceptions::PyIndexError::new_err(message));
             }
-            converted(&array, "int64")
+            cast_array(&array, "int64")
         }
-        _ if array.len() == 0 => converted(&array, "int64"),
+        _ if array.len() == 0 => cast_array(&array, "int64"),
         _ => Err(wrong_kind(name, &array, "an integer type")),
     }
 }
@@ -227,12 +228,12 @@ pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
 /// Converts tickets to an array of uint64; returns the array itself if it is one already.
 pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
-    if exactly::<u64>(&array).is_some() {
+    if typed_slice::<u64>(&array).is_some() {
         return Ok(array);
     }
     match array.dtype().kind() {
-        b'i' | b'u' => converted(&array, "uint64"),
-        _ if array.len() == 0 => converted(&array, "uint64"),
+        b'i' | b'u' => cast_array(&array, "uint64"),
+        _ if array.len() == 0 => cast_array(&array, "uint64"),
         _ => Err(wrong_kind(name, &array, "uint64")),
     }
 }
@@ -240,11 +241,11 @@ pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
 /// Converts real numbers to an array of float32 or float64; returns the array itself if it is one already.
 pub fn reals<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = as_array(value)?;
-    if exactly::<f32>(&array).is_some() || exactly::<f64>(&array).is_some() {
+    if typed_slice::<f32>(&array).is_some() || typed_slice::<f64>(&array).is_some() {
         return Ok(array);
     }
     match array.dtype().kind() {
-        b'f' | b'i' | b'u' | b'b' => converted(&array, "float64"),
+        b'f' | b'i' | b'u' | b'b' => cast_array(&array, "float64"),
         _ => Err(wrong_kind(name, &array, "a real type")),
     }
 }

@@ -18,15 +18,15 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::arrays::{exactly_mut, fresh};
+use crate::arrays::{new_array, typed_slice_mut};
 use crate::errors::cule_error;
 
 /// Largest step of a paddle in a frame. A larger step has the same effect: the paddle reaches its end.
-const FARTHEST: f64 = 1e6;
+const MAX_PADDLE_STEP: f64 = 1e6;
 const RAM_BYTES: usize = 128;
 
 /// Runs `work` while detached from the interpreter.
-fn free<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, CuleError> + Send) -> PyResult<T> {
+fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, CuleError> + Send) -> PyResult<T> {
     py.detach(work).map_err(|error| cule_error(py, error))
 }
 
@@ -91,7 +91,7 @@ impl Rom {
     #[new]
     fn new(py: Python<'_>, image: &[u8], path: String) -> PyResult<Self> {
         let image = image.to_vec();
-        let rom = free(py, || rom::from_bytes(image))?;
+        let rom = detached(py, || rom::from_bytes(image))?;
         Ok(Self { rom, path })
     }
 
@@ -99,7 +99,7 @@ impl Rom {
     /// `folders` are searched after those that environment variables name.
     #[staticmethod]
     fn find(py: Python<'_>, game: &str, folders: Vec<PathBuf>, allow_unknown: bool) -> PyResult<Self> {
-        free(py, || {
+        detached(py, || {
             let path = rom::locate(game, &folders)?.to_string_lossy().into_owned();
             Ok(Self { rom: rom::load(&path, &[], allow_unknown)?, path })
         })
@@ -150,13 +150,13 @@ impl Console {
     fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> PyResult<i32> {
         match &self.device {
             None => Ok(py.detach(|| self.lock().act_two(a, b))),
-            Some(device) => free(py, || device.act_two(&mut self.lock(), a, b)),
+            Some(device) => detached(py, || device.act_two(&mut self.lock(), a, b)),
         }
     }
 
     /// Runs a short operation: at once if the lock is free, else after waiting for it while detached from the
     /// interpreter.
-    fn briefly<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut console::Console) -> T + Send) -> T {
+    fn with_lock<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut console::Console) -> T + Send) -> T {
         match self.inner.try_lock() {
             Ok(mut console) => work(&mut console),
             Err(TryLockError::Poisoned(poisoned)) => work(&mut poisoned.into_inner()),
@@ -173,9 +173,9 @@ impl Console {
         work: impl FnOnce(&mut console::Console, &mut [u8]) -> Result<(), CuleError> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Some(out) = out else {
-            let (array, bytes) = fresh::<u8>(py, shape.iter().product())?;
-            free(py, || work(&mut self.lock(), bytes))?;
-            // `fresh` creates arrays of one dimension.
+            let (array, bytes) = new_array::<u8>(py, shape.iter().product())?;
+            detached(py, || work(&mut self.lock(), bytes))?;
+            // `new_array` creates arrays of one dimension.
             return Ok(if shape.len() == 1 { array.into_any() } else { array.reshape(shape)?.into_any() });
         };
         let array = out.cast::<PyUntypedArray>().map_err(|_| {
@@ -187,14 +187,14 @@ impl Console {
                 array.shape()
             )));
         }
-        let bytes = exactly_mut::<u8>(array, "out")?;
-        free(py, || work(&mut self.lock(), bytes))?;
+        let bytes = typed_slice_mut::<u8>(array, "out")?;
+        detached(py, || work(&mut self.lock(), bytes))?;
         Ok(out)
     }
 
     /// Height and width of the picture: fixed by ROM and rules.
     fn picture_shape(&self, py: Python<'_>) -> [usize; 2] {
-        [self.briefly(py, |console| console.height()), WIDTH]
+        [self.with_lock(py, |console| console.height()), WIDTH]
     }
 }
 
@@ -217,7 +217,7 @@ fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> 
         return Err(PyValueError::new_err(format!("{name} is {strength}, expected a finite number")));
     }
     let step = f64::from(env::PADDLE_STEP) * f64::from(strength.abs());
-    Ok(env::Action { code, step: step.min(FARTHEST) as i32 })
+    Ok(env::Action { code, step: step.min(MAX_PADDLE_STEP) as i32 })
 }
 
 #[pymethods]
@@ -248,9 +248,9 @@ impl Console {
             max_num_frames_per_episode,
             truncate_on_loss_of_life: truncate_on_life_loss,
             // A device draws every frame.
-            drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Guessed },
+            drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Predicted },
         };
-        free(py, || {
+        detached(py, || {
             let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
             let console = console::Console::new(rom, row, options)?;
             let device = device.map(|ordinal| ConsoleDevice::new(ordinal, &nvrtc_folders, &console));
@@ -261,7 +261,7 @@ impl Console {
     /// Returns a copy. With a seed, the copy's random generator is seeded with it.
     #[pyo3(signature = (seed = None))]
     fn clone(&self, py: Python<'_>, seed: Option<u32>) -> PyResult<Self> {
-        free(py, || {
+        detached(py, || {
             let mut copy = self.lock().clone();
             if let Some(seed) = seed {
                 copy.reseed(seed);
@@ -272,7 +272,7 @@ impl Console {
     }
 
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        free(py, || self.lock().reset())
+        detached(py, || self.lock().reset())
     }
 
     #[pyo3(signature = (action, action_b = None, *, strength = 1.0, strength_b = 1.0))]
@@ -298,19 +298,20 @@ impl Console {
         })?;
         let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
         let a = with_strength("paddle_strength", code, paddle_strength)?;
-        self.play(py, a, env::full(u32::from(env::NOOP)))
+        self.play(py, a, env::full_strength(u32::from(env::NOOP)))
     }
 
     fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {
-        self.briefly(py, |console| console.set_mode(mode)).map_err(|error| cule_error(py, error))
+        self.with_lock(py, |console| console.set_mode(mode)).map_err(|error| cule_error(py, error))
     }
 
     fn set_difficulty(&self, py: Python<'_>, difficulty: u32) -> PyResult<()> {
-        self.briefly(py, |console| console.set_difficulty(difficulty)).map_err(|error| cule_error(py, error))
+        self.with_lock(py, |console| console.set_difficulty(difficulty))
+            .map_err(|error| cule_error(py, error))
     }
 
     fn write_ram(&self, py: Python<'_>, index: usize, value: u8) -> PyResult<()> {
-        self.briefly(py, |console| console.set_ram(index, value)).map_err(|error| cule_error(py, error))
+        self.with_lock(py, |console| console.set_ram(index, value)).map_err(|error| cule_error(py, error))
     }
 
     #[pyo3(signature = (out, /))]
@@ -362,14 +363,14 @@ impl Console {
     /// Draws every frame when it runs, instead of only those that are likely to be read. Nothing else
     /// changes.
     fn draw_every_frame(&self, py: Python<'_>) {
-        self.briefly(py, |console| console.set_drawing(true));
+        self.with_lock(py, |console| console.set_drawing(true));
     }
 
     /// The state as bytes. Without `held`, the actions that sticky actions may repeat are left out, as in
     /// ALE's states.
     #[pyo3(signature = (generator, held=true))]
     fn save<'py>(&self, py: Python<'py>, generator: bool, held: bool) -> Bound<'py, PyBytes> {
-        let state = self.briefly(py, |console| {
+        let state = self.with_lock(py, |console| {
             let actions = console.held();
             if !held {
                 console.set_held([env::Action { code: 0, step: 0 }; 2]);
@@ -381,92 +382,92 @@ impl Console {
         PyBytes::new(py, &state)
     }
 
-    /// Loads a saved state. With `keep_held`, the console keeps its own actions that sticky actions may
-    /// repeat.
-    fn load(&self, py: Python<'_>, state: &[u8], keep_held: bool) -> PyResult<()> {
+    /// Loads a saved state. With `keep_repeated_action`, the console keeps its own actions that sticky
+    /// actions may repeat.
+    fn load(&self, py: Python<'_>, state: &[u8], keep_repeated_action: bool) -> PyResult<()> {
         let load = |console: &mut console::Console| {
             let held = console.held();
             console.load(state)?;
-            if keep_held {
+            if keep_repeated_action {
                 console.set_held(held);
             }
             Ok(())
         };
-        self.briefly(py, load).map_err(|error| cule_error(py, error))
+        self.with_lock(py, load).map_err(|error| cule_error(py, error))
     }
 
     #[getter]
     fn players(&self, py: Python<'_>) -> u32 {
-        self.briefly(py, |console| GAMES[console.game()].players)
+        self.with_lock(py, |console| GAMES[console.game()].players)
     }
 
     #[getter]
     fn minimal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| actions(GAMES[console.game()].minimal))
+        self.with_lock(py, |console| actions(GAMES[console.game()].minimal))
     }
 
     #[getter]
     fn legal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| actions(GAMES[console.game()].legal))
+        self.with_lock(py, |console| actions(GAMES[console.game()].legal))
     }
 
     #[getter]
     fn modes(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| console.modes().to_vec())
+        self.with_lock(py, |console| console.modes().to_vec())
     }
 
     #[getter]
     fn difficulties(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| console.difficulties().to_vec())
+        self.with_lock(py, |console| console.difficulties().to_vec())
     }
 
     #[getter]
     fn mode(&self, py: Python<'_>) -> u32 {
-        self.briefly(py, |console| console.mode())
+        self.with_lock(py, |console| console.mode())
     }
 
     #[getter]
     fn difficulty(&self, py: Python<'_>) -> u32 {
-        self.briefly(py, |console| console.difficulty())
+        self.with_lock(py, |console| console.difficulty())
     }
 
     #[getter]
     fn pal(&self, py: Python<'_>) -> bool {
-        self.briefly(py, |console| console.is_pal())
+        self.with_lock(py, |console| console.is_pal())
     }
 
     #[getter]
     fn screen_height(&self, py: Python<'_>) -> usize {
-        self.briefly(py, |console| console.height())
+        self.with_lock(py, |console| console.height())
     }
 
     #[getter]
     fn lives(&self, py: Python<'_>) -> i32 {
-        self.briefly(py, |console| console.lives())
+        self.with_lock(py, |console| console.lives())
     }
 
     #[getter]
     fn terminated(&self, py: Python<'_>) -> bool {
-        self.briefly(py, |console| console.game_over())
+        self.with_lock(py, |console| console.game_over())
     }
 
     #[getter]
     fn truncated(&self, py: Python<'_>) -> bool {
-        self.briefly(py, |console| console.truncated())
+        self.with_lock(py, |console| console.truncated())
     }
 
     #[getter]
     fn game_over(&self, py: Python<'_>) -> bool {
-        self.briefly(py, |console| console.game_over() || console.truncated())
+        self.with_lock(py, |console| console.game_over() || console.truncated())
     }
 
     #[getter]
     fn frame_number(&self, py: Python<'_>) -> i32 {
-        self.briefly(py, |console| console.frame_number())
+        self.with_lock(py, |console| console.frame_number())
     }
 
     #[getter]
     fn episode_frame_number(&self, py: Python<'_>) -> i32 {
-        self.briefly(py, |console| console.episode_frame_number())
+        self.with_lock(py, |console| console.episode_frame_number())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ::cuda::nvrtc::Nvrtc;
 use cule::CuleError;
-use cule::batch::Layout;
+use cule::batch::BatchConfig;
 use cule::batch::cuda::calibrate::{self, Effort};
 use cule::batch::cuda::{Actions, Choice, Cuda, CudaBatch, SOURCES, Targets, saved_choices};
 use cule::console;
@@ -87,7 +87,7 @@ impl CudaAtariBatch {
             // A missing device or compiler is an error before any ROM is loaded.
             let cuda = Cuda::new(device, &nvrtc_folders)?;
             let games = config.load()?;
-            let layout = Layout {
+            let batch_config = BatchConfig {
                 games: &games,
                 assignment: &config.assignment,
                 threads: 1,
@@ -97,7 +97,7 @@ impl CudaAtariBatch {
                 wants_ram: false,
                 entropy: config.entropy,
             };
-            let mut batch = CudaBatch::new(cuda, &layout, settings)?;
+            let mut batch = CudaBatch::new(cuda, &batch_config, settings)?;
             let kept: Vec<Option<Choice>> =
                 batch.images().into_iter().map(|image| saved_choices::load(batch.device(), image)).collect();
             let chosen: Vec<Choice> = kept.iter().map(|choice| choice.unwrap_or_default()).collect();
@@ -151,7 +151,7 @@ impl CudaAtariBatch {
     fn calibrate(&self, py: Python<'_>, stream: u64) -> PyResult<Vec<(&'static str, u32, f64)>> {
         self.with(py, |batch| {
             let found = batch.measure(&Choice::all(), Effort::default(), stream)?;
-            if let ([image], Some(best)) = (&batch.images()[..], calibrate::quickest(&found)) {
+            if let ([image], Some(best)) = (&batch.images()[..], calibrate::fastest(&found)) {
                 saved_choices::store(batch.device(), batch.game(0), image, &found);
                 batch.choose(&[best], stream)?;
             }
@@ -310,7 +310,7 @@ pub fn cuda_compile(
         let start = Instant::now();
         let console = &console::device::SOURCES;
         let all_in = |has: &dyn Fn(&String) -> bool| !files.is_empty() && files.iter().all(has);
-        let mut images = if all_in(&|file| crate::program::has(file)) {
+        let mut images = if all_in(&|file| crate::program::is_source_file(file)) {
             crate::program::SOURCES.compile(&nvrtc, &target, 0, &files)?
         } else if all_in(&|file| file == console.files[0].0) {
             vec![]

@@ -7,15 +7,15 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::arrays::{disjoint, exactly, exactly_mut};
+use crate::arrays::{check_disjoint, typed_slice, typed_slice_mut};
 use crate::errors::dense_error;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 /// Weight, bias and, for a network that is trained, the arrays of their gradients.
-type Given<'py> = (Array<'py>, Array<'py>, Option<Array<'py>>, Option<Array<'py>>);
+type LayerArguments<'py> = (Array<'py>, Array<'py>, Option<Array<'py>>, Option<Array<'py>>);
 
 /// The arrays of one layer.
-struct Arrays {
+struct LayerArrays {
     weight: Py<PyUntypedArray>,
     bias: Py<PyUntypedArray>,
     gradients: Option<[Py<PyUntypedArray>; 2]>,
@@ -23,14 +23,14 @@ struct Arrays {
 
 #[pyclass(frozen, module = "parl._native")]
 pub struct Dense {
-    layers: Vec<Arrays>,
+    layers: Vec<LayerArrays>,
     inputs: usize,
     /// For forward passes that are not kept, and for kept ones, which a backward pass may follow.
     passes: [Mutex<Pass>; 2],
 }
 
 fn floats<'a>(array: &'a Array<'_>, name: &str) -> PyResult<&'a [f32]> {
-    exactly(array).ok_or_else(|| {
+    typed_slice(array).ok_or_else(|| {
         PyValueError::new_err(format!(
             "{name} is not a C-contiguous array of float32, but of {}",
             array.dtype()
@@ -49,7 +49,7 @@ impl Dense {
         }
     }
 
-    /// Weights and biases of the layers; `bound` comes from [`Dense::bound`].
+    /// Weights and biases of the layers; `bound` comes from [`Dense::bind_layers`].
     fn layers<'a>(bound: &'a [[Array<'_>; 2]]) -> PyResult<Vec<Layer<'a>>> {
         let layer = |[weight, bias]: &'a [Array<'_>; 2]| {
             Ok(Layer { weight: floats(weight, "a weight")?, bias: floats(bias, "a bias")? })
@@ -57,7 +57,7 @@ impl Dense {
         bound.iter().map(layer).collect()
     }
 
-    fn bound<'py>(&self, py: Python<'py>) -> Vec<[Array<'py>; 2]> {
+    fn bind_layers<'py>(&self, py: Python<'py>) -> Vec<[Array<'py>; 2]> {
         self.layers.iter().map(|one| [&one.weight, &one.bias].map(|array| array.bind(py).clone())).collect()
     }
 }
@@ -65,12 +65,18 @@ impl Dense {
 #[pymethods]
 impl Dense {
     #[new]
-    #[pyo3(signature = (hidden, heads, turned = false))]
-    fn new(py: Python<'_>, hidden: Vec<Given<'_>>, heads: Vec<Given<'_>>, turned: bool) -> PyResult<Self> {
-        let width = |one: &Given<'_>| one.1.len();
+    #[pyo3(signature = (hidden, heads, transposed = false))]
+    fn new(
+        py: Python<'_>,
+        hidden: Vec<LayerArguments<'_>>,
+        heads: Vec<LayerArguments<'_>>,
+        transposed: bool,
+    ) -> PyResult<Self> {
+        let width = |one: &LayerArguments<'_>| one.1.len();
         let inputs = hidden.first().map_or(0, |(weight, bias, ..)| weight.len() / bias.len().max(1));
         let (widths, outputs) = (hidden.iter().map(width).collect(), heads.iter().map(width).collect());
-        let shape = Shape::new(inputs, widths, outputs).map_err(|error| dense_error(&error))?.turned(turned);
+        let shape =
+            Shape::new(inputs, widths, outputs).map_err(|error| dense_error(&error))?.transposed(transposed);
         let mut written = Vec::new();
         let mut layers = Vec::new();
         for (number, (one, (width, inputs))) in
@@ -86,8 +92,8 @@ impl Dense {
             check(&bias, "bias", width)?;
             let gradients = match (of_weight, of_bias) {
                 (Some(of_weight), Some(of_bias)) => {
-                    exactly_mut::<f32>(&of_weight, "gradient of weight")?;
-                    exactly_mut::<f32>(&of_bias, "gradient of bias")?;
+                    typed_slice_mut::<f32>(&of_weight, "gradient of weight")?;
+                    typed_slice_mut::<f32>(&of_bias, "gradient of bias")?;
                     check(&of_weight, "gradient of weight", width * inputs)?;
                     check(&of_bias, "gradient of bias", width)?;
                     written.extend([of_weight.clone(), of_bias.clone()]);
@@ -95,23 +101,31 @@ impl Dense {
                 }
                 _ => None,
             };
-            layers.push(Arrays { weight: weight.unbind(), bias: bias.unbind(), gradients });
+            layers.push(LayerArrays { weight: weight.unbind(), bias: bias.unbind(), gradients });
         }
         let made = Self { layers, inputs, passes: [(); 2].map(|()| Mutex::new(Pass::new(shape.clone()))) };
-        written.extend(made.bound(py).into_iter().flatten());
-        disjoint(&written)?;
+        written.extend(made.bind_layers(py).into_iter().flatten());
+        check_disjoint(&written)?;
         Ok(made)
     }
 
-    /// Computes the outputs of the heads for `x`. `kept`: a backward pass may follow.
-    fn forward(&self, py: Python<'_>, x: &Array<'_>, outputs: Vec<Array<'_>>, kept: bool) -> PyResult<()> {
+    /// Computes the outputs of the heads for `x`. `keep_for_backward`: a backward pass may follow.
+    fn forward(
+        &self,
+        py: Python<'_>,
+        x: &Array<'_>,
+        outputs: Vec<Array<'_>>,
+        keep_for_backward: bool,
+    ) -> PyResult<()> {
         let rows = self.rows(x)?;
-        let bound = self.bound(py);
-        disjoint(&[outputs.as_slice(), bound.as_flattened(), std::slice::from_ref(x)].concat())?;
+        let bound = self.bind_layers(py);
+        check_disjoint(&[outputs.as_slice(), bound.as_flattened(), std::slice::from_ref(x)].concat())?;
         let (layers, x) = (Self::layers(&bound)?, floats(x, "x")?);
-        let mut outputs =
-            outputs.iter().map(|one| exactly_mut(one, "an output")).collect::<PyResult<Vec<&mut [f32]>>>()?;
-        let pass = &self.passes[usize::from(kept)];
+        let mut outputs = outputs
+            .iter()
+            .map(|one| typed_slice_mut(one, "an output"))
+            .collect::<PyResult<Vec<&mut [f32]>>>()?;
+        let pass = &self.passes[usize::from(keep_for_backward)];
         py.detach(|| {
             pass.lock().unwrap_or_else(PoisonError::into_inner).forward(rows, x, &layers, &mut outputs)
         })
@@ -121,14 +135,14 @@ impl Dense {
     /// Adds the gradients of all weights and biases, given those of the outputs of the latest kept `forward`.
     fn backward(&self, py: Python<'_>, x: &Array<'_>, of_outputs: Vec<Array<'_>>) -> PyResult<()> {
         let rows = self.rows(x)?;
-        let bound = self.bound(py);
+        let bound = self.bind_layers(py);
         let written =
             self.layers.iter().map(|one| one.gradients.as_ref().map(|g| g.each_ref().map(|g| g.bind(py))));
         let written: Vec<_> = written
             .collect::<Option<_>>()
             .ok_or_else(|| PyValueError::new_err("this network has no memory for gradients"))?;
         let all = written.iter().flatten().map(|array| (*array).clone());
-        disjoint(&all.chain(of_outputs.iter().cloned()).chain([x.clone()]).collect::<Vec<_>>())?;
+        check_disjoint(&all.chain(of_outputs.iter().cloned()).chain([x.clone()]).collect::<Vec<_>>())?;
         let (layers, x) = (Self::layers(&bound)?, floats(x, "x")?);
         let of_outputs = of_outputs
             .iter()
@@ -138,8 +152,8 @@ impl Dense {
             .iter()
             .map(|[weight, bias]| {
                 Ok(Gradient {
-                    weight: exactly_mut(weight, "gradient of weight")?,
-                    bias: exactly_mut(bias, "gradient of bias")?,
+                    weight: typed_slice_mut(weight, "gradient of weight")?,
+                    bias: typed_slice_mut(bias, "gradient of bias")?,
                 })
             })
             .collect::<PyResult<Vec<_>>>()?;
@@ -152,7 +166,7 @@ impl Dense {
 
     /// Writes the gradients of the inputs from index `first` on, given those of the outputs of the latest
     /// kept `forward`.
-    fn back_to_inputs(
+    fn backward_to_inputs(
         &self,
         py: Python<'_>,
         first: usize,
@@ -166,17 +180,19 @@ impl Dense {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let bound = self.bound(py);
-        disjoint(&[std::slice::from_ref(of_inputs), bound.as_flattened(), of_outputs.as_slice()].concat())?;
+        let bound = self.bind_layers(py);
+        check_disjoint(
+            &[std::slice::from_ref(of_inputs), bound.as_flattened(), of_outputs.as_slice()].concat(),
+        )?;
         let layers = Self::layers(&bound)?;
         let of_outputs = of_outputs
             .iter()
             .map(|one| floats(one, "a gradient of outputs"))
             .collect::<PyResult<Vec<_>>>()?;
-        let of_inputs = exactly_mut(of_inputs, "gradient of inputs")?;
+        let of_inputs = typed_slice_mut(of_inputs, "gradient of inputs")?;
         py.detach(|| {
             let mut pass = self.passes[1].lock().unwrap_or_else(PoisonError::into_inner);
-            pass.back_to_inputs(rows, first, &layers, &of_outputs, of_inputs)
+            pass.backward_to_inputs(rows, first, &layers, &of_outputs, of_inputs)
         })
         .map_err(|error| dense_error(&error))
     }
@@ -184,7 +200,7 @@ impl Dense {
 
 /// Performs one step of Adam, after clipping the gradients by their norm.
 #[pyfunction]
-#[pyo3(signature = (weights, gradients, mean, square, step, learning_rate, epsilon, betas, longest))]
+#[pyo3(signature = (weights, gradients, mean, square, step, learning_rate, epsilon, betas, max_grad_norm))]
 #[allow(clippy::too_many_arguments)] // Buffers and settings.
 pub fn dense_adam(
     py: Python<'_>,
@@ -196,15 +212,15 @@ pub fn dense_adam(
     learning_rate: f64,
     epsilon: f64,
     betas: (f64, f64),
-    longest: f64,
+    max_grad_norm: f64,
 ) -> PyResult<()> {
-    disjoint(&[weights, gradients, mean, square].map(Bound::clone))?;
+    check_disjoint(&[weights, gradients, mean, square].map(Bound::clone))?;
     let mut buffers = Buffers {
-        weights: exactly_mut(weights, "weights")?,
-        gradients: exactly_mut(gradients, "gradients")?,
-        mean: exactly_mut(mean, "mean")?,
-        square: exactly_mut(square, "square")?,
+        weights: typed_slice_mut(weights, "weights")?,
+        gradients: typed_slice_mut(gradients, "gradients")?,
+        mean: typed_slice_mut(mean, "mean")?,
+        square: typed_slice_mut(square, "square")?,
     };
-    let adam = Adam { learning_rate, epsilon, betas, longest };
+    let adam = Adam { learning_rate, epsilon, betas, max_grad_norm };
     py.detach(|| adam.step(&mut buffers, step)).map_err(|error| dense_error(&error))
 }

@@ -12,17 +12,17 @@ use sumtree::SumTreeError;
 use sumtree::replay::ReplayError;
 
 /// An exception of the class `name` of `parl.errors`, with `message`.
-fn ours(py: Python<'_>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str, message: String) -> PyErr {
+fn parl_error(py: Python<'_>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str, message: String) -> PyErr {
     match cell.import(py, "parl.errors", name).and_then(|class| class.call1((message,))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }
 }
 
-macro_rules! ours {
+macro_rules! parl_error {
     ($py:expr, $name:literal, $message:expr) => {{
         static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        ours($py, &CLASS, $name, $message)
+        parl_error($py, &CLASS, $name, $message)
     }};
 }
 
@@ -31,12 +31,14 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
     match error {
         SumTreeError::Index { .. } => PyIndexError::new_err(message),
         SumTreeError::OutOfMemory { .. } => PyMemoryError::new_err(message),
-        SumTreeError::Empty | SumTreeError::TooFewLeaves { .. } => ours!(py, "NotSampleableError", message),
+        SumTreeError::Empty | SumTreeError::TooFewLeaves { .. } => {
+            parl_error!(py, "NotSampleableError", message)
+        }
         SumTreeError::Shared { .. } | SumTreeError::OtherLayout { .. } => {
-            ours!(py, "SharedMemoryError", message)
+            parl_error!(py, "SharedMemoryError", message)
         }
         SumTreeError::Inconsistent { .. } | SumTreeError::Histogram { .. } => {
-            ours!(py, "InconsistentError", message)
+            parl_error!(py, "InconsistentError", message)
         }
         SumTreeError::Capacity { .. }
         | SumTreeError::FanOut { .. }
@@ -65,14 +67,14 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         | ReplayError::RowBytes { .. }
         | ReplayError::Discount { .. }
         | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
-        ReplayError::Reward { .. } => ours!(py, "NonFiniteError", message),
-        ReplayError::Row { .. } => ours!(py, "InconsistentError", message),
-        ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
+        ReplayError::Reward { .. } => parl_error!(py, "NonFiniteError", message),
+        ReplayError::Row { .. } => parl_error!(py, "InconsistentError", message),
+        ReplayError::NotSampleable { .. } => parl_error!(py, "NotSampleableError", message),
         ReplayError::OtherReplay { .. }
         | ReplayError::NotAReplay { .. }
-        | ReplayError::TooManyProcesses { .. } => ours!(py, "SharedMemoryError", message),
-        ReplayError::Closed => ours!(py, "ReplayClosedError", message),
-        ReplayError::File { .. } | ReplayError::Rows { .. } => ours!(py, "ReplayFileError", message),
+        | ReplayError::TooManyProcesses { .. } => parl_error!(py, "SharedMemoryError", message),
+        ReplayError::Closed => parl_error!(py, "ReplayClosedError", message),
+        ReplayError::File { .. } | ReplayError::Rows { .. } => parl_error!(py, "ReplayFileError", message),
         // With an error number Python chooses the subclass, such as FileNotFoundError.
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
@@ -81,7 +83,9 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
 
 pub fn dense_error(error: &DenseError) -> PyErr {
     match error {
-        DenseError::Gradient { .. } => Python::attach(|py| ours!(py, "NonFiniteError", error.to_string())),
+        DenseError::Gradient { .. } => {
+            Python::attach(|py| parl_error!(py, "NonFiniteError", error.to_string()))
+        }
         DenseError::Without(_)
         | DenseError::Length { .. }
         | DenseError::Count { .. }
@@ -93,7 +97,7 @@ pub fn dense_error(error: &DenseError) -> PyErr {
 pub fn cuda_error(py: Python<'_>, error: &CudaError) -> PyErr {
     let message = error.to_string();
     match error {
-        CudaError::Unavailable { .. } => ours!(py, "CudaUnavailableError", message),
+        CudaError::Unavailable { .. } => parl_error!(py, "CudaUnavailableError", message),
         CudaError::Failed { .. } => PyRuntimeError::new_err(message),
         CudaError::Length { .. } => PyValueError::new_err(message),
     }
@@ -120,8 +124,8 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         | CuleError::Setting { .. }
         | CuleError::BufferLength { .. }
         | CuleError::State { .. }
-        | CuleError::ModeSelection { .. } => ours!(py, "AtariError", message),
+        | CuleError::ModeSelection { .. } => parl_error!(py, "AtariError", message),
         // The enum is non-exhaustive.
-        _ => ours!(py, "AtariError", message),
+        _ => parl_error!(py, "AtariError", message),
     }
 }

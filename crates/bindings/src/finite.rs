@@ -3,7 +3,7 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::arrays::exactly;
+use crate::arrays::typed_slice;
 
 /// Numbers that are read before the loop checks whether to stop.
 const PART: usize = 4096;
@@ -13,10 +13,10 @@ const LONG: usize = 1 << 16;
 /// Returns true if no number of `array` is NaN or infinite. Integers and booleans are finite.
 #[pyfunction]
 pub fn all_finite(py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
-    if let Some(numbers) = exactly::<f32>(array) {
+    if let Some(numbers) = typed_slice::<f32>(array) {
         return Ok(if numbers.len() > LONG { py.detach(|| all(numbers)) } else { all(numbers) });
     }
-    if let Some(numbers) = exactly::<f64>(array) {
+    if let Some(numbers) = typed_slice::<f64>(array) {
         return Ok(if numbers.len() > LONG { py.detach(|| all(numbers)) } else { all(numbers) });
     }
     if !matches!(array.dtype().kind(), b'f' | b'c') {

@@ -22,7 +22,7 @@ const ARGUMENT_BYTES_MAX: usize = 2048;
 const ALIGNMENT: usize = size_of::<u64>();
 
 /// Returns true if a file is one of [`SOURCES`].
-pub fn has(file: &str) -> bool {
+pub fn is_source_file(file: &str) -> bool {
     SOURCES.files.iter().any(|(name, _)| *name == file)
 }
 

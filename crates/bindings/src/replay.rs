@@ -14,10 +14,11 @@ use sumtree::replay::{
 };
 
 use crate::arrays::{
-    Reals, as_unsigned, bytes, bytes_mut, disjoint, exactly, exactly_mut, fresh, indices, reals, tickets,
+    Reals, as_unsigned, bytes, bytes_mut, check_disjoint, indices, new_array, reals, tickets, typed_slice,
+    typed_slice_mut,
 };
 use crate::errors::replay_error;
-use crate::sumtree::{draws, sizes};
+use crate::sumtree::{draws_from_mode, histogram_array};
 
 /// Name, dtype, shape, bytes per row, frames of a stack.
 type FieldSpec = (String, String, Vec<usize>, usize, usize);
@@ -41,7 +42,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    fn of(core: replay::Replay) -> Self {
+    fn from_core(core: replay::Replay) -> Self {
         Self { core, plain: PyOnceLock::new() }
     }
 
@@ -58,7 +59,7 @@ impl Replay {
     }
 
     fn add_rows<'py>(&self, py: Python<'py>, rows: &Rows<'_>) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        let (tickets, out) = fresh::<u64>(py, rows.count)?;
+        let (tickets, out) = new_array::<u64>(py, rows.count)?;
         py.detach(|| self.core.add(rows, out)).map_err(|error| replay_error(py, error))?;
         Ok(tickets)
     }
@@ -80,17 +81,17 @@ fn selection(
         }
         "uniform" => Ok(Selection::Uniform),
         "largest" => Ok(Selection::Largest),
-        mode => Ok(Selection::Weighted(draws(mode, rank, learners)?)),
+        mode => Ok(Selection::Weighted(draws_from_mode(mode, rank, learners)?)),
     }
 }
 
 /// A C-contiguous copy of `array`.
-fn in_rows<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
+fn contiguous_copy<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
     Ok(array.call_method1(intern!(array.py(), "copy"), (intern!(array.py(), "C"),))?.cast_into()?)
 }
 
-fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
-    made.map(Replay::of).map_err(|error| replay_error(py, error))
+fn wrap_result(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
+    made.map(Replay::from_core).map_err(|error| replay_error(py, error))
 }
 
 #[pymethods]
@@ -125,7 +126,7 @@ impl Replay {
         let hindsight = match hindsight {
             None => None,
             Some((strategy, share, achieved)) => {
-                Some(Hindsight { strategy: Strategy::of_name(&strategy).map_err(named)?, share, achieved })
+                Some(Hindsight { strategy: Strategy::from_name(&strategy).map_err(named)?, share, achieved })
             }
         };
         let fields = fields.into_iter().map(|(name, dtype, shape, row_bytes, stack)| Field {
@@ -144,12 +145,12 @@ impl Replay {
             epsilon,
             fan_out,
             num_envs,
-            autoreset: Autoreset::of_name(autoreset).map_err(named)?,
-            weight_norm: WeightNorm::of_name(weight_norm).map_err(named)?,
-            stack_padding: Padding::of_name(stack_padding).map_err(named)?,
+            autoreset: Autoreset::from_name(autoreset).map_err(named)?,
+            weight_norm: WeightNorm::from_name(weight_norm).map_err(named)?,
+            stack_padding: Padding::from_name(stack_padding).map_err(named)?,
             sequence: sequence.map(|(period, burn_in, eta)| Sequence { period, burn_in, eta }),
             hindsight,
-            compression: Compression::of_name(compression).map_err(named)?,
+            compression: Compression::from_name(compression).map_err(named)?,
             seed,
         };
         if shared.is_some() && path.is_some() {
@@ -160,19 +161,19 @@ impl Replay {
             (None, Some(path)) => replay::Replay::create_or_open_file(&path, settings),
             (None, None) => replay::Replay::heap(settings),
         });
-        wrap(py, made)
+        wrap_result(py, made)
     }
 
     #[staticmethod]
     fn attach(py: Python<'_>, name: &str) -> PyResult<Self> {
         let made = py.detach(|| replay::Replay::attach_shared(name));
-        wrap(py, made)
+        wrap_result(py, made)
     }
 
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let made = py.detach(|| replay::Replay::open_file(&path));
-        wrap(py, made)
+        wrap_result(py, made)
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
@@ -188,7 +189,7 @@ impl Replay {
     #[pyo3(signature = (path, shared, capacity))]
     fn load(py: Python<'_>, path: PathBuf, shared: Option<&str>, capacity: Option<usize>) -> PyResult<Self> {
         let made = py.detach(|| replay::Replay::load(&path, shared, capacity));
-        wrap(py, made)
+        wrap_result(py, made)
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
@@ -237,13 +238,13 @@ impl Replay {
             columns.iter().enumerate().map(|(i, column)| bytes(column, name(i))).collect::<PyResult<_>>()?;
         let finals: Vec<_> =
             final_columns.iter().map(|column| bytes(column, "final_obs")).collect::<PyResult<_>>()?;
-        let present = final_present.map(|mask| bytes(mask, "final_obs mask")).transpose()?;
+        let has_final = final_present.map(|mask| bytes(mask, "final_obs mask")).transpose()?;
         let given = Rows {
             count: rows,
             columns: &columns,
-            envs: env_id.as_ref().map(|env_id| exactly(env_id).unwrap_or_default()),
+            envs: env_id.as_ref().map(|env_id| typed_slice(env_id).unwrap_or_default()),
             priorities: priorities.as_ref().map(|p| Reals::of(p).slice),
-            finals: present.map(|present| Finals { present, columns: &finals }),
+            finals: has_final.map(|has_final| Finals { has_final, columns: &finals }),
         };
         self.add_rows(py, &given)
     }
@@ -273,7 +274,7 @@ impl Replay {
                 return Ok(None);
             }
             // Gymnasium's CartPole, for example, returns observations in Fortran order.
-            arrays.push(if array.is_c_contiguous() { array } else { in_rows(&array)? });
+            arrays.push(if array.is_c_contiguous() { array } else { contiguous_copy(&array)? });
         }
         // As in `add`; and before the shapes of the arrays are read.
         let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
@@ -287,7 +288,7 @@ impl Replay {
         let given = Rows {
             count,
             columns: &columns,
-            envs: env_id.as_ref().map(|env_id| exactly(env_id).unwrap_or_default()),
+            envs: env_id.as_ref().map(|env_id| typed_slice(env_id).unwrap_or_default()),
             priorities: priorities.as_ref().map(|p| Reals::of(p).slice),
             finals: None,
         };
@@ -296,7 +297,7 @@ impl Replay {
 
     fn cut(&self, py: Python<'_>, env_id: &Bound<'_, PyAny>) -> PyResult<()> {
         let env_id = indices(env_id, "env_id")?;
-        let envs = exactly(&env_id).unwrap_or_default();
+        let envs = typed_slice(&env_id).unwrap_or_default();
         py.detach(|| self.core.cut(envs)).map_err(|error| replay_error(py, error))
     }
 
@@ -324,13 +325,13 @@ impl Replay {
         let mode = selection(mode, (rank, learners), (uniform, newest, newest_rows))?;
         let mut all = fields.clone();
         all.extend([discounts, indices, weights, tickets].map(Bound::clone));
-        disjoint(&all)?;
+        check_disjoint(&all)?;
         let mut batch = Batch {
             fields: fields.iter().map(|array| bytes_mut(array, "a field")).collect::<PyResult<_>>()?,
-            discounts: exactly_mut(discounts, "discount")?,
-            indices: as_unsigned(exactly_mut(indices, "indices")?),
-            weights: exactly_mut(weights, "weights")?,
-            tickets: exactly_mut(tickets, "tickets")?,
+            discounts: typed_slice_mut(discounts, "discount")?,
+            indices: as_unsigned(typed_slice_mut(indices, "indices")?),
+            weights: typed_slice_mut(weights, "weights")?,
+            tickets: typed_slice_mut(tickets, "tickets")?,
         };
         py.detach(|| self.core.sample(mode, beta, &mut batch)).map_err(|error| replay_error(py, error))
     }
@@ -342,7 +343,7 @@ impl Replay {
         priorities: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
         let (tickets, priorities) = (self::tickets(tickets, "tickets")?, reals(priorities, "priorities")?);
-        let (tickets, priorities) = (exactly(&tickets).unwrap_or_default(), Reals::of(&priorities).slice);
+        let (tickets, priorities) = (typed_slice(&tickets).unwrap_or_default(), Reals::of(&priorities).slice);
         py.detach(|| self.core.update(tickets, priorities)).map_err(|error| replay_error(py, error))
     }
 
@@ -414,7 +415,7 @@ impl Replay {
     }
 
     fn histogram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        sizes(py, self.core.tree())
+        histogram_array(py, self.core.tree())
     }
 
     #[getter]

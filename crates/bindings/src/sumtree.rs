@@ -11,26 +11,26 @@ use sumtree::memory::{self, vec_of_zeros, vec_with_capacity};
 use sumtree::replay::Priorities;
 use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 
-use crate::arrays::{Reals, as_unsigned, exactly, fresh, indices, reals};
+use crate::arrays::{Reals, as_unsigned, indices, new_array, reals, typed_slice};
 use crate::errors::sumtree_error;
 
 /// Why a search failed.
-enum Found {
+enum FindError {
     Prefix(String),
     Tree(SumTreeError),
 }
 
-impl From<SumTreeError> for Found {
+impl From<SumTreeError> for FindError {
     fn from(error: SumTreeError) -> Self {
         Self::Tree(error)
     }
 }
 
-type Mixed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
-type Draw<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
+type MixtureSample<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
+type Sample<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
 /// The draws with this name; `rank` and `learners` are for "split".
-pub fn draws(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
+pub fn draws_from_mode(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
     let within = |name: &str, value: i64| {
         let text = || format!("{name} {value} is outside 0..={}", u32::MAX);
         u32::try_from(value).map_err(|_| PyValueError::new_err(text()))
@@ -49,14 +49,14 @@ pub fn draws(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
 }
 
 /// Number of leaves by the number of significant bits of their weight.
-pub fn sizes<'py>(py: Python<'py>, tree: &sumtree::SumTree) -> PyResult<Bound<'py, PyArray1<u64>>> {
-    let (array, out) = fresh::<u64>(py, sumtree::SIZES)?;
+pub fn histogram_array<'py>(py: Python<'py>, tree: &sumtree::SumTree) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let (array, out) = new_array::<u64>(py, sumtree::SIZES)?;
     out.copy_from_slice(&tree.histogram());
     Ok(array)
 }
 
 /// Converts a count given by Python, or returns a ValueError with the bounds.
-pub fn count(name: &str, value: i64) -> PyResult<usize> {
+pub fn check_count(name: &str, value: i64) -> PyResult<usize> {
     const MAX: i64 = 1 << 32;
     if (0..=MAX).contains(&value) {
         return Ok(value as usize);
@@ -143,7 +143,7 @@ impl SumTree {
         priorities: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (at, priorities) = (self::indices(indices, "indices")?, reals(priorities, "priorities")?);
-        let (at, priorities) = (exactly::<i64>(&at).unwrap_or_default(), Reals::of(&priorities));
+        let (at, priorities) = (typed_slice::<i64>(&at).unwrap_or_default(), Reals::of(&priorities));
         py.detach(|| self.set(at, &priorities)).map_err(|error| sumtree_error(py, error))
     }
 
@@ -155,16 +155,16 @@ impl SumTree {
         mode: &str,
         rank: i64,
         learners: i64,
-    ) -> PyResult<Draw<'py>> {
-        let n = count("n", n)?;
+    ) -> PyResult<Sample<'py>> {
+        let n = check_count("n", n)?;
         let by_weight = match mode {
             "uniform" | "largest" | "eviction" => None,
-            mode => Some(draws(mode, rank, learners)?),
+            mode => Some(draws_from_mode(mode, rank, learners)?),
         };
         // Indices, priorities and weights.
         memory::check(n.saturating_mul(8 + 8 + 4)).map_err(|error| sumtree_error(py, error))?;
-        let (indices, at) = fresh::<i64>(py, n)?;
-        let (priorities, out) = fresh::<f64>(py, n)?;
+        let (indices, at) = new_array::<i64>(py, n)?;
+        let (priorities, out) = new_array::<f64>(py, n)?;
         py.detach(|| {
             let (mut weights, at) = (vec_of_zeros(n)?, as_unsigned(at));
             let (rng, all) = (&mut self.next_rng(), 0..self.tree.capacity());
@@ -191,21 +191,21 @@ impl SumTree {
         newest: f64,
         newest_from: i64,
         newest_count: i64,
-    ) -> PyResult<Mixed<'py>> {
-        let n = count("n", n)?;
+    ) -> PyResult<MixtureSample<'py>> {
+        let n = check_count("n", n)?;
         let mixture = Mixture {
             uniform,
             newest,
             live: 0..self.tree.capacity(),
-            newest_from: count("newest_from", newest_from)?,
-            newest_count: count("newest_count", newest_count)?,
+            newest_from: check_count("newest_from", newest_from)?,
+            newest_count: check_count("newest_count", newest_count)?,
             live_is_all: true,
         };
         // Indices, priorities, probabilities and weights.
         memory::check(n.saturating_mul(8 + 8 + 8 + 4)).map_err(|error| sumtree_error(py, error))?;
-        let (indices, at) = fresh::<i64>(py, n)?;
-        let (priorities, out) = fresh::<f64>(py, n)?;
-        let (probabilities, chances) = fresh::<f64>(py, n)?;
+        let (indices, at) = new_array::<i64>(py, n)?;
+        let (priorities, out) = new_array::<f64>(py, n)?;
+        let (probabilities, chances) = new_array::<f64>(py, n)?;
         py.detach(|| {
             let (mut weights, at) = (vec_of_zeros(n)?, as_unsigned(at));
             let odds = self.tree.sample_mixture(&mut self.next_rng(), &mixture, at, &mut weights)?;
@@ -231,7 +231,7 @@ impl SumTree {
         }
         let prefix_sums = reals(prefix_sums, "prefix_sums")?;
         let prefix_sums = Reals::of(&prefix_sums);
-        let (indices, at) = fresh::<i64>(py, prefix_sums.len())?;
+        let (indices, at) = new_array::<i64>(py, prefix_sums.len())?;
         let units = self.scale.units();
         let refused = |error| sumtree_error(py, error);
         let mut prefixes = vec_with_capacity(prefix_sums.len()).map_err(refused)?;
@@ -249,16 +249,18 @@ impl SumTree {
                 return Ok(scaled as u64);
             }
             let bound = total.unwrap_or(seen as f64 / units);
-            Err(Found::Prefix(format!("prefix sum {prefix} at position {position} is outside 0..{bound}")))
+            Err(FindError::Prefix(format!(
+                "prefix sum {prefix} at position {position} is outside 0..{bound}"
+            )))
         };
         let mut weights = vec_of_zeros(prefixes.len()).map_err(refused)?;
         py.detach(|| self.tree.find_with(as_unsigned(at), &mut weights, target)).map_err(
             |error| match error {
-                Found::Prefix(text) => PyValueError::new_err(text),
-                Found::Tree(SumTreeError::Empty) => {
+                FindError::Prefix(text) => PyValueError::new_err(text),
+                FindError::Tree(SumTreeError::Empty) => {
                     PyValueError::new_err(format!("prefix sum {} at position 0 is outside 0..0", prefixes[0]))
                 }
-                Found::Tree(error) => sumtree_error(py, error),
+                FindError::Tree(error) => sumtree_error(py, error),
             },
         )?;
         Ok(indices)
@@ -310,7 +312,7 @@ impl SumTree {
     }
 
     fn histogram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        sizes(py, &self.tree)
+        histogram_array(py, &self.tree)
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
@@ -341,8 +343,8 @@ impl SumTree {
             return Ok(self.scale.priority(weight).into_pyobject(py)?.into_any());
         }
         let at = indices(index, "index")?;
-        let at = exactly::<i64>(&at).unwrap_or_default();
-        let (priorities, out) = fresh::<f64>(py, at.len())?;
+        let at = typed_slice::<i64>(&at).unwrap_or_default();
+        let (priorities, out) = new_array::<f64>(py, at.len())?;
         py.detach(|| {
             let mut weights = vec_of_zeros(at.len())?;
             self.tree.get_many(at, &mut weights)?;
@@ -365,7 +367,7 @@ impl SumTree {
             return self.set(&at, &Reals::of(&priorities)).map_err(|error| sumtree_error(py, error));
         }
         let at = indices(index, "index")?;
-        let (at, priorities) = (exactly::<i64>(&at).unwrap_or_default(), Reals::of(&priorities));
+        let (at, priorities) = (typed_slice::<i64>(&at).unwrap_or_default(), Reals::of(&priorities));
         py.detach(|| self.set(at, &priorities)).map_err(|error| sumtree_error(py, error))
     }
 

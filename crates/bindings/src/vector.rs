@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cule::batch::{
-    Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
+    Autoreset, Batch, BatchConfig, Boot, ChannelOrder, CpuBatch, Noops, ObsType, Outputs, Padding, Report,
     Settings,
 };
 use cule::env::rules::{self, StepRules};
-use cule::env::{Action, full};
+use cule::env::{Action, full_strength};
 use cule::observe::palette;
 use cule::{CuleError, console, memory, rom};
 use numpy::{
@@ -21,11 +21,11 @@ use numpy::{
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arrays::{bytes, bytes_mut, disjoint, exactly};
+use crate::arrays::{bytes, bytes_mut, check_disjoint, typed_slice};
 use crate::errors::cule_error;
 
 /// How long `recv` waits for results before it checks for signals.
-const PATIENCE: Duration = Duration::from_millis(100);
+const RECV_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of rows of integers that `step` returns, with one column per environment; `_native.pyi` names them.
 const NUMBERS: usize = 12;
 /// Number of rows of flags: terminated, truncated, ended, game over.
@@ -82,7 +82,7 @@ fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> 
 impl Config {
     pub(crate) fn settings(&self) -> PyResult<Settings> {
         let life = [
-            ("plain", rules::LIFE_PLAIN),
+            ("plain", rules::LIFE_IGNORED),
             ("reports", rules::LIFE_REPORTS),
             ("ends", rules::LIFE_ENDS),
             ("continues", rules::LIFE_ENDS_LATE),
@@ -96,7 +96,7 @@ impl Config {
         Ok(Settings {
             rules: StepRules {
                 // Consoles store it in single precision.
-                keep: f64::from(probability as f32),
+                repeat_probability: f64::from(probability as f32),
                 frame_limit: self.max_num_frames_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 step_limit: self.max_num_steps_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 life: choose("life", &self.life, &life)?,
@@ -192,7 +192,7 @@ pub(crate) fn colored<'py>(
 /// Numbers, flags, and whether an episode ended.
 type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool);
 /// Lives, game over, truncated, frame number, episode frame number, RAM.
-type Facts<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
+type ConsoleStatus<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
 /// Environments that are stepped together. Output arrays are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
@@ -231,9 +231,9 @@ impl AtariBatch {
     }
 
     /// Checks and converts the actions of `count` environments.
-    fn commands(&self, actions: &Bound<'_, PyUntypedArray>, count: usize) -> PyResult<Vec<Action>> {
+    fn parse_actions(&self, actions: &Bound<'_, PyUntypedArray>, count: usize) -> PyResult<Vec<Action>> {
         if let Some(threshold) = self.threshold {
-            let values = exactly::<f32>(actions).ok_or_else(|| {
+            let values = typed_slice::<f32>(actions).ok_or_else(|| {
                 PyTypeError::new_err(format!("actions have dtype {}, expected float32", actions.dtype()))
             })?;
             if actions.shape() != [count, 3] {
@@ -259,22 +259,22 @@ impl AtariBatch {
             return Err(PyValueError::new_err(message));
         }
         // EnvPool and many action spaces use int32.
-        if let Some(values) = exactly::<i64>(actions) {
-            return self.buttons(values.iter().copied());
+        if let Some(values) = typed_slice::<i64>(actions) {
+            return self.actions_at(values.iter().copied());
         }
-        let values = exactly::<i32>(actions).ok_or_else(|| {
+        let values = typed_slice::<i32>(actions).ok_or_else(|| {
             PyTypeError::new_err(format!("actions have dtype {}, expected int64 or int32", actions.dtype()))
         })?;
-        self.buttons(values.iter().copied().map(i64::from))
+        self.actions_at(values.iter().copied().map(i64::from))
     }
 
     /// Converts indices of discrete actions.
-    fn buttons(&self, indices: impl Iterator<Item = i64>) -> PyResult<Vec<Action>> {
+    fn actions_at(&self, indices: impl Iterator<Item = i64>) -> PyResult<Vec<Action>> {
         indices
             .enumerate()
             .map(|(row, index)| {
                 let code = usize::try_from(index).ok().and_then(|index| self.actions.get(index));
-                code.map(|&code| full(u32::from(code))).ok_or_else(|| {
+                code.map(|&code| full_strength(u32::from(code))).ok_or_else(|| {
                     let count = self.actions.len();
                     PyValueError::new_err(format!("action {index} of row {row} is outside 0..{count}"))
                 })
@@ -316,7 +316,7 @@ impl<'a> Targets<'a> {
         ram: Option<&'a Bound<'_, PyUntypedArray>>,
     ) -> PyResult<Self> {
         let all: Vec<_> = [Some(obs), final_obs, ram].into_iter().flatten().cloned().collect();
-        disjoint(&all)?;
+        check_disjoint(&all)?;
         Ok(Self {
             obs: bytes_mut(obs, "out")?,
             final_obs: final_obs.map(|array| bytes_mut(array, "final_obs")).transpose()?,
@@ -372,7 +372,7 @@ impl AtariBatch {
         config.check_assignment()?;
         let batch = py.detach(|| {
             let games = config.load()?;
-            let layout = Layout {
+            let batch_config = BatchConfig {
                 games: &games,
                 assignment: &config.assignment,
                 threads: config.num_threads,
@@ -382,7 +382,7 @@ impl AtariBatch {
                 wants_ram: config.ram_info,
                 entropy: config.entropy,
             };
-            CpuBatch::new(&layout, settings)
+            CpuBatch::new(&batch_config, settings)
         });
         let batch = batch.map_err(|error| cule_error(py, error))?;
         Ok(Self {
@@ -422,7 +422,7 @@ impl AtariBatch {
         final_obs: Option<&Bound<'py, PyUntypedArray>>,
         ram: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
-        let actions = self.commands(actions, self.num_envs)?;
+        let actions = self.parse_actions(actions, self.num_envs)?;
         let mut targets = Targets::new(self.num_envs, obs, final_obs, ram)?;
         self.with(py, |batch| batch.step(&actions, targets.outputs()))?;
         targets.results(py)
@@ -430,22 +430,22 @@ impl AtariBatch {
 
     /// Raises the error that `step` would raise for these actions.
     fn check_actions(&self, actions: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
-        self.commands(actions, self.num_envs).map(|_| ())
+        self.parse_actions(actions, self.num_envs).map(|_| ())
     }
 
     /// Sets the environments that the next `send` is for. None of them may be running a step.
-    fn set_turn(&self, py: Python<'_>, envs: Vec<usize>) -> PyResult<()> {
-        self.with(py, |batch| batch.set_turn(&envs))
+    fn set_ready_envs(&self, py: Python<'_>, envs: Vec<usize>) -> PyResult<()> {
+        self.with(py, |batch| batch.set_ready_envs(&envs))
     }
 
     /// Environments that the next `send` is for if it names none.
-    fn turn(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
-        self.with(py, |batch| Ok(batch.turn().to_vec()))
+    fn ready_envs(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        self.with(py, |batch| Ok(batch.ready_envs().to_vec()))
     }
 
     /// Queues one step for each of `envs`.
     fn send(&self, py: Python<'_>, actions: &Bound<'_, PyUntypedArray>, envs: Vec<usize>) -> PyResult<()> {
-        let actions = self.commands(actions, envs.len())?;
+        let actions = self.parse_actions(actions, envs.len())?;
         self.with(py, |batch| batch.send(&envs, &actions))
     }
 
@@ -465,7 +465,7 @@ impl AtariBatch {
         ram: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
         let mut targets = Targets::new(self.batch_size, obs, final_obs, ram)?;
-        while !self.with(py, |batch| batch.receive(PATIENCE, &mut targets.outputs()))? {
+        while !self.with(py, |batch| batch.receive(RECV_INTERVAL, &mut targets.outputs()))? {
             py.check_signals()?;
         }
         targets.results(py)
@@ -526,11 +526,11 @@ impl AtariBatch {
     }
 
     /// Lives, game over, truncated, frame number, episode frame number and RAM of an environment's console.
-    fn facts<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Facts<'py>> {
+    fn console_status<'py>(&self, py: Python<'py>, env: usize) -> PyResult<ConsoleStatus<'py>> {
         self.check_env(env)?;
-        let f = self.with(py, |batch| batch.facts(env))?;
+        let f = self.with(py, |batch| batch.console_status(env))?;
         let ram = PyArray1::from_slice(py, &f.ram);
-        Ok((f.lives, f.over, f.truncated, f.frame_number, f.episode_frame_number, ram))
+        Ok((f.lives, f.game_over, f.truncated, f.frame_number, f.episode_frame_number, ram))
     }
 
     /// Name of the game of an environment.

@@ -80,7 +80,7 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
     let row = if game == "unknown" { games::table::UNKNOWN } else { console::game_row(game)? };
     let mut console = Console::new(&rom, row, options)?;
     if plain {
-        console.run_plainly();
+        console.use_plain_interpreter();
     }
     console.set_drawing(drawn > 0);
     if let Some(mode) = mode {

@@ -9,7 +9,7 @@ struct Play {
     cule::machine::Board* board;
     const uint8_t* rom;
     int32_t* reward;
-    double keep;
+    double repeat_probability;
     cule::env::Action a;
     cule::env::Action b;
     uint32_t rom_bytes;
@@ -24,7 +24,7 @@ extern "C" __global__ void parl_act(Play play) {
     int32_t reward = 0;
     for (uint32_t frame = 0; frame < play.frames; ++frame) {
         state.machine.draw = 1;
-        const int32_t more = cule::env::act(runner, state, random, *play.board, play.keep, play.a, play.b);
+        const int32_t more = cule::env::act(runner, state, random, *play.board, play.repeat_probability, play.a, play.b);
         reward = rs::wrapping_add<int32_t>(reward, more);
     }
     *play.state = state;

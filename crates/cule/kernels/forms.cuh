@@ -43,7 +43,7 @@ static_assert(ROW_WORDS * 4 > sizeof(cule::machine::Machine), "a row has a word 
 static __device__ uint32_t& last_store(uint32_t lane) { return block_words()[lane * ROW_WORDS + ROW_WORDS - 1]; }
 
 // The smallest key of the lanes in `together`. All of them must call this.
-static __device__ uint32_t smallest(uint32_t together, uint32_t key) {
+static __device__ uint32_t smallest_key(uint32_t together, uint32_t key) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     return __reduce_min_sync(together, key);
 #else
@@ -64,7 +64,7 @@ static __device__ uint64_t four_blocks(const cule::machine::cart::Cart& cart, ui
     return all;
 }
 
-static __device__ void give_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r) {
+static __device__ void store_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r) {
     c.a = static_cast<uint8_t>(r.a);
     c.x = static_cast<uint8_t>(r.x);
     c.y = static_cast<uint8_t>(r.y);
@@ -78,7 +78,7 @@ static __device__ void give_registers(cule::machine::operations::Cpu& c, const c
     c.pc = static_cast<uint16_t>(r.pc);
 }
 
-static __device__ void take_registers(cule::brx::Registers& r, const cule::machine::operations::Cpu& c) {
+static __device__ void load_registers(cule::brx::Registers& r, const cule::machine::operations::Cpu& c) {
     r.a = c.a;
     r.x = c.x;
     r.y = c.y;
@@ -93,20 +93,20 @@ static __device__ void take_registers(cule::brx::Registers& r, const cule::machi
 }
 
 // Runs an instruction that the PTX block has not run, with the compact interpreter.
-static __device__ __noinline__ void by_hand(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
+static __device__ __noinline__ void execute_with_compact(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                             cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu = m.cpu;
-    give_registers(cpu, r);
+    store_registers(cpu, r);
     cpu.left -= 1;
     cule::machine::compact::execute(m, cpu, board, rom);
     m.cpu.interrupt = cpu.interrupt;
     m.cpu.jammed = cpu.jammed;
-    take_registers(r, cpu);
+    load_registers(r, cpu);
 }
 
 // Runs the store to the TIA at which the PTX block has stopped. It reads and changes only the time of the
 // processor.
-static __device__ __noinline__ void store_by_hand(cule::machine::Machine& m, cule::machine::Board& board,
+static __device__ __noinline__ void store_to_tia(cule::machine::Machine& m, cule::machine::Board& board,
                                                   cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu{};
     cpu.cycles = r.cycles;
@@ -128,7 +128,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     const uint32_t low = m.cart.plain_low;
     const uint32_t span = m.cart.plain_high > low ? m.cart.plain_high - low : 0;
     cule::brx::Registers r{};
-    take_registers(r, m.cpu);
+    load_registers(r, m.cpu);
     r.left = m.cpu.jammed != 0 ? 0 : budget;
     uint32_t next = cule::env::warp_schedule::next_stretch(0, schedule.window);
     uint32_t& stored = last_store(threadIdx.x);
@@ -136,25 +136,25 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     for (;;) {
         const uint32_t key =
             r.left == 0 ? 0xFFFFFFFFu : cule::env::warp_schedule::key(m.tia, r.cycles, r.s, r.pc, schedule.window);
-        const uint32_t first = smallest(together, key);
+        const uint32_t first = smallest_key(together, key);
         if (first >= next) {
             if (first == 0xFFFFFFFFu) break;
             // All lanes have left a stretch of rows: all active lanes draw their completed rows together.
-            if (r.left != 0 && m.draw != 0 && m.eager == 0 && m.cart.claims == 0) {
-                cule::machine::tia::beam::catch_up(m, board, cule::env::warp_schedule::finished(m.tia, first, schedule.window, stored));
+            if (r.left != 0 && m.draw != 0 && m.access_by_access == 0 && m.cart.claims == 0) {
+                cule::machine::tia::beam::catch_up(m, board, cule::env::warp_schedule::drawable_clock(m.tia, first, schedule.window, stored));
             }
             next = cule::env::warp_schedule::next_stretch(first, schedule.window);
         }
         if (key == first) {
             cule::brx::run(r, ram, rom.data, schedule.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
-            if (r.code == 1) by_hand(m, board, rom, r);
+            if (r.code == 1) execute_with_compact(m, board, rom, r);
             if (r.code == 2) {
                 stored = r.cycles;
-                store_by_hand(m, board, r);
+                store_to_tia(m, board, r);
             }
         }
     }
-    give_registers(m.cpu, r);
+    store_registers(m.cpu, r);
     rs::put(given, m);
 }
 
@@ -185,4 +185,4 @@ static __device__ __noinline__ void run_form(cule::machine::Machine& m, cule::ma
     }
 }
 
-using Formed = Runner<run_form>;
+using FormRunner = Runner<run_form>;

@@ -20,10 +20,10 @@
 #define __launch_bounds__(threads)
 #define __noinline__ __attribute__((noinline))
 
-struct Three {
+struct Index {
     uint32_t x;
 };
-static thread_local Three blockIdx, blockDim, gridDim, threadIdx;
+static thread_local Index blockIdx, blockDim, gridDim, threadIdx;
 
 static inline uint32_t atomicMax(uint32_t* place, uint32_t value) {
     const uint32_t before = *place;
@@ -61,9 +61,9 @@ static constexpr uint32_t WARP = 32;
 struct Warp {
     uint32_t lanes[STATES];
 
-    void become(uint32_t those, State from, State to) {
-        lanes[from] &= ~those;
-        lanes[to] |= those;
+    void change_state(uint32_t mask, State from, State to) {
+        lanes[from] &= ~mask;
+        lanes[to] |= mask;
     }
 };
 static thread_local std::vector<Thread> threads;
@@ -72,20 +72,20 @@ static thread_local jmp_buf scheduler;
 static thread_local void (*body)();
 // `__activemask` of a device may return any subset of the lanes that wait there: 0 returns all, another
 // number is the state of a generator that draws the subset.
-static thread_local uint64_t splits;
+static thread_local uint64_t active_mask_seed;
 // Number of minima over groups of lanes, and the lanes that had the minimum, summed.
-static thread_local uint64_t turns, turning;
+static thread_local uint64_t turns, lanes_in_turns;
 
-static __attribute__((noinline)) void leave() {
+static __attribute__((noinline)) void return_to_scheduler() {
     if (_setjmp(threads[threadIdx.x].here) == 0) _longjmp(scheduler, 1);
 }
 
 static uint32_t wait(State state, uint32_t mask, uint32_t value) {
     const uint32_t me = threadIdx.x;
-    warps[me / WARP].become(1u << me % WARP, RUNS, state);
+    warps[me / WARP].change_state(1u << me % WARP, RUNS, state);
     threads[me].mask = mask;
     threads[me].value = value;
-    leave();
+    return_to_scheduler();
     return threads[me].value;
 }
 
@@ -94,13 +94,13 @@ static void __syncthreads() { wait(BLOCK, 0, 0); }
 [[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(MINIMUM, mask, value); }
 
 // As a minimum, of 0 for the lanes whose predicate is true.
-[[maybe_unused]] static bool __any_sync(uint32_t mask, bool says) {
-    return __reduce_min_sync(mask, says ? 0 : UINT32_MAX) != UINT32_MAX;
+[[maybe_unused]] static bool __any_sync(uint32_t mask, bool predicate) {
+    return __reduce_min_sync(mask, predicate ? 0 : UINT32_MAX) != UINT32_MAX;
 }
 
 static void run_thread() {
     body();
-    warps[threadIdx.x / WARP].become(1u << threadIdx.x % WARP, RUNS, OVER);
+    warps[threadIdx.x / WARP].change_state(1u << threadIdx.x % WARP, RUNS, OVER);
     _longjmp(scheduler, 1);
 }
 
@@ -119,16 +119,16 @@ static uint32_t take_lowest(uint32_t& lanes) {
 }
 
 // Completes the minima for which all lanes of the mask wait. Returns true if there was one.
-static bool give_minima(Warp& warp, Thread* own) {
+static bool complete_minima(Warp& warp, Thread* own) {
     bool given = false;
     for (uint32_t left = warp.lanes[MINIMUM]; left != 0;) {
         const uint32_t mask = own[__builtin_ctz(left)].mask, here = warp.lanes[MINIMUM];
-        uint32_t least = UINT32_MAX, those = 0;
+        uint32_t least = UINT32_MAX, lowest_count = 0;
         bool all = (mask & here) == mask;
         for (uint32_t others = mask & here; others != 0;) {
             const Thread& other = own[take_lowest(others)];
             all = all && other.mask == mask;
-            those = other.value < least ? 1 : those + (other.value == least);
+            lowest_count = other.value < least ? 1 : lowest_count + (other.value == least);
             least = other.value < least ? other.value : least;
         }
         left &= left - 1;
@@ -136,26 +136,26 @@ static bool give_minima(Warp& warp, Thread* own) {
         left &= ~mask;
         given = true;
         turns += least != UINT32_MAX;
-        turning += least != UINT32_MAX ? those : 0;
+        lanes_in_turns += least != UINT32_MAX ? lowest_count : 0;
         for (uint32_t others = mask; others != 0;) own[take_lowest(others)].value = least;
-        warp.become(mask, MINIMUM, RUNS);
+        warp.change_state(mask, MINIMUM, RUNS);
     }
     return given;
 }
 
 // Completes `__activemask` for all lanes that wait there, or for a drawn subset. Returns true if any lane
 // waits.
-static bool bring_together(Warp& warp, Thread* own) {
+static bool complete_active_masks(Warp& warp, Thread* own) {
     const uint32_t here = warp.lanes[ANY];
     if (here == 0) return false;
     uint32_t chosen = here;
-    if (splits != 0) {
-        splits = splits * 6364136223846793005u + 1442695040888963407u;
-        chosen = here & static_cast<uint32_t>(splits >> 32);
+    if (active_mask_seed != 0) {
+        active_mask_seed = active_mask_seed * 6364136223846793005u + 1442695040888963407u;
+        chosen = here & static_cast<uint32_t>(active_mask_seed >> 32);
         if (chosen == 0) chosen = here & (~here + 1);
     }
     for (uint32_t others = chosen; others != 0;) own[take_lowest(others)].value = chosen;
-    warp.become(chosen, ANY, RUNS);
+    warp.change_state(chosen, ANY, RUNS);
     return true;
 }
 
@@ -182,13 +182,13 @@ static void run_block() {
                 enter(threads[threadIdx.x]);
             }
         }
-        for (uint32_t i = 0; i < warps.size(); ++i) moved = give_minima(warps[i], &threads[i * WARP]) || moved;
-        for (uint32_t i = 0; i < warps.size() && !moved; ++i) moved = bring_together(warps[i], &threads[i * WARP]);
+        for (uint32_t i = 0; i < warps.size(); ++i) moved = complete_minima(warps[i], &threads[i * WARP]) || moved;
+        for (uint32_t i = 0; i < warps.size() && !moved; ++i) moved = complete_active_masks(warps[i], &threads[i * WARP]);
         if (moved) continue;
         for (Warp& warp : warps) {
             over = over && warp.lanes[BLOCK] == 0 && warp.lanes[MINIMUM] == 0;
             waiting = waiting && warp.lanes[MINIMUM] == 0;
-            warp.become(warp.lanes[BLOCK], BLOCK, RUNS);
+            warp.change_state(warp.lanes[BLOCK], BLOCK, RUNS);
         }
         if (over) return;
         if (!waiting) {
@@ -241,12 +241,12 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
     return 1;
 }
 
-// Sets `splits`, and returns the number of minima and of their lanes since the last call.
-extern "C" void parl_lanes(uint64_t split, uint64_t* turns_and_lanes) {
-    splits = split;
+// Sets `active_mask_seed`, and returns the number of minima and of their lanes since the last call.
+extern "C" void parl_lanes(uint64_t seed, uint64_t* turns_and_lanes) {
+    active_mask_seed = seed;
     turns_and_lanes[0] = turns;
-    turns_and_lanes[1] = turning;
-    turns = turning = 0;
+    turns_and_lanes[1] = lanes_in_turns;
+    turns = lanes_in_turns = 0;
 }
 
 // Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. `ram` is the console's RAM, in the place of

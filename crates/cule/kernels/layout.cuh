@@ -12,7 +12,7 @@ PARL_CONST uint32_t NO_ENV = 0xFFFFFFFFu;
 PARL_CONST uint32_t NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2;
 // Values of `Call::mode` for `parl_reset`: queued resets in a step of their own (NEXT_STEP), queued resets
 // within a step (SAME_STEP), resets that the caller asks for.
-PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_ASKED = 2;
+PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_REQUESTED = 2;
 // Kinds of faults. For each kind `Batch::faults` holds the largest number of an environment that had it, plus
 // one; 0 if none.
 PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_SAVED_PICTURES = 4, FAULT_STICK = 5;
@@ -32,7 +32,7 @@ PARL_CONST uint32_t WIDE = 1, STICKS = 2;
 struct Batch {
     uint32_t* heads;
     cule::random::Random* randoms;
-    cule::env::state::Extra* extras;
+    cule::env::state::StepOutput* step_outputs;
     uint8_t* planes;
     uint32_t* saved_pictures;  // per environment, the place of its kept pictures or NO_SAVED_PICTURES
     uint32_t* taken;       // one bit per place
@@ -42,7 +42,7 @@ struct Batch {
     uint32_t* queued;      // the length of the queue, and the number of blocks that have finished it
     uint32_t* faults;
     const uint32_t* order;
-    const uint32_t* playing;
+    const uint32_t* env_games;
     const cule::env::state::EnvGame* games;
     const cule::env::state::EnvSettings* rules;
     const cule::env::state::ResetState* reset_states;
@@ -101,7 +101,7 @@ struct Call {
 PARL_CONST uint32_t CART_WORDS = sizeof(cule::machine::cart::Cart::ram) / 4;
 PARL_CONST uint32_t CART_AT = PARL_OFFSET(cule::machine::Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, ram);
 PARL_CONST uint32_t FIRST_CART = (PARL_OFFSET(cule::env::state::Head, state) + PARL_OFFSET(cule::env::State, machine) + CART_AT) / 4;
-PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::env::state::Head, recent) + PARL_OFFSET(cule::env::state::Recent, from) + CART_AT) / 4;
+PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::env::state::Head, last_frames) + PARL_OFFSET(cule::env::state::LastFrames, start) + CART_AT) / 4;
 PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
 
 // Position of word w of a head among the stored words; NO_ENV if it is not stored.
@@ -199,22 +199,22 @@ struct Workspace {
 
 // Copies the pictures that a step or reset asks to be kept to their place, or frees the place if there are
 // none.
-[[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::env::state::Extra& extra, const Workspace& workspace) {
-    if (extra.kept == 0) {
+[[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::env::state::StepOutput& output, const Workspace& workspace) {
+    if (output.kept == 0) {
         free_saved_pictures(b, env);
         return;
     }
-    if ((extra.kept & cule::env::state::KEPT_FRESH) == 0) return;
-    extra.kept &= static_cast<uint8_t>(~cule::env::state::KEPT_FRESH);
+    if ((output.kept & cule::env::state::KEPT_FRESH) == 0) return;
+    output.kept &= static_cast<uint8_t>(~cule::env::state::KEPT_FRESH);
     if (!reserve_saved_pictures(b, env)) {
-        extra.kept = 0;
+        output.kept = 0;
         fault(b, FAULT_SAVED_PICTURES, env);
         return;
     }
     const uint32_t size = b.rules->picture_bytes;
     uint8_t* place = saved_pictures_at(b, b.saved_pictures[env]);
     for (uint32_t i = 0; i < 2; ++i) cule::machine::tia::rows::expand_all(*workspace.board, i, size / cule::machine::tia::WIDTH);
-    for (uint32_t i = 0; i < extra.kept; ++i) {
+    for (uint32_t i = 0; i < output.kept; ++i) {
         const uint8_t* from = i < 2 ? workspace.board->picture[i].at : workspace.pictures;
         for (uint32_t byte = 0; byte < size; ++byte) place[i * size + byte] = from[byte];
     }
@@ -225,7 +225,7 @@ struct Workspace {
 }
 
 // Writes the figures of environment e: number k to numbers[k * count + e], flag k to flags[k * count + e].
-[[maybe_unused]] static __device__ void give_figures(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Figures& figures) {
+[[maybe_unused]] static __device__ void store_figures(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Figures& figures) {
     for (uint32_t k = 0; k < cule::env::state::NUMBERS; ++k) {
         call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
     }
@@ -233,12 +233,12 @@ struct Workspace {
 }
 
 // What the block has to show for one lane.
-struct Shown {
+struct ShowRequest {
     uint32_t env;      // NO_ENV: nothing
     uint32_t newest;
-    uint32_t apart;    // the observation goes to `final_obs`
-    uint32_t moved;    // the stack has moved on by one plane
-    cule::env::state::Extra extra;
+    uint32_t to_final_obs;  // the observation goes to `final_obs`
+    uint32_t stack_moved;   // the stack has moved on by one plane
+    cule::env::state::StepOutput output;
 };
 
 PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSET(cule::machine::Machine, riot) +
@@ -258,48 +258,48 @@ static_assert(SHOW_WORDS <= PARL_BLOCK_WORDS, "what is shown fits where machines
 #endif
 
 // The environment that is being shown, and its destination.
-struct Showing {
+struct ShowTarget {
     const Batch& b;
-    const Shown& s;
+    const ShowRequest& s;
     Workspace workspace;
     uint8_t* planes;
     uint8_t* obs;    // null: not written
     uint32_t from;   // planes before this one are in place already
     bool by_words;   // all addresses are multiples of four
 
-    [[maybe_unused]] __device__ cule::observe::plane::Chosen chosen() const {
-        return cule::observe::plane::Chosen{s.extra.picture, b.rules->picture_bytes};
+    [[maybe_unused]] __device__ cule::observe::plane::PictureSet picture_set() const {
+        return cule::observe::plane::PictureSet{s.output.picture, b.rules->picture_bytes};
     }
     [[maybe_unused]] __device__ Slice<const uint8_t> boards() const {
         return Slice<const uint8_t>(reinterpret_cast<const uint8_t*>(workspace.board), 2 * cule::machine::tia::PICTURE_BYTES);
     }
-    [[maybe_unused]] __device__ const cule::observe::plane::Reduction& reduction() const { return b.reductions[b.playing[s.env]]; }
+    [[maybe_unused]] __device__ const cule::observe::plane::Reduction& reduction() const { return b.reductions[b.env_games[s.env]]; }
 };
 
 // Byte `byte` of the plane that is added to the ring of planes.
-[[maybe_unused]] static __device__ uint8_t new_byte(const Showing& w, uint32_t byte) {
+[[maybe_unused]] static __device__ uint8_t new_byte(const ShowTarget& w, uint32_t byte) {
     const Batch& b = w.b;
-    const Shown& s = w.s;
-    if (s.extra.push == cule::env::state::PUSH_AGAIN) {
+    const ShowRequest& s = w.s;
+    if (s.output.push == cule::env::state::PUSH_COPY) {
         return w.planes[static_cast<uint64_t>((s.newest + b.stack - 1) % b.stack) * b.plane_bytes + byte];
     }
-    if (s.extra.push == cule::env::state::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
+    if (s.output.push == cule::env::state::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
     const Slice<const uint8_t> boards = w.boards();
     return cule::observe::plane::pixel(
-        w.reduction(), w.chosen(), boards, work_of(b, w.workspace), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
+        w.reduction(), w.picture_set(), boards, work_of(b, w.workspace), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
         Slice<const float>(b.weights, b.weight_count), Slice<const cule::observe::Blend>(b.blends, b.blend_count),
         Slice<const uint8_t>(b.tables, b.table_bytes), byte);
 }
 
 // Stores `value` at byte `at` of the newest plane, and writes the same bytes of all planes to the
 // observation, oldest plane first.
-template <class Unit> static __device__ void put_out(const Showing& w, uint32_t at, Unit value) {
-    const Shown& s = w.s;
+template <class Unit> static __device__ void store_unit(const ShowTarget& w, uint32_t at, Unit value) {
+    const ShowRequest& s = w.s;
     const uint64_t plane_bytes = w.b.plane_bytes;
     const uint32_t stack = w.b.stack;
-    if (s.extra.push != cule::env::state::PUSH_NOTHING) {
-        const Unit before = s.extra.clear == cule::env::state::CLEAR_FIRST ? value : static_cast<Unit>(0);
-        for (uint32_t k = 0; s.extra.clear != 0 && k < stack; ++k) rs::store<Unit>(w.planes + k * plane_bytes, at, before);
+    if (s.output.push != cule::env::state::PUSH_NOTHING) {
+        const Unit before = s.output.clear == cule::env::state::CLEAR_FIRST ? value : static_cast<Unit>(0);
+        for (uint32_t k = 0; s.output.clear != 0 && k < stack; ++k) rs::store<Unit>(w.planes + k * plane_bytes, at, before);
         rs::store<Unit>(w.planes + s.newest * plane_bytes, at, value);
     }
     if (w.obs == nullptr) return;
@@ -310,22 +310,22 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// As `put_out` for four bytes at any alignment.
-[[maybe_unused]] static __device__ void put_four(const Showing& w, uint32_t at, uint32_t four) {
+// As `store_unit` for four bytes at any alignment.
+[[maybe_unused]] static __device__ void put_four(const ShowTarget& w, uint32_t at, uint32_t four) {
     if (w.by_words) {
-        put_out<uint32_t>(w, at, four);
+        store_unit<uint32_t>(w, at, four);
     } else {
-        for (uint32_t i = 0; i < 4; ++i) put_out<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
+        for (uint32_t i = 0; i < 4; ++i) store_unit<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
     }
 }
 
 // Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each pixel of a strip once,
 // then averages.
-[[maybe_unused]] static __device__ void show_84(const Showing& w) {
+[[maybe_unused]] static __device__ void show_84(const ShowTarget& w) {
     namespace show = cule::observe::plane;
     const Batch& b = w.b;
     const show::Reduction& reduction = w.reduction();
-    const show::Chosen chosen = w.chosen();
+    const show::PictureSet picture_set = w.picture_set();
     uint32_t* strip = block_words();
     uint32_t* table = strip + show::STRIP_WORDS;
     const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(table), TABLE_BYTES);
@@ -341,7 +341,7 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
         const uint32_t from = first / show::STRIP_OUT * show::STRIP_ROWS;
         for (uint32_t i = threadIdx.x; i < show::STRIP_ROWS * show::STRIP_PARTS; i += blockDim.x) {
             const uint32_t row = from + i / show::STRIP_PARTS;
-            show::brighten(chosen, *w.workspace.board, work_of(b, w.workspace), values, row, i % show::STRIP_PARTS, all, 8 * i);
+            show::brighten(picture_set, *w.workspace.board, work_of(b, w.workspace), values, row, i % show::STRIP_PARTS, all, 8 * i);
         }
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < show::STRIP_OUT * 21; i += blockDim.x) {
@@ -359,13 +359,13 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
 
 // Shows a plane of any other kind, or no new plane: one or four bytes at a time. The shown rows of the board
 // are converted to bytes first.
-[[maybe_unused]] static __device__ void show_plane(const Showing& w) {
-    const bool pushes = w.s.extra.push != cule::env::state::PUSH_NOTHING;
-    if (w.s.extra.push == cule::env::state::PUSH_PICTURES) {
-        const uint32_t rows = w.b.games[w.b.playing[w.s.env]].height;
+[[maybe_unused]] static __device__ void show_plane(const ShowTarget& w) {
+    const bool pushes = w.s.output.push != cule::env::state::PUSH_NOTHING;
+    if (w.s.output.push == cule::env::state::PUSH_PICTURES) {
+        const uint32_t rows = w.b.games[w.b.env_games[w.s.env]].height;
         for (uint32_t i = 0; i < 3; ++i) {
-            const uint32_t picture = w.s.extra.picture[i];
-            for (uint32_t row = threadIdx.x; picture < cule::env::state::WORK && row < rows; row += blockDim.x) {
+            const uint32_t picture = w.s.output.picture[i];
+            for (uint32_t row = threadIdx.x; picture < cule::env::state::FIRST_WORK_PICTURE && row < rows; row += blockDim.x) {
                 cule::machine::tia::rows::expand(*w.workspace.board, picture, row);
             }
         }
@@ -376,34 +376,34 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
         uint32_t value = 0;
         for (uint32_t i = 0; pushes && i < unit; ++i) value |= static_cast<uint32_t>(new_byte(w, at + i)) << (8 * i);
         if (w.by_words) {
-            put_out<uint32_t>(w, at, value);
+            store_unit<uint32_t>(w, at, value);
         } else {
-            put_out<uint8_t>(w, at, static_cast<uint8_t>(value));
+            store_unit<uint8_t>(w, at, static_cast<uint8_t>(value));
         }
     }
 }
 
 // All threads of the block show the environments of its lanes: they add the new plane to the ring and write
 // the stack to the observation, oldest plane first.
-[[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const Shown* all) {
+[[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
-        const Shown s = all[lane];
+        const ShowRequest s = requests[lane];
         if (s.env == NO_ENV) continue;
-        const bool apart = s.apart != 0;
-        uint8_t* obs = apart ? call.final_obs : call.obs;
-        if (obs != nullptr) obs += s.env * (apart || call.obs_stride == 0 ? stack_bytes : call.obs_stride);
+        const bool to_final_obs = s.to_final_obs != 0;
+        uint8_t* obs = to_final_obs ? call.final_obs : call.obs;
+        if (obs != nullptr) obs += s.env * (to_final_obs || call.obs_stride == 0 ? stack_bytes : call.obs_stride);
         const bool by_words = (b.plane_bytes | static_cast<uint32_t>(reinterpret_cast<uint64_t>(obs))) % 4 == 0;
-        const uint32_t from = call.slides != 0 && s.moved != 0 && !apart ? b.stack - 1 : 0;
-        const Showing w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
-        const uint8_t push = s.extra.push;
-        const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_AGAIN && push != cule::env::state::PUSH_RAM;
+        const uint32_t from = call.slides != 0 && s.stack_moved != 0 && !to_final_obs ? b.stack - 1 : 0;
+        const ShowTarget w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
+        const uint8_t push = s.output.push;
+        const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_COPY && push != cule::env::state::PUSH_RAM;
         if (draws && w.reduction().kind == cule::observe::plane::REDUCE_84 && w.reduction().channels == 1) {
             show_84(w);
         } else {
             show_plane(w);
         }
-        if (call.ram == nullptr || apart) continue;
+        if (call.ram == nullptr || to_final_obs) continue;
         for (uint32_t i = threadIdx.x; i < RAM_BYTES; i += blockDim.x) {
             call.ram[static_cast<uint64_t>(s.env) * RAM_BYTES + i] = *head_byte(b, s.env, RAM_AT + i);
         }
@@ -412,27 +412,27 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
 
 // The last two pictures of the boot of an environment's game.
 [[maybe_unused]] static __device__ Slice<const uint8_t> boot_of(const Batch& b, uint32_t env) {
-    return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.playing[env]) * b.boot_bytes, b.boot_bytes);
+    return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.env_games[env]) * b.boot_bytes, b.boot_bytes);
 }
 
-// Resets with `env::reset::quick`: copies a reset state.
+// Resets with `env::reset::copy_reset_state`: copies a reset state.
 template <class Runs>
-[[maybe_unused]] static __device__ void reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::Extra& extra,
+[[maybe_unused]] static __device__ void reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::StepOutput& output,
                                                       const Workspace& workspace) {
-    const cule::env::state::EnvGame& game = b.games[b.playing[env]];
+    const cule::env::state::EnvGame& game = b.games[b.env_games[env]];
     Runs runner{rom_of(b, game)};
-    workspace.board->front.on = 1;
-    cule::env::reset::quick(runner, head, extra, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
+    workspace.board->partial_row.uses_classes = 1;
+    cule::env::reset::copy_reset_state(runner, head, output, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
                              Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), *b.rules, game);
-    keep_pictures(b, env, extra, workspace);
+    keep_pictures(b, env, output, workspace);
 }
 
 // Writes the figures after a reset. `within` a step, which has written its own, only lives, frame number and
 // episode frame number are replaced.
-[[maybe_unused]] static __device__ void give_reset(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Head& head, bool within) {
+[[maybe_unused]] static __device__ void store_reset_figures(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Head& head, bool within) {
     const cule::env::state::Figures figures = cule::env::state::figures(head, env);
     if (!within) {
-        give_figures(b, call, env, figures);
+        store_figures(b, call, env, figures);
         return;
     }
     for (uint32_t k = 2; k < 5; ++k) call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];

@@ -16,7 +16,7 @@ enum class Compare : uint8_t { Always = 0, Never = 1, Is = 2, IsNot = 3, Above =
 
 namespace cule::env {
 
-// What the environment adds to the machine.
+// State of an environment besides its machine.
 struct Env {
     uint32_t game;
     uint32_t difficulty;
@@ -37,7 +37,7 @@ static_assert(PARL_OFFSET(Env, held) == 36 && PARL_OFFSET(Env, held_step) == 44)
 
 namespace cule::machine::operations {
 
-// Registers and time. All registers hold plain numbers, flags are 0 or 1.
+// Registers and time. Registers hold plain numbers, flags are 0 or 1.
 struct Cpu {
     uint32_t cycles;
     uint32_t left;
@@ -63,7 +63,7 @@ static_assert(PARL_OFFSET(Cpu, jammed) == 22 && PARL_OFFSET(Cpu, unused) == 23);
 
 namespace cule::machine::riot {
 
-// State of the chip. Stamps are CPU cycles, rebased with the cycle counter; differences wrap.
+// State of the chip. Times are CPU cycles, shifted together with the cycle counter; differences wrap.
 struct Riot {
     Array<uint8_t, 128> ram;
     uint32_t set_at;
@@ -80,7 +80,7 @@ static_assert(PARL_OFFSET(Riot, shift) == 137 && PARL_OFFSET(Riot, latched) == 1
 
 namespace cule::machine::tia {
 
-// What a ROM fixes: the window of lines that are drawn, and the television.
+// Properties that the ROM determines: the window of drawn lines, and the television.
 struct Layout {
     int16_t first_line;
     int16_t height;
@@ -90,7 +90,7 @@ struct Layout {
 static_assert(sizeof(Layout) == 6 && alignof(Layout) == 2);
 static_assert(PARL_OFFSET(Layout, first_line) == 0 && PARL_OFFSET(Layout, height) == 2 && PARL_OFFSET(Layout, pal) == 4 && PARL_OFFSET(Layout, hmove_blanks) == 5);
 
-// State of the chip. Clocks count from the start of the frame and are rebased with it.
+// State of the chip. Clocks count from the start of the frame and are shifted with it.
 struct Tia {
     int32_t origin;
     int32_t base;
@@ -132,12 +132,12 @@ struct Tia {
     uint8_t blank_pending;
     uint8_t enabled;
     uint8_t dirty;
-    uint8_t near_;
-    uint8_t near_stale;
-    uint8_t guard;
-    uint8_t settled;
+    uint8_t may_collide;
+    uint8_t may_collide_outdated;
+    uint8_t needs_beam;
+    uint8_t collisions_final;
     uint8_t stop;
-    uint8_t near_loose;
+    uint8_t may_collide_overestimated;
 };
 static_assert(sizeof(Tia) == 108 && alignof(Tia) == 4);
 static_assert(PARL_OFFSET(Tia, origin) == 0 && PARL_OFFSET(Tia, base) == 4 && PARL_OFFSET(Tia, gate) == 8 && PARL_OFFSET(Tia, window_end) == 12);
@@ -150,8 +150,8 @@ static_assert(PARL_OFFSET(Tia, vdelp) == 81 && PARL_OFFSET(Tia, graphics) == 83 
 static_assert(PARL_OFFSET(Tia, enabl) == 89 && PARL_OFFSET(Tia, enabl_old) == 90 && PARL_OFFSET(Tia, vdelbl) == 91 && PARL_OFFSET(Tia, dump) == 92);
 static_assert(PARL_OFFSET(Tia, skip) == 93 && PARL_OFFSET(Tia, missile0_form) == 95 && PARL_OFFSET(Tia, star_field) == 96 && PARL_OFFSET(Tia, star_phase) == 97);
 static_assert(PARL_OFFSET(Tia, mirror) == 98 && PARL_OFFSET(Tia, blank_pending) == 99 && PARL_OFFSET(Tia, enabled) == 100 && PARL_OFFSET(Tia, dirty) == 101);
-static_assert(PARL_OFFSET(Tia, near_) == 102 && PARL_OFFSET(Tia, near_stale) == 103 && PARL_OFFSET(Tia, guard) == 104 && PARL_OFFSET(Tia, settled) == 105);
-static_assert(PARL_OFFSET(Tia, stop) == 106 && PARL_OFFSET(Tia, near_loose) == 107);
+static_assert(PARL_OFFSET(Tia, may_collide) == 102 && PARL_OFFSET(Tia, may_collide_outdated) == 103 && PARL_OFFSET(Tia, needs_beam) == 104 && PARL_OFFSET(Tia, collisions_final) == 105);
+static_assert(PARL_OFFSET(Tia, stop) == 106 && PARL_OFFSET(Tia, may_collide_overestimated) == 107);
 }
 
 namespace cule::machine::cart {
@@ -191,7 +191,8 @@ static_assert(PARL_OFFSET(Input, resistance) == 0 && PARL_OFFSET(Input, port_a) 
 
 namespace cule::machine {
 
-// Everything that makes the future of a console, except ROM, board and random generators. Flags are 0 or 1.
+// State that determines all later frames of a console, except ROM, board and random generators. Flags are 0
+// or 1.
 struct Machine {
     machine::operations::Cpu cpu;
     machine::riot::Riot riot;
@@ -203,17 +204,17 @@ struct Machine {
     uint8_t unfinished;
     uint8_t dimmed;
     uint8_t draw;
-    uint8_t eager;
+    uint8_t access_by_access;
 };
 static_assert(sizeof(Machine) == 472 && alignof(Machine) == 4);
 static_assert(PARL_OFFSET(Machine, cpu) == 0 && PARL_OFFSET(Machine, riot) == 24 && PARL_OFFSET(Machine, tia) == 164 && PARL_OFFSET(Machine, cart) == 272);
 static_assert(PARL_OFFSET(Machine, input) == 440 && PARL_OFFSET(Machine, bus) == 460 && PARL_OFFSET(Machine, draws) == 464 && PARL_OFFSET(Machine, unfinished) == 468);
-static_assert(PARL_OFFSET(Machine, dimmed) == 469 && PARL_OFFSET(Machine, draw) == 470 && PARL_OFFSET(Machine, eager) == 471);
+static_assert(PARL_OFFSET(Machine, dimmed) == 469 && PARL_OFFSET(Machine, draw) == 470 && PARL_OFFSET(Machine, access_by_access) == 471);
 }
 
 namespace cule::games {
 
-// The variables of a game's rule.
+// The variables of a game's rules.
 struct Rules {
     int32_t reward;
     int32_t previous;
@@ -230,7 +231,7 @@ static_assert(PARL_OFFSET(Rules, aux) == 16 && PARL_OFFSET(Rules, over) == 92 &&
 
 namespace cule::env {
 
-// A console with its rules: everything that makes its future, except ROM, board and random generators.
+// A console with its rules: everything its future depends on, except ROM, board and random generators.
 struct State {
     machine::Machine machine;
     games::Rules rules;
@@ -240,7 +241,7 @@ struct State {
 static_assert(sizeof(State) == 624 && alignof(State) == 4);
 static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, unused) == 620);
 
-// What a player does in a frame.
+// Action of one player in a frame.
 struct Action {
     uint32_t code;
     int32_t step;
@@ -251,16 +252,16 @@ static_assert(PARL_OFFSET(Action, code) == 0 && PARL_OFFSET(Action, step) == 4);
 
 namespace cule::env::boot {
 
-// What actions of a player mean while a mode is selected.
+// Settings of a boot.
 struct BootRules {
-    double keep;
+    double repeat_probability;
     uint32_t frame_skip;
     uint32_t draws;
 };
 static_assert(sizeof(BootRules) == 16 && alignof(BootRules) == 8);
-static_assert(PARL_OFFSET(BootRules, keep) == 0 && PARL_OFFSET(BootRules, frame_skip) == 8 && PARL_OFFSET(BootRules, draws) == 12);
+static_assert(PARL_OFFSET(BootRules, repeat_probability) == 0 && PARL_OFFSET(BootRules, frame_skip) == 8 && PARL_OFFSET(BootRules, draws) == 12);
 
-// Frames of a mode selection so far.
+// Number of frames that a mode selection has run.
 struct Selection {
     uint32_t spent;
     uint32_t open;
@@ -273,50 +274,50 @@ namespace cule::env::rules {
 
 // Settings of a step.
 struct StepRules {
-    double keep;
+    double repeat_probability;
     int32_t frame_limit;
     int32_t step_limit;
     uint32_t life;
     uint32_t clip;
 };
 static_assert(sizeof(StepRules) == 24 && alignof(StepRules) == 8);
-static_assert(PARL_OFFSET(StepRules, keep) == 0 && PARL_OFFSET(StepRules, frame_limit) == 8 && PARL_OFFSET(StepRules, step_limit) == 12 && PARL_OFFSET(StepRules, life) == 16);
+static_assert(PARL_OFFSET(StepRules, repeat_probability) == 0 && PARL_OFFSET(StepRules, frame_limit) == 8 && PARL_OFFSET(StepRules, step_limit) == 12 && PARL_OFFSET(StepRules, life) == 16);
 static_assert(PARL_OFFSET(StepRules, clip) == 20);
 
-// What an environment counts within an episode.
+// Counters of an episode.
 struct Episode {
     int32_t frames;
     int32_t steps;
     int32_t lives;
     int32_t reward;
     int32_t total;
-    uint8_t lost;
-    uint8_t fewer;
+    uint8_t lost_life;
+    uint8_t lost_any_life;
     uint8_t ended;
     uint8_t unused;
 };
 static_assert(sizeof(Episode) == 24 && alignof(Episode) == 4);
 static_assert(PARL_OFFSET(Episode, frames) == 0 && PARL_OFFSET(Episode, steps) == 4 && PARL_OFFSET(Episode, lives) == 8 && PARL_OFFSET(Episode, reward) == 12);
-static_assert(PARL_OFFSET(Episode, total) == 16 && PARL_OFFSET(Episode, lost) == 20 && PARL_OFFSET(Episode, fewer) == 21 && PARL_OFFSET(Episode, ended) == 22);
+static_assert(PARL_OFFSET(Episode, total) == 16 && PARL_OFFSET(Episode, lost_life) == 20 && PARL_OFFSET(Episode, lost_any_life) == 21 && PARL_OFFSET(Episode, ended) == 22);
 static_assert(PARL_OFFSET(Episode, unused) == 23);
 }
 
 namespace cule::env::state {
 
-// The last frames that were run, enough to run them again.
-struct Recent {
-    machine::Machine from;
+// Machine and inputs with which the last frames can be run again.
+struct LastFrames {
+    machine::Machine start;
     Array<machine::input::Input, 2> inputs;
     uint32_t count;
-    uint32_t whole;
+    uint32_t whole_frames;
 };
-static_assert(sizeof(Recent) == 520 && alignof(Recent) == 4);
-static_assert(PARL_OFFSET(Recent, from) == 0 && PARL_OFFSET(Recent, inputs) == 472 && PARL_OFFSET(Recent, count) == 512 && PARL_OFFSET(Recent, whole) == 516);
+static_assert(sizeof(LastFrames) == 520 && alignof(LastFrames) == 4);
+static_assert(PARL_OFFSET(LastFrames, start) == 0 && PARL_OFFSET(LastFrames, inputs) == 472 && PARL_OFFSET(LastFrames, count) == 512 && PARL_OFFSET(LastFrames, whole_frames) == 516);
 }
 
 namespace cule::numpy_random {
 
-// PCG64 with the half of its last output that a 32-bit draw has left.
+// PCG64, with the upper half of the last output if a 32-bit draw has not used it.
 struct NumpyRandom {
     Array<uint64_t, 2> state;
     Array<uint64_t, 2> increment;
@@ -329,32 +330,32 @@ static_assert(PARL_OFFSET(NumpyRandom, state) == 0 && PARL_OFFSET(NumpyRandom, i
 
 namespace cule::env::state {
 
-// Everything of an environment that has a fixed size, but the generator of sticky actions.
+// The state of an environment that has a fixed size, except the generator of sticky actions.
 struct Head {
     env::State state;
-    env::state::Recent recent;
+    env::state::LastFrames last_frames;
     numpy_random::NumpyRandom numpy;
     env::rules::Episode episode;
     uint32_t random_seed;
     uint32_t noop_seed;
     uint32_t noop_draws;
     uint32_t newest;
-    uint8_t single;
-    uint8_t unused;
+    uint8_t newest_is_single_frame;
+    uint8_t needs_load;
     uint8_t ready;
     uint8_t continues;
-    int32_t carried;
+    int32_t earlier_return;
 };
 static_assert(sizeof(Head) == 1232 && alignof(Head) == 8);
-static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, recent) == 624 && PARL_OFFSET(Head, numpy) == 1144 && PARL_OFFSET(Head, episode) == 1184);
+static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, last_frames) == 624 && PARL_OFFSET(Head, numpy) == 1144 && PARL_OFFSET(Head, episode) == 1184);
 static_assert(PARL_OFFSET(Head, random_seed) == 1208 && PARL_OFFSET(Head, noop_seed) == 1212 && PARL_OFFSET(Head, noop_draws) == 1216 && PARL_OFFSET(Head, newest) == 1220);
-static_assert(PARL_OFFSET(Head, single) == 1224 && PARL_OFFSET(Head, unused) == 1225 && PARL_OFFSET(Head, ready) == 1226 && PARL_OFFSET(Head, continues) == 1227);
-static_assert(PARL_OFFSET(Head, carried) == 1228);
+static_assert(PARL_OFFSET(Head, newest_is_single_frame) == 1224 && PARL_OFFSET(Head, needs_load) == 1225 && PARL_OFFSET(Head, ready) == 1226 && PARL_OFFSET(Head, continues) == 1227);
+static_assert(PARL_OFFSET(Head, earlier_return) == 1228);
 
 // Settings of all environments of a batch.
 struct EnvSettings {
     env::rules::StepRules rules;
-    env::state::Recent none;
+    env::state::LastFrames no_frames;
     Array<uint32_t, 2> skip;
     uint32_t stack;
     uint32_t noops;
@@ -370,16 +371,16 @@ struct EnvSettings {
     uint8_t snapshot;
 };
 static_assert(sizeof(EnvSettings) == 576 && alignof(EnvSettings) == 8);
-static_assert(PARL_OFFSET(EnvSettings, rules) == 0 && PARL_OFFSET(EnvSettings, none) == 24 && PARL_OFFSET(EnvSettings, skip) == 544 && PARL_OFFSET(EnvSettings, stack) == 552);
+static_assert(PARL_OFFSET(EnvSettings, rules) == 0 && PARL_OFFSET(EnvSettings, no_frames) == 24 && PARL_OFFSET(EnvSettings, skip) == 544 && PARL_OFFSET(EnvSettings, stack) == 552);
 static_assert(PARL_OFFSET(EnvSettings, noops) == 556 && PARL_OFFSET(EnvSettings, noop_max) == 560 && PARL_OFFSET(EnvSettings, picture_bytes) == 564 && PARL_OFFSET(EnvSettings, draws) == 568);
 static_assert(PARL_OFFSET(EnvSettings, indices) == 569 && PARL_OFFSET(EnvSettings, maxpool) == 570 && PARL_OFFSET(EnvSettings, show_last_frame) == 571 && PARL_OFFSET(EnvSettings, both_ends) == 572);
 static_assert(PARL_OFFSET(EnvSettings, life_continues) == 573 && PARL_OFFSET(EnvSettings, pads_first) == 574 && PARL_OFFSET(EnvSettings, snapshot) == 575);
 
-// What a batch knows of one of its games.
+// Data of one game that its environments share.
 struct EnvGame {
     env::State boot;
     env::State loaded;
-    double keep;
+    double repeat_probability;
     uint32_t boot_draws;
     uint32_t system_seed;
     uint32_t mode;
@@ -394,33 +395,33 @@ struct EnvGame {
     uint32_t reset_state_frames;
 };
 static_assert(sizeof(EnvGame) == 1304 && alignof(EnvGame) == 8);
-static_assert(PARL_OFFSET(EnvGame, boot) == 0 && PARL_OFFSET(EnvGame, loaded) == 624 && PARL_OFFSET(EnvGame, keep) == 1248 && PARL_OFFSET(EnvGame, boot_draws) == 1256);
+static_assert(PARL_OFFSET(EnvGame, boot) == 0 && PARL_OFFSET(EnvGame, loaded) == 624 && PARL_OFFSET(EnvGame, repeat_probability) == 1248 && PARL_OFFSET(EnvGame, boot_draws) == 1256);
 static_assert(PARL_OFFSET(EnvGame, system_seed) == 1260 && PARL_OFFSET(EnvGame, mode) == 1264 && PARL_OFFSET(EnvGame, difficulty) == 1268 && PARL_OFFSET(EnvGame, fires) == 1272);
 static_assert(PARL_OFFSET(EnvGame, height) == 1276 && PARL_OFFSET(EnvGame, actions) == 1280 && PARL_OFFSET(EnvGame, television) == 1284 && PARL_OFFSET(EnvGame, rom_at) == 1288);
 static_assert(PARL_OFFSET(EnvGame, rom_bytes) == 1292 && PARL_OFFSET(EnvGame, reset_states_at) == 1296 && PARL_OFFSET(EnvGame, reset_state_frames) == 1300);
 
-// An episode's start from the boot state: the console after some frames of nothing and of FIRE.
+// Start of an episode: the console after the boot state and a number of frames with NOOP or FIRE held.
 struct ResetState {
     env::State state;
-    env::state::Recent recent;
+    env::state::LastFrames last_frames;
 };
 static_assert(sizeof(ResetState) == 1144 && alignof(ResetState) == 4);
-static_assert(PARL_OFFSET(ResetState, state) == 0 && PARL_OFFSET(ResetState, recent) == 624);
+static_assert(PARL_OFFSET(ResetState, state) == 0 && PARL_OFFSET(ResetState, last_frames) == 624);
 
-// What a step or reset has left to show, and what it has kept.
-struct Extra {
+// Instructions of a step or reset to its caller: what to add to the observation, and which pictures to keep.
+struct StepOutput {
     Array<uint8_t, 3> picture;
     uint8_t push;
     uint8_t kept;
     uint8_t clear;
-    uint8_t due;
+    uint8_t reset_due;
     uint8_t unused;
 };
-static_assert(sizeof(Extra) == 8 && alignof(Extra) == 1);
-static_assert(PARL_OFFSET(Extra, picture) == 0 && PARL_OFFSET(Extra, push) == 3 && PARL_OFFSET(Extra, kept) == 4 && PARL_OFFSET(Extra, clear) == 5);
-static_assert(PARL_OFFSET(Extra, due) == 6 && PARL_OFFSET(Extra, unused) == 7);
+static_assert(sizeof(StepOutput) == 8 && alignof(StepOutput) == 1);
+static_assert(PARL_OFFSET(StepOutput, picture) == 0 && PARL_OFFSET(StepOutput, push) == 3 && PARL_OFFSET(StepOutput, kept) == 4 && PARL_OFFSET(StepOutput, clear) == 5);
+static_assert(PARL_OFFSET(StepOutput, reset_due) == 6 && PARL_OFFSET(StepOutput, unused) == 7);
 
-// What a step or reset says.
+// Reported figures of a step or reset.
 struct Figures {
     Array<int32_t, 12> number;
     Array<uint8_t, 4> flag;
@@ -428,19 +429,19 @@ struct Figures {
 static_assert(sizeof(Figures) == 52 && alignof(Figures) == 4);
 static_assert(PARL_OFFSET(Figures, number) == 0 && PARL_OFFSET(Figures, flag) == 48);
 
-// The frames of one step or reset as they run.
-struct Roll {
-    env::state::Recent recent;
-    machine::Machine middle;
-    uint32_t open;
+// Running state of the frames of one step or reset.
+struct FrameRun {
+    env::state::LastFrames last_frames;
+    machine::Machine before_newest;
+    uint32_t continues_open;
 };
-static_assert(sizeof(Roll) == 996 && alignof(Roll) == 4);
-static_assert(PARL_OFFSET(Roll, recent) == 0 && PARL_OFFSET(Roll, middle) == 520 && PARL_OFFSET(Roll, open) == 992);
+static_assert(sizeof(FrameRun) == 996 && alignof(FrameRun) == 4);
+static_assert(PARL_OFFSET(FrameRun, last_frames) == 0 && PARL_OFFSET(FrameRun, before_newest) == 520 && PARL_OFFSET(FrameRun, continues_open) == 992);
 }
 
 namespace cule::games::row {
 
-// How a mode is selected: SELECT is held for `frames` per try, until RAM shows the mode.
+// How to select a mode: SELECT is pressed for `frames` frames, repeatedly, until RAM shows the mode.
 struct Select {
     uint32_t frames;
     uint32_t before;
@@ -453,7 +454,7 @@ static_assert(sizeof(Select) == 20 && alignof(Select) == 4);
 static_assert(PARL_OFFSET(Select, frames) == 0 && PARL_OFFSET(Select, before) == 4 && PARL_OFFSET(Select, address) == 8 && PARL_OFFSET(Select, less) == 9);
 static_assert(PARL_OFFSET(Select, scale) == 12 && PARL_OFFSET(Select, more) == 16);
 
-// An action for a number of frames.
+// An action that is repeated for a number of frames.
 struct Press {
     uint32_t frames;
     uint8_t action;
@@ -461,7 +462,7 @@ struct Press {
 static_assert(sizeof(Press) == 8 && alignof(Press) == 4);
 static_assert(PARL_OFFSET(Press, frames) == 0 && PARL_OFFSET(Press, action) == 4);
 
-// A part of the score: a number of RAM times its weight.
+// A term of the score: a number in RAM times its weight.
 struct Term {
     games::row::Form form;
     uint8_t address;
@@ -470,7 +471,7 @@ struct Term {
 static_assert(sizeof(Term) == 8 && alignof(Term) == 4);
 static_assert(PARL_OFFSET(Term, form) == 0 && PARL_OFFSET(Term, address) == 1 && PARL_OFFSET(Term, weight) == 4);
 
-// The score as a sum of numbers in RAM, and what of it is earned in a frame.
+// The score as a sum of numbers in RAM, and the limits of a frame's reward.
 struct Score {
     Array<games::row::Term, 6> terms;
     int32_t unit;
@@ -483,7 +484,7 @@ static_assert(sizeof(Score) == 68 && alignof(Score) == 4);
 static_assert(PARL_OFFSET(Score, terms) == 0 && PARL_OFFSET(Score, unit) == 48 && PARL_OFFSET(Score, wraps_at) == 52 && PARL_OFFSET(Score, least) == 56);
 static_assert(PARL_OFFSET(Score, most) == 60 && PARL_OFFSET(Score, silent_end) == 64);
 
-// The lives: the bits of `mask`, moved down, and `more`. No bits: not counted.
+// The lives: the bits of `mask`, shifted right, plus `more`. Without bits, lives are not counted.
 struct Lives {
     uint8_t address;
     uint8_t mask;
@@ -492,7 +493,7 @@ struct Lives {
 static_assert(sizeof(Lives) == 8 && alignof(Lives) == 4);
 static_assert(PARL_OFFSET(Lives, address) == 0 && PARL_OFFSET(Lives, mask) == 1 && PARL_OFFSET(Lives, more) == 4);
 
-// A comparison of the bits of `mask`.
+// A condition on the bits `mask` of a byte.
 struct Condition {
     games::row::Compare compare;
     uint8_t address;
@@ -502,7 +503,7 @@ struct Condition {
 static_assert(sizeof(Condition) == 4 && alignof(Condition) == 1);
 static_assert(PARL_OFFSET(Condition, compare) == 0 && PARL_OFFSET(Condition, address) == 1 && PARL_OFFSET(Condition, mask) == 2 && PARL_OFFSET(Condition, value) == 3);
 
-// The end of an episode: when all conditions hold, or the one behind them, or at a score.
+// The end of an episode: when all conditions of `all` hold, or `or` holds, or the score is `score`.
 struct End {
     Array<games::row::Condition, 4> all;
     games::row::Condition or_;
@@ -545,27 +546,27 @@ struct Row {
 static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
 static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
 
-// What there is of the row that is being drawn as classes, while it is not complete.
-struct Front {
-    uint32_t on;
+// The class row that is being drawn and is not complete.
+struct PartialRow {
+    uint32_t uses_classes;
     uint32_t row;
     uint32_t buffer;
-    int32_t to;
+    int32_t drawn_pixels;
     uint32_t kind;
     uint32_t colors;
 };
-static_assert(sizeof(Front) == 24 && alignof(Front) == 4);
-static_assert(PARL_OFFSET(Front, on) == 0 && PARL_OFFSET(Front, row) == 4 && PARL_OFFSET(Front, buffer) == 8 && PARL_OFFSET(Front, to) == 12);
-static_assert(PARL_OFFSET(Front, kind) == 16 && PARL_OFFSET(Front, colors) == 20);
+static_assert(sizeof(PartialRow) == 24 && alignof(PartialRow) == 4);
+static_assert(PARL_OFFSET(PartialRow, uses_classes) == 0 && PARL_OFFSET(PartialRow, row) == 4 && PARL_OFFSET(PartialRow, buffer) == 8 && PARL_OFFSET(PartialRow, drawn_pixels) == 12);
+static_assert(PARL_OFFSET(PartialRow, kind) == 16 && PARL_OFFSET(PartialRow, colors) == 20);
 }
 
 namespace cule::machine {
 
-// What stands beside the state of a console: pixels and what can be made anew, and the RAM of large cartridges.
+// Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 struct Board {
     Array<Array<uint8_t, 48000>, 2> picture;
     Array<Array<machine::tia::rows::Row, 300>, 2> rows;
-    machine::tia::rows::Front front;
+    machine::tia::rows::PartialRow partial_row;
     Array<Array<uint32_t, 5>, 6> masks;
     Array<uint64_t, 6> cells;
     uint64_t playfield_partners;
@@ -573,13 +574,13 @@ struct Board {
     Array<uint8_t, 32768> ram;
 };
 static_assert(sizeof(Board) == 157776 && alignof(Board) == 8);
-static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, front) == 124800 && PARL_OFFSET(Board, masks) == 124824);
+static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, partial_row) == 124800 && PARL_OFFSET(Board, masks) == 124824);
 static_assert(PARL_OFFSET(Board, cells) == 124944 && PARL_OFFSET(Board, playfield_partners) == 124992 && PARL_OFFSET(Board, any_cells) == 125000 && PARL_OFFSET(Board, ram) == 125008);
 }
 
 namespace cule::machine::datapath {
 
-// What an operation leaves.
+// Registers and flags before or after an operation.
 struct Outcome {
     uint32_t registers;
     uint32_t result;
@@ -595,7 +596,7 @@ static_assert(PARL_OFFSET(Outcome, decimal) == 16 && PARL_OFFSET(Outcome, value)
 
 namespace cule::machine::predicated {
 
-// Registers of a lane while it runs.
+// Registers of a lane while the interpreter runs.
 struct Lane {
     uint32_t registers;
     uint32_t result;
@@ -612,7 +613,7 @@ static_assert(PARL_OFFSET(Lane, registers) == 0 && PARL_OFFSET(Lane, result) == 
 static_assert(PARL_OFFSET(Lane, decimal) == 16 && PARL_OFFSET(Lane, cycles) == 20 && PARL_OFFSET(Lane, left) == 24 && PARL_OFFSET(Lane, pc) == 28);
 static_assert(PARL_OFFSET(Lane, bus) == 32);
 
-// A time and what is left of a budget.
+// A time and the remaining instruction budget.
 struct Time {
     uint32_t cycles;
     uint32_t left;
@@ -623,7 +624,7 @@ static_assert(PARL_OFFSET(Time, cycles) == 0 && PARL_OFFSET(Time, left) == 4);
 
 namespace cule::machine::tia::position {
 
-// What a RESPx strobe finds.
+// Effect of a RESPx strobe.
 struct Strobe {
     int32_t new_;
     bool same;
@@ -636,7 +637,7 @@ static_assert(PARL_OFFSET(Strobe, new_) == 0 && PARL_OFFSET(Strobe, same) == 4 &
 
 namespace cule::observe {
 
-// One target cell along an axis: `count` source cells from `first` on, their weights from `at` on in the table.
+// One target pixel along an axis: `count` source pixels from `first` on, with weights from index `at` on.
 struct Cell {
     uint32_t first;
     uint32_t count;
@@ -645,7 +646,7 @@ struct Cell {
 static_assert(sizeof(Cell) == 12 && alignof(Cell) == 4);
 static_assert(PARL_OFFSET(Cell, first) == 0 && PARL_OFFSET(Cell, count) == 4 && PARL_OFFSET(Cell, at) == 8);
 
-// One target cell along an axis that grows: two source cells and their weights in 2048ths.
+// One target pixel along an axis that grows: two source pixels and their weights in 2048ths.
 struct Blend {
     Array<uint32_t, 2> from;
     Array<int32_t, 2> weight;
@@ -656,7 +657,7 @@ static_assert(PARL_OFFSET(Blend, from) == 0 && PARL_OFFSET(Blend, weight) == 8);
 
 namespace cule::observe::plane {
 
-// How the pictures of a game become a plane. Its tables stand beside it.
+// How to resize the pictures of a game. Its tables are passed separately.
 struct Reduction {
     uint32_t kind;
     uint32_t rows;
@@ -678,18 +679,18 @@ static_assert(PARL_OFFSET(Reduction, channels_last) == 16 && PARL_OFFSET(Reducti
 static_assert(PARL_OFFSET(Reduction, cells) == 32 && PARL_OFFSET(Reduction, weights) == 40 && PARL_OFFSET(Reduction, blends) == 48 && PARL_OFFSET(Reduction, table) == 56);
 static_assert(PARL_OFFSET(Reduction, unused) == 60);
 
-// The pictures that are shown together.
-struct Chosen {
+// The pictures whose maximum is computed.
+struct PictureSet {
     Array<uint8_t, 3> picture;
     uint32_t picture_bytes;
 };
-static_assert(sizeof(Chosen) == 8 && alignof(Chosen) == 4);
-static_assert(PARL_OFFSET(Chosen, picture) == 0 && PARL_OFFSET(Chosen, picture_bytes) == 4);
+static_assert(sizeof(PictureSet) == 8 && alignof(PictureSet) == 4);
+static_assert(PARL_OFFSET(PictureSet, picture) == 0 && PARL_OFFSET(PictureSet, picture_bytes) == 4);
 }
 
 namespace cule::random {
 
-// Generator state: the words and the position of the next output.
+// State of the generator: the words and the index of the next output.
 struct Random {
     Array<uint32_t, 624> words;
     uint32_t position;
@@ -699,21 +700,21 @@ static_assert(PARL_OFFSET(Random, words) == 0 && PARL_OFFSET(Random, position) =
 }
 
 namespace cule::env {
-// Action codes: no input, and the console's RESET switch, which `act` does not let through.
+// Action codes: no input, and the console's RESET switch, which `act` replaces by NOOP.
 PARL_CONST uint8_t NOOP = 0;
 PARL_CONST uint8_t RESET = 40;
-// Codes of one player.
+// Number of action codes of one player.
 PARL_CONST uint8_t ACTIONS = 18;
-// Smallest paddle resistance, and how far a full push moves it in a frame.
+// Smallest paddle resistance, and its change per frame at full strength.
 PARL_CONST int32_t PADDLE_MIN = 27450;
 PARL_CONST int32_t PADDLE_STEP = 23000;
-// Directions and trigger of an action.
+// Bits of directions and trigger.
 PARL_CONST uint8_t UP = 1;
 PARL_CONST uint8_t DOWN = 2;
 PARL_CONST uint8_t LEFT = 4;
 PARL_CONST uint8_t RIGHT = 8;
 PARL_CONST uint8_t FIRE = 16;
-// What each action presses, in the order of the joystick's pins.
+// Directions and trigger that each action presses. The bits are in the order of the joystick's pins.
 PARL_TABLE Array<uint8_t, 18> PRESSED = 
     Array<uint8_t, 18>{{0, env::FIRE, env::UP, env::RIGHT, env::LEFT, env::DOWN,
     static_cast<uint8_t>(env::UP | env::RIGHT), static_cast<uint8_t>(env::UP | env::LEFT),
@@ -727,18 +728,19 @@ PARL_TABLE Array<uint8_t, 18> PRESSED =
 }
 
 namespace cule::env::boot {
-// Frames after power-on.
+// Idle frames after power-on.
 PARL_CONST uint32_t BOOT_FRAMES = 60u;
-// Frames that the RESET switch is held.
+// Frames for which the RESET switch is held.
 PARL_CONST uint32_t RESET_FRAMES = 4u;
-// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
+// A mode selection is given up after this many frames, which take some seconds to run. The longest selection
+// of a known game takes 2,500.
 PARL_CONST uint32_t SELECTION_FRAMES = 10000u;
-// Frames in a row that a program may leave open, by never ending its picture, while a mode is selected: each of those
-// takes as long as ten of a game.
+// A mode selection is also given up after this many consecutive open frames, whose program does not end its
+// picture: such a frame takes as long to run as ten frames of a game.
 PARL_CONST uint32_t MOST_OPEN_FRAMES = 120u;
-// Mean frames of a try of Adventure's.
+// Mean number of frames per attempt of Adventure's selection.
 PARL_CONST uint32_t ADVENTURE_FRAMES = 130u;
-// Double Dunk's menu: what RAM shows, and the bit of the mode.
+// Double Dunk's menu: per entry, the bit in RAM and the bit of the mode.
 PARL_TABLE Array<Array<uint32_t, 2>, 4> MENU = 
     Array<Array<uint32_t, 2>, 4>{{Array<uint32_t, 2>{{0x08u, 1u}}, Array<uint32_t, 2>{{0x10u, 2u}},
     Array<uint32_t, 2>{{0x04u, 4u}}, Array<uint32_t, 2>{{0x20u, 8u}}}};
@@ -750,88 +752,93 @@ PARL_CONST uint32_t FIRE = 1u;
 }
 
 namespace cule::env::rules {
-// What losing a life does.
-PARL_CONST uint32_t LIFE_PLAIN = 0u;
-// The step reports `terminated`, and the game goes on.
+// Effect of a lost life: none.
+PARL_CONST uint32_t LIFE_IGNORED = 0u;
+// A lost life is reported as `terminated`, and the episode continues.
 PARL_CONST uint32_t LIFE_REPORTS = 1u;
-// The step stops and the episode ends, unless it was the last life.
+// A lost life stops the step and ends the episode, unless it was the last one.
 PARL_CONST uint32_t LIFE_ENDS = 2u;
-// As `LIFE_ENDS`, the last life included.
+// As `LIFE_ENDS`, including the last life.
 PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
-// As `LIFE_ENDS`, but the frames of the step are all run before the rule is applied.
+// As `LIFE_ENDS`, but all frames of the step run before the episode ends.
 PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
-// Rewards as they are.
+// Rewards are not changed.
 PARL_CONST uint32_t CLIP_NONE = 0u;
-// Rewards cut to -1..=1.
+// Rewards are clipped to -1..=1.
 PARL_CONST uint32_t CLIP_CLAMP = 1u;
-// The sign of rewards.
+// Rewards are replaced by their sign.
 PARL_CONST uint32_t CLIP_SIGN = 2u;
-// Codes of the joystick's nine directions without and with the trigger: rows down, none, up; columns left, none, right.
+// Action codes of the joystick's nine directions, without and with the trigger. Rows: down, none, up.
+// Columns: left, none, right.
 PARL_TABLE Array<Array<uint32_t, 9>, 2> DIRECTIONS = 
     Array<Array<uint32_t, 9>, 2>{{Array<uint32_t, 9>{{9u, 5u, 8u, 4u, 0u, 3u, 7u, 2u, 6u}}, Array<uint32_t,
     9>{{17u, 13u, 16u, 12u, 1u, 11u, 15u, 10u, 14u}}}};
 }
 
 namespace cule::env::state {
-// How many idle frames follow a reset: `below(noop_max) - fire` behind FIRE.
+// A reset sends FIRE, then `below(noop_max) - fire` idle frames.
 PARL_CONST uint32_t NOOPS_AFTER_FIRE = 0u;
-// `below(noop_max) + 1 - fire` before FIRE.
+// A reset runs `below(noop_max) + 1 - fire` idle frames, then sends FIRE.
 PARL_CONST uint32_t NOOPS_BEFORE_FIRE = 1u;
-// 1 to `noop_max` from NumPy's generator, then FIRE.
+// A reset runs 1 to `noop_max` idle frames, drawn from NumPy's generator, then sends FIRE.
 PARL_CONST uint32_t NOOPS_NUMPY = 2u;
-// The next episode goes on with the same game after a lost life.
+// A lost life ended the episode; the next one continues the same game.
 PARL_CONST uint8_t CONTINUES_LIFE = 1;
-// It does after a limit on frames or steps; the game's return ends there.
+// A limit on frames or steps ended the episode; the next one continues the same game, but the game's return
+// restarts.
 PARL_CONST uint8_t CONTINUES_CUT = 2;
-// Number of draws of a boot that is not known in advance.
+// Value of `EnvGame::boot_draws` if the number of draws of a boot is not known in advance.
 PARL_CONST uint32_t UNKNOWN_DRAWS = 0xFFFFFFFFu;
-// Frames of starts above which there are none.
+// Maximum number of frames of a reset state. Games with longer resets have no reset states.
 PARL_CONST uint32_t MAX_RESET_STATE_FRAMES = 64u;
-// No picture.
-PARL_CONST uint8_t NONE = 255;
-// The two pictures of the board come first, then those to work in, of which this is the first.
-PARL_CONST uint8_t WORK = 2;
-// Pictures to work in.
+// Picture number: no picture.
+PARL_CONST uint8_t NO_PICTURE = 255;
+// Picture number of the first work picture. Numbers 0 and 1 are the two pictures of the board.
+PARL_CONST uint8_t FIRST_WORK_PICTURE = 2;
+// Number of work pictures.
 PARL_CONST uint32_t WORK_PICTURES = 3u;
-// Kept pictures: two of the board, one that was drawn over.
+// Maximum number of kept pictures: the two of the board, and one that was drawn over.
 PARL_CONST uint32_t KEPT_PICTURES = 3u;
-// Bit of `Extra::kept`: they are still where they were made, on the board and first among those to work in.
+// Bit of `StepOutput::kept`: the pictures to keep are still on the board and in the first work picture; the
+// caller copies them.
 PARL_CONST uint8_t KEPT_FRESH = 0x80;
-// The planes stay as they are.
+// No plane is added.
 PARL_CONST uint8_t PUSH_NOTHING = 0;
-// A plane of the pictures comes in.
+// Adds a plane made from the pictures.
 PARL_CONST uint8_t PUSH_PICTURES = 1;
-// The newest plane comes in once more.
-PARL_CONST uint8_t PUSH_AGAIN = 2;
-// Console RAM comes in.
+// Adds a copy of the newest plane.
+PARL_CONST uint8_t PUSH_COPY = 2;
+// Adds a plane with the console RAM.
 PARL_CONST uint8_t PUSH_RAM = 3;
-// The older planes become zeros.
+// Fills the older planes with zeros.
 PARL_CONST uint8_t CLEAR_ZERO = 1;
-// The older planes become what comes in.
+// Fills the older planes with copies of the added plane.
 PARL_CONST uint8_t CLEAR_FIRST = 2;
-// Whole numbers that are reported of each environment, in this order: reward, reward before clipping, lives, frame
-// number, episode frame number, number of the environment; then of an episode that ended lives, frame number, episode
-// frame number, return and length; then the return of the game so far.
+// Count of the integers that are reported per environment, in this order: reward, reward before clipping,
+// lives, frame number, episode frame number, number of the environment; then for an episode that ended:
+// lives, frame number, episode frame number, return and length; then the return of the game so far.
 PARL_CONST uint32_t NUMBERS = 12u;
-// Flags that are reported of each environment, in this order: terminated, truncated, ended, and the game has ended too.
+// Count of the flags that are reported per environment, in this order: terminated, truncated, ended, game
+// over.
 PARL_CONST uint32_t FLAGS = 4u;
 }
 
 namespace cule::env::warp_schedule {
-// Each lane runs its own instructions, whatever the others do. The reference.
+// Each lane runs its own instructions, independently of the others. The reference.
 PARL_CONST uint32_t FORM_PLAIN = 0u;
-// Lanes at the same place run together, by the jump table.
+// Lanes at the same instruction run together, with the jump-table interpreter.
 PARL_CONST uint32_t FORM_GROUPED = 1u;
-// All lanes run the same micro-steps, wherever they are.
+// All lanes run the same micro-steps, whatever their instructions.
 PARL_CONST uint32_t FORM_PREDICATED = 2u;
-// Lanes finish rows together every 16 rows, as a shift: more often, fewer of them are copies of the row above.
+// Lanes draw finished rows together every `1 << STRETCH` rows. With fewer rows at a time, fewer of them are
+// copies of the row above.
 PARL_CONST uint32_t STRETCH = 4u;
-// Bits of a key below its window.
+// Position of the window in a key, in bits.
 PARL_CONST uint32_t WINDOW_AT = 21u;
-// The window behind the picture.
-PARL_CONST uint32_t BEHIND = 0x1FFu;
-// Bits of the program counter that tell places apart: 8 KiB.
-PARL_CONST uint32_t PLACES = 0x1FFFu;
+// Number of the window after the picture.
+PARL_CONST uint32_t AFTER_PICTURE = 0x1FFu;
+// Bits of the program counter in a key: 8 KiB.
+PARL_CONST uint32_t PC_MASK = 0x1FFFu;
 }
 
 namespace cule::games::evaluate {
@@ -852,7 +859,7 @@ PARL_CONST uint32_t LAST = 13u;
 PARL_CONST uint32_t GAMES_AHEAD = 14u;
 PARL_CONST uint32_t POINTS_AHEAD = 15u;
 PARL_CONST uint32_t FACES = 16u;
-// How many there are.
+// Number of these variables.
 PARL_CONST uint32_t AUX_COUNT = 19u;
 }
 
@@ -861,16 +868,16 @@ namespace cule::games::row {
 PARL_CONST uint16_t HMOVE_BLANKS = 1;
 PARL_CONST uint16_t PADDLES_LEFT = 2;
 PARL_CONST uint16_t PADDLES_RIGHT = 4;
-// Player A sits at the right port.
+// Player A uses the right port.
 PARL_CONST uint16_t SWAP_PORTS = 8;
-// Player A has the second paddle of the port.
+// Player A uses the second paddle of the port.
 PARL_CONST uint16_t SWAP_PADDLES = 16;
-// Difficulty switches at A before the first frame of the environment.
+// Difficulty switches that are at A before the first frame of the environment.
 PARL_CONST uint16_t LEFT_A = 32;
 PARL_CONST uint16_t RIGHT_A = 64;
-// PAL without a look at the first frames.
+// PAL without detection in the first frames.
 PARL_CONST uint16_t FORCED_PAL = 128;
-// Action codes of the environment that start a game; `RESET` is the console's switch.
+// Action codes that start a game. `RESET` is the console's switch.
 PARL_CONST uint8_t NOOP = 0;
 PARL_CONST uint8_t FIRE = 1;
 PARL_CONST uint8_t UP = 2;
@@ -884,23 +891,23 @@ PARL_FN constexpr games::row::Score NO_SCORE() { return games::row::Score{rs::fi
 PARL_FN constexpr games::row::Condition ALWAYS() { return games::row::Condition{games::row::Compare::Always, 0, 0, 0}; }
 PARL_FN constexpr games::row::Condition NEVER() { return games::row::Condition{games::row::Compare::Never, 0, 0, 0}; }
 PARL_FN constexpr games::row::Press NO_PRESS() { return games::row::Press{0u, games::row::NOOP}; }
-// Directions and FIRE of one player, 18 codes.
+// All 18 actions of one player: directions with and without FIRE.
 PARL_CONST uint32_t ALL_ACTIONS = 0x3FFFFu;
-// What a row leaves out.
+// Defaults of a row.
 PARL_FN constexpr games::row::Game GAME() { return games::row::Game{false, 1u, 34, 210, games::row::HMOVE_BLANKS, 790196, games::row::ALL_ACTIONS, games::row::ALL_ACTIONS, games::row::Select{0u, 0u, 0, 0, 0, 0}, rs::filled<Array<games::row::Press, 3>>(games::row::NO_PRESS()), 0, -1, games::row::NO_SCORE(), games::row::Lives{0, 0, 0}, games::row::Reported::Counted, games::row::End{rs::filled<Array<games::row::Condition, 4>>(games::row::NEVER()), games::row::NEVER(), 0}, games::row::Special::None, 0xFF}; }
 }
 
 namespace cule::games::select {
-// No selection: the game has one mode and nothing to press.
+// The game has no mode selection.
 PARL_CONST uint32_t NO_SELECTION = 0u;
-// There are no more starting actions.
+// There is no further starting action.
 PARL_CONST uint8_t NO_ACTION = 255;
 }
 
 namespace cule::games::table {
 // Number of rows.
 PARL_CONST uint32_t GAME_COUNT = 109u;
-// The row of a ROM that is no known game.
+// Index of the row for unknown ROMs.
 PARL_CONST uint32_t UNKNOWN = 108u;
 }
 
@@ -912,12 +919,12 @@ PARL_FN constexpr games::row::Select held_before(uint32_t before, games::row::Se
     return t1;
 }
 
-// RAM shows `scale` times the mode, and `more`.
+// RAM shows `scale` * mode + `more`.
 PARL_FN constexpr games::row::Select scaled(uint8_t address, int32_t scale, int32_t more, uint32_t frames) {
     return games::row::Select{frames, 0u, address, 0, scale, more};
 }
 
-// RAM shows the mode itself. SELECT is held for `frames`.
+// RAM shows the mode itself. SELECT is pressed for `frames` frames.
 PARL_FN constexpr games::row::Select shown(uint8_t address, uint32_t frames) {
     return games::row::scaled(address, 1, 0, frames);
 }
@@ -955,14 +962,14 @@ PARL_FN constexpr games::row::Condition is(uint8_t address, uint8_t value) {
     return games::row::condition(games::row::Compare::Is, address, 255, value);
 }
 
-// `score` counts `unit` times.
+// `score` times `unit`.
 PARL_FN constexpr games::row::Score times(int32_t unit, games::row::Score score) {
     games::row::Score t1 = score;
     t1.unit = unit;
     return t1;
 }
 
-// The bits of `mask`, and `more`.
+// Lives: the bits of `mask`, plus `more`.
 PARL_FN constexpr games::row::Lives count(uint8_t address, uint8_t mask, int32_t more) {
     return games::row::Lives{address, mask, more};
 }
@@ -973,12 +980,12 @@ PARL_FN constexpr games::row::Term place(games::row::Form form, uint8_t first, i
     return (at < count) ? games::row::term(form, address, weights[at]) : games::row::NO_TERM();
 }
 
-// One decimal digit a byte, the lowest at `first`, the next one `step` further.
+// One decimal digit per byte, the lowest at address `first`, the next one at `first + step`.
 PARL_FN constexpr games::row::Score places(games::row::Form form, uint8_t first, int32_t step, uint32_t count) {
     return games::row::Score{Array<games::row::Term, 6>{{games::row::place(form, first, step, count, 0u), games::row::place(form, first, step, count, 1u), games::row::place(form, first, step, count, 2u), games::row::place(form, first, step, count, 3u), games::row::place(form, first, step, count, 4u), games::row::place(form, first, step, count, 5u)}}, games::row::NO_SCORE().unit, games::row::NO_SCORE().wraps_at, games::row::NO_SCORE().least, games::row::NO_SCORE().most, games::row::NO_SCORE().silent_end};
 }
 
-// The bits of `mask` are `value`.
+// The bits of `mask` equal `value`.
 PARL_FN constexpr games::row::Condition bits(uint8_t address, uint8_t mask, uint8_t value) {
     return games::row::condition(games::row::Compare::Is, address, mask, value);
 }
@@ -987,7 +994,7 @@ PARL_FN constexpr games::row::End when_both(games::row::Condition a, games::row:
     return games::row::when_all(a, b, games::row::ALWAYS(), games::row::ALWAYS());
 }
 
-// `score` starts from 0 again at `wraps_at`.
+// `score`, which restarts from 0 at `wraps_at`.
 PARL_FN constexpr games::row::Score wrapping(int32_t wraps_at, games::row::Score score) {
     games::row::Score t1 = score;
     t1.wraps_at = wraps_at;
@@ -998,14 +1005,14 @@ PARL_FN constexpr games::row::Score bcd2(uint8_t low, uint8_t high) {
     return games::row::sum(games::row::term(games::row::Form::Bcd, low, 1), games::row::term(games::row::Form::Bcd, high, 100), games::row::NO_TERM());
 }
 
-// The frame that ends the episode earns nothing.
+// `score`, with reward 0 in the frame that ends the episode.
 PARL_FN constexpr games::row::Score silent_end(games::row::Score score) {
     games::row::Score t1 = score;
     t1.silent_end = true;
     return t1;
 }
 
-// Two, four or six decimal digits, the low byte first.
+// Two, four or six decimal digits, by the address of each byte.
 PARL_FN constexpr games::row::Score bcd1(uint8_t low) {
     return games::row::sum(games::row::term(games::row::Form::Bcd, low, 1), games::row::NO_TERM(), games::row::NO_TERM());
 }
@@ -1018,7 +1025,7 @@ PARL_FN constexpr games::row::Condition above(uint8_t address, uint8_t value) {
     return games::row::condition(games::row::Compare::Above, address, 255, value);
 }
 
-// A frame earns at least `least` and at most `most`.
+// `score`, with the reward of a frame limited to `least` .. `most`.
 PARL_FN constexpr games::row::Score rewards(int32_t least, int32_t most, games::row::Score score) {
     games::row::Score t1 = score;
     t1.least = least;
@@ -1026,22 +1033,22 @@ PARL_FN constexpr games::row::Score rewards(int32_t least, int32_t most, games::
     return t1;
 }
 
-// One of the bits of `mask` is set.
+// At least one bit of `mask` is set.
 PARL_FN constexpr games::row::Condition any_of(uint8_t address, uint8_t mask) {
     return games::row::condition(games::row::Compare::IsNot, address, mask, 0);
 }
 
-// RAM shows the mode counted from one.
+// RAM shows the mode plus one.
 PARL_FN constexpr games::row::Select from_one(uint8_t address, uint32_t frames) {
     return games::row::Select{frames, 0u, address, 1, 1, 0};
 }
 
-// The player's points less the opponent's.
+// The player's points minus the opponent's.
 PARL_FN constexpr games::row::Score difference(games::row::Form form, uint8_t player, uint8_t opponent) {
     return games::row::sum(games::row::term(form, player, 1), games::row::term(form, opponent, -1), games::row::NO_TERM());
 }
 
-// At a score, and when `or` holds.
+// The episode ends at a score, or when `or` holds.
 PARL_FN constexpr games::row::End at_score(int32_t score, games::row::Condition or_) {
     return games::row::End{rs::filled<Array<games::row::Condition, 4>>(games::row::NEVER()), or_, score};
 }
@@ -1050,14 +1057,14 @@ PARL_FN constexpr games::row::End when_either(games::row::Condition a, games::ro
     return games::row::End{Array<games::row::Condition, 4>{{a, games::row::ALWAYS(), games::row::ALWAYS(), games::row::ALWAYS()}}, b, 0};
 }
 
-// `rules::modes` says when the mode is reached.
+// `rules::modes` checks whether the mode is reached.
 PARL_FN constexpr games::row::Select held(uint32_t frames) {
     return games::row::scaled(0, 0, 0, frames);
 }
 }
 
 namespace cule::games::table {
-// One row a game.
+// One row per game.
 PARL_TABLE Array<games::row::Game, 109> GAMES = 
     Array<games::row::Game, 109>{{games::row::Game{true, games::row::GAME().players,
     games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
@@ -1749,18 +1756,19 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
 }
 
 namespace cule::machine {
-// A frame runs at most this many instructions.
+// Maximum number of instructions per frame.
 PARL_CONST uint32_t INSTRUCTIONS_PER_STEP = 25000u;
-// Bytes of cartridge RAM that does not fit into the machine.
+// Bytes of cartridge RAM in `Board`, for schemes whose RAM does not fit into `Machine`.
 PARL_CONST uint32_t LARGE_RAM_BYTES = 32768u;
-// A value of `Machine::draw`: pixels are made, but what an open frame has not reached is left as it is.
+// A value of `Machine::draw`: pixels are drawn, and the rows that an unfinished frame has not reached are
+// not dimmed.
 PARL_CONST uint8_t DRAW_UNDIMMED = 2;
 }
 
 namespace cule::machine::bus {
-// Address bits that tell the devices apart: cartridge, RIOT registers, RIOT.
+// Address bits that select the chip: cartridge, RIOT registers, RIOT.
 PARL_CONST uint32_t DEVICE = 0x1280u;
-// Their pattern for the console's RAM.
+// Value of the `DEVICE` bits that selects the console's RAM.
 PARL_CONST uint32_t RAM = 0x80u;
 }
 
@@ -1785,15 +1793,15 @@ PARL_CONST uint8_t KIND_CV = 16;
 PARL_CONST uint8_t KIND_MB = 17;
 PARL_CONST uint8_t KIND_0840 = 18;
 PARL_CONST uint8_t KIND_F8_LOW = 19;
-// 1 KiB blocks in a bank of 4 KiB.
+// Number of 1 KiB blocks in a bank of 4 KiB.
 PARL_CONST uint32_t BANK = 4u;
 // Bytes of a segment.
 PARL_CONST uint32_t SEGMENT_BYTES = 0x400u;
 // RAM of a superchip.
 PARL_CONST uint32_t SUPERCHIP_BYTES = 128u;
-// CV images of this size bring the content of their RAM.
+// CV images of this size contain the initial content of their RAM.
 PARL_CONST uint32_t CV_WITH_RAM_BYTES = 4096u;
-// E7: where the four pages of the second RAM begin.
+// E7: offset in `Board::ram` of the four pages of the second RAM.
 PARL_CONST uint32_t E7_PAGES = 1024u;
 }
 
@@ -1804,13 +1812,13 @@ PARL_CONST uint32_t BYTE = 2048u;
 PARL_CONST uint32_t WORD = 4096u;
 // The address stays in page zero.
 PARL_CONST uint32_t ZERO_PAGE = 8192u;
-// X is added to what follows.
+// X is added to the bytes after the opcode.
 PARL_CONST uint32_t BY_X = 16384u;
-// Y is added to what follows, or to the pointer.
+// Y is added to the bytes after the opcode, or to the pointer.
 PARL_CONST uint32_t BY_Y = 32768u;
-// What follows is where the address stands.
+// The bytes after the opcode are the address of a pointer.
 PARL_CONST uint32_t POINTER = 65536u;
-// A cycle more where the index leaves the page.
+// One extra cycle if the index crosses a page.
 PARL_CONST uint32_t PENALTY = 131072u;
 // The operand is A.
 PARL_CONST uint32_t ACCUMULATOR = 262144u;
@@ -1854,83 +1862,85 @@ PARL_TABLE Array<uint32_t, 256> ROWS =
 }
 
 namespace cule::machine::datapath {
-// An instruction takes so many cycles: 4 bits, in the first word of a row as all up to `BRANCH`.
+// Cycles of the instruction: 4 bits. This and all constants up to `BRANCH` are bit positions or flags of the
+// first word of a row.
 PARL_CONST uint32_t CYCLES = 0u;
-// Bytes of the instruction: 2 bits.
+// Length of the instruction in bytes: 2 bits.
 PARL_CONST uint32_t BYTES = 4u;
-// What is added to the operand: where it begins in the registers, 6 bits.
+// Bit position, in the packed registers, of the register that is added to the operand: 6 bits.
 PARL_CONST uint32_t INDEX = 6u;
-// What is added to the stack pointer: 8 bits.
+// Value added to the stack pointer: 8 bits.
 PARL_CONST uint32_t MOVES = 12u;
-// The other interpreter takes the instruction.
+// The instruction is executed by the compact interpreter.
 PARL_CONST uint64_t SLOW = 1048576ull;
-// A cycle more where the index leaves the page.
+// One extra cycle if the indexed address is on another page.
 PARL_CONST uint64_t PENALTY = 2097152ull;
-// The address stands at the address.
+// The address is read from memory (indirect addressing).
 PARL_CONST uint64_t POINTER = 4194304ull;
-// Y is added to what stands there.
+// Y is added to the address read from memory.
 PARL_CONST uint64_t BY_Y = 8388608ull;
-// The address is that of the stack.
+// The address is on the stack page.
 PARL_CONST uint64_t STACK = 16777216ull;
-// It is above the stack pointer.
+// The address is one above the stack pointer.
 PARL_CONST uint64_t PULLS = 33554432ull;
 // The operand is read.
 PARL_CONST uint64_t READS = 67108864ull;
 // The result is written.
 PARL_CONST uint64_t WRITES = 134217728ull;
-// The place behind the instruction is pushed.
+// The return address is pushed.
 PARL_CONST uint64_t CALLS = 268435456ull;
-// The program goes on at the address.
+// The program counter is set to the address.
 PARL_CONST uint64_t JUMPS = 536870912ull;
-// One behind the address.
+// The program counter is set to the address plus one.
 PARL_CONST uint64_t RETURNS = 1073741824ull;
-// Decimal mode is for the other interpreter.
+// In decimal mode the instruction is executed by the compact interpreter.
 PARL_CONST uint64_t DECIMAL = 2147483648ull;
-// Bits of the address that stay, 16 of them; of a branch its condition (`flags_of`), 18 bits.
+// Bits of the address that are kept: 16 bits. Of a branch: its condition (`flags_of`), 18 bits.
 PARL_CONST uint32_t MASK = 32u;
-// The flags are written, as the stack keeps them.
+// The value written is the status register P, as pushed.
 PARL_CONST uint64_t STATUS = 2305843009213693952ull;
-// The branch is taken where none of its condition's bits is set.
+// The branch is taken if all bits of its condition are clear.
 PARL_CONST uint64_t WHERE_NONE = 4611686018427387904ull;
-// A branch.
+// The instruction is a branch.
 PARL_CONST uint64_t BRANCH = 9223372036854775808ull;
-// Where the first number begins in the registers and the operand behind them: 6 bits, in the second word as all below.
+// Bit position of the first number in the registers and the operand above them: 6 bits. This and all
+// constants up to `TO` describe the second word.
 PARL_CONST uint32_t FIRST = 0u;
-// Where the second begins.
+// Bit position of the second number: 6 bits.
 PARL_CONST uint32_t SECOND = 6u;
 // The second number is inverted.
 PARL_CONST uint32_t INVERTS = 12u;
-// Times that the bits of one of them are added: 0 or 1.
+// Factor of the bits set in exactly one of the two numbers: 0 or 1.
 PARL_CONST uint32_t ONES = 13u;
-// Times that the bits of both are added: 0, 1 or 2.
+// Factor of the bits set in both numbers: 0, 1 or 2.
 PARL_CONST uint32_t BOTHS = 14u;
 // Carry is added.
 PARL_CONST uint32_t ADDS_CARRY = 16u;
 // 1 is added.
 PARL_CONST uint32_t ADDS_ONE = 17u;
-// Carry comes in at bit 8.
+// Carry is inserted at bit 8.
 PARL_CONST uint32_t CARRY_ABOVE = 18u;
-// Places by which the sum is moved down: 0 or 1.
+// Number of bits by which the sum is shifted right: 0 or 1.
 PARL_CONST uint32_t SHIFTS = 19u;
-// Bit of the sum that carry gets: 4 bits.
+// Bit of the sum that is copied to carry: 4 bits.
 PARL_CONST uint32_t CARRY_FROM = 20u;
 // Carry is set.
 PARL_CONST uint32_t SETS_CARRY = 24u;
-// Overflow is set,
+// Overflow is set from the sources below, or cleared if there is none.
 PARL_CONST uint32_t SETS_OVERFLOW = 25u;
-// where the sum of numbers with a sign leaves their range,
+// Overflow is set if the sum of the signed numbers is out of range.
 PARL_CONST uint32_t OVERFLOW_OF_SUM = 26u;
-// or to bit 6 of the operand.
+// Overflow is set to bit 6 of the operand.
 PARL_CONST uint32_t OVERFLOW_OF_OPERAND = 27u;
-// The last result is set,
+// The last result is set.
 PARL_CONST uint32_t SETS_RESULT = 28u;
-// with the sign of the operand.
+// The sign of the last result is that of the operand.
 PARL_CONST uint32_t SIGN_OF_OPERAND = 29u;
 // Decimal mode is set to bit 0 of the sum.
 PARL_CONST uint32_t SETS_DECIMAL = 30u;
-// Bits of the registers that get the result, 32 of them.
+// Mask of the register bits that receive the result: 32 bits.
 PARL_CONST uint32_t TO = 32u;
-// Where registers begin in their word, the operand behind them, and nothing.
+// Bit position of A in the packed registers. X, Y, S and the operand follow; `NOTHING` selects zero.
 PARL_CONST uint32_t A = 0u;
 // X.
 PARL_CONST uint32_t X = 8u;
@@ -1940,7 +1950,7 @@ PARL_CONST uint32_t Y = 16u;
 PARL_CONST uint32_t S = 24u;
 // The operand.
 PARL_CONST uint32_t OPERAND = 32u;
-// Nothing: zero.
+// Selects zero.
 PARL_CONST uint32_t NOTHING = 40u;
 }
 
@@ -1948,23 +1958,23 @@ namespace cule::machine::dpc {
 PARL_CONST uint32_t TOP = 0u;
 PARL_CONST uint32_t BOTTOM = 8u;
 PARL_CONST uint32_t FLAG = 16u;
-// Low and high bytes of the eleven-bit counters.
+// Low and high bytes of the 11-bit counters.
 PARL_CONST uint32_t LOW = 24u;
 PARL_CONST uint32_t HIGH = 32u;
-// Nonzero where a fetcher makes music.
+// Nonzero if a fetcher is in music mode.
 PARL_CONST uint32_t MUSIC = 40u;
 PARL_CONST uint32_t RANDOM = 48u;
-// Where the display data begin in the image.
+// Offset of the display data in the image.
 PARL_CONST uint32_t DISPLAY = 8192u;
-// Frequencies of the music clock and of the processor.
+// Frequencies of the music clock and of the processor, in Hz.
 PARL_CONST double MUSIC_HZ = 15750.0;
 PARL_CONST double CPU_HZ = 1193191.66666667;
-// Loudness by which of the three voices are on.
+// Amplitude for each combination of the three voices.
 PARL_TABLE Array<uint32_t, 8> AMPLITUDE = Array<uint32_t, 8>{{0u, 4u, 5u, 9u, 6u, 10u, 11u, 15u}};
 }
 
 namespace cule::machine::input {
-// Resistance of a joystick's paddle pins.
+// Resistance at the paddle pins when a joystick is connected.
 PARL_CONST int32_t INFINITE = -1;
 // SWCHB with nothing pressed and both difficulty switches at B.
 PARL_CONST uint8_t SWITCHES_IDLE = 0x3F;
@@ -1975,7 +1985,7 @@ PARL_CONST uint8_t SWITCH_SELECT = 0x2;
 }
 
 namespace cule::machine::micro {
-// Per opcode: where its operand is and what happens to it; what is computed.
+// Per opcode: a word for the access to its operand, and one for its operation.
 PARL_TABLE Array<Array<uint64_t, 2>, 256> ROWS = 
     Array<Array<uint64_t, 2>, 256>{{Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
     Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000FF10006800ull}}, Array<uint64_t,
@@ -2173,7 +2183,7 @@ PARL_TABLE Array<Array<uint64_t, 2>, 256> ROWS =
 }
 
 namespace cule::machine::records {
-// Handlers of every opcode: operand in RAM (or the only one), in the TIA, in the cartridge; 0 leaves the block.
+// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.
 PARL_TABLE Array<Array<uint8_t, 3>, 256> HANDLERS = 
     Array<Array<uint8_t, 3>, 256>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
     3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{2, 0, 0}},
@@ -2277,7 +2287,7 @@ PARL_TABLE Array<uint8_t, 256> BYTES =
     1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1,
     2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3,
     3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3}};
-// How the operand says what it is.
+// Kind of operand, which determines the handler.
 PARL_TABLE Array<uint8_t, 256> KINDS = 
     Array<uint8_t, 256>{{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -2297,47 +2307,47 @@ PARL_CONST int32_t VISIBLE_CLOCKS = 160;
 PARL_CONST uint32_t WIDTH = 160u;
 PARL_CONST uint32_t MAX_ROWS = 300u;
 PARL_CONST uint32_t PICTURE_BYTES = 48000u;
-// The six objects.
+// Indices of the six objects.
 PARL_CONST uint32_t P0 = 0u;
 PARL_CONST uint32_t P1 = 1u;
 PARL_CONST uint32_t M0 = 2u;
 PARL_CONST uint32_t M1 = 3u;
 PARL_CONST uint32_t BL = 4u;
 PARL_CONST uint32_t PF = 5u;
-// One bit per object, as in `dirty`, `near` and `enabled`.
+// One bit per object, as in `dirty`, `may_collide` and `enabled`.
 PARL_CONST uint8_t ALL_OBJECTS = 0x3F;
-// `guard` while every change has to be looked at.
-PARL_CONST uint8_t GUARD_ALL = 0xFF;
-// VSYNC is off: the time at which it may end the frame never comes.
+// Value of `needs_beam` while every change must be checked.
+PARL_CONST uint8_t ALL_NEED_BEAM = 0xFF;
+// Value of `arm` while VSYNC is off.
 PARL_CONST int32_t NEVER = 0x7FFFFFFF;
-// VBLANK: nothing is shown.
+// VBLANK: the picture is blank.
 PARL_CONST uint8_t VBLANK_ON = 0x2;
-// How the star field makes missile 0 look.
+// Effect of the star field on missile 0.
 PARL_CONST uint8_t FORM_NORMAL = 0;
 PARL_CONST uint8_t FORM_WIDE = 1;
 PARL_CONST uint8_t FORM_OFF = 2;
 }
 
 namespace cule::machine::tia::beam {
-// Clock of a row after which the HMOVE blank is over.
+// Clock of a row at which the HMOVE blank ends.
 PARL_CONST int32_t BLANK_END = 76;
-// How far the star field moves missile 0 to the left, by phase.
+// Pixels by which the star field moves missile 0 to the left, by phase.
 PARL_TABLE Array<uint8_t, 4> STAR_STEPS = Array<uint8_t, 4>{{18, 33, 0, 17}};
 }
 
 namespace cule::machine::tia::collision {
-// The two objects behind each latch; latch 12 stands for nothing.
+// The two objects of each latch. Latch 12 is unused.
 PARL_TABLE Array<uint8_t, 16> FIRST = Array<uint8_t, 16>{{2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 4, 2, 0}};
 PARL_TABLE Array<uint8_t, 16> SECOND = Array<uint8_t, 16>{{0, 1, 1, 0, 4, 5, 4, 5, 4, 5, 4, 5, 0, 5, 3, 1}};
 PARL_CONST uint16_t NO_LATCH = 4096;
-// The latches in which an object takes part.
+// The latches of each object.
 PARL_TABLE Array<uint16_t, 6> LATCHES_OF = Array<uint16_t, 6>{{0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0}};
 }
 
 namespace cule::machine::tia::hmove {
-// Most that objects can move left, strobes at cycles 4-20.
+// Maximum motion to the left for strobes at cycles 4-20.
 PARL_TABLE Array<int8_t, 17> EARLY = Array<int8_t, 17>{{6, 5, 5, 4, 3, 2, 2, 1, 0, -1, -1, -2, -3, -4, -4, -5, -6}};
-// Motion that comes too late, strobes at cycles 54-74.
+// Motion that is lost for strobes at cycles 54-74.
 PARL_TABLE Array<int8_t, 21> LATE = 
     Array<int8_t, 21>{{15, 14, 13, 12, 12, 11, 10, 9, 9, 8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 0, 0}};
 // Clocks from HMOVE to the HMM0 write that starts the star field.
@@ -2347,9 +2357,10 @@ PARL_CONST int32_t STAR_FIELD_CLOCKS = 63;
 namespace cule::machine::tia::objects {
 // All cells of a row.
 PARL_CONST uint64_t ALL_CELLS = 0xFFFFFFFFFFull;
-// The twenty bits of the left half of the playfield.
+// The 20 bits of the left half of the playfield.
 PARL_CONST uint32_t LEFT_CELLS = 0xFFFFFu;
-// Offsets of the copies of a player and its missile for NUSIZ & 7; 0 after the first means no copy.
+// Offsets in pixels of the copies of a player and its missile, for NUSIZ & 7. 0 after the first means no
+// copy.
 PARL_TABLE Array<Array<uint8_t, 3>, 8> COPIES = 
     Array<Array<uint8_t, 3>, 8>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 16, 0}}, Array<uint8_t,
     3>{{0, 32, 0}}, Array<uint8_t, 3>{{0, 16, 32}}, Array<uint8_t, 3>{{0, 64, 0}}, Array<uint8_t, 3>{{0, 0,
@@ -2357,21 +2368,22 @@ PARL_TABLE Array<Array<uint8_t, 3>, 8> COPIES =
 }
 
 namespace cule::machine::tia::paint {
-// CTRLPF: the halves of the playfield take the players' colors; the playfield stands before the players.
+// Bits of CTRLPF: the halves of the playfield take the players' colors; the playfield is drawn over the
+// players.
 PARL_CONST uint8_t SCORE = 2;
 PARL_CONST uint8_t PRIORITY = 4;
-// What `order_of` says where `lonely_score` does.
-PARL_CONST uint8_t LONELY = 1;
-// Places of the colors in `Tia::color`.
-PARL_CONST uint32_t FIELD = 2u;
-PARL_CONST uint32_t BACK = 3u;
-// Clock of a row after which the HMOVE blank is over.
+// Value of `drawing_order` if `playfield_only_score` is true.
+PARL_CONST uint8_t PLAYFIELD_ONLY_SCORE = 1;
+// Indices of the colors in `Tia::color`.
+PARL_CONST uint32_t PLAYFIELD = 2u;
+PARL_CONST uint32_t BACKGROUND = 3u;
+// Clock of a row at which the HMOVE blank ends.
 PARL_CONST int32_t BLANK_END = 76;
-// Pixels left of the middle.
+// Pixels of the left half.
 PARL_TABLE Array<uint32_t, 5> LEFT = Array<uint32_t, 5>{{0xFFFFFFFFu, 0xFFFFFFFFu, 0x0000FFFFu, 0u, 0u}};
-// One in every byte.
+// The value 1 in every byte.
 PARL_CONST uint64_t EVERY_BYTE = 0x101010101010101ull;
-// Eight bits to eight bytes of 0 or $FF.
+// Expands eight bits to eight bytes of 0 or $FF.
 PARL_TABLE Array<uint64_t, 256> SPREAD = 
     Array<uint64_t, 256>{{0x0000000000000000ull, 0x00000000000000FFull, 0x000000000000FF00ull,
     0x000000000000FFFFull, 0x0000000000FF0000ull, 0x0000000000FF00FFull, 0x0000000000FFFF00ull,
@@ -2441,18 +2453,19 @@ PARL_TABLE Array<uint64_t, 256> SPREAD =
 }
 
 namespace cule::machine::tia::position {
-// Clocks that the old image of a player goes on when its strobe hits a copy being shown.
+// Clocks for which the old image of a player continues when the strobe occurs while a copy is drawn.
 PARL_CONST int32_t DISPLAY_TAIL = 11;
 }
 
 namespace cule::machine::tia::rows {
-// A value of `Row::kind`: the row is bytes, in `Board::picture`.
+// A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
 PARL_CONST uint32_t BYTES = 0u;
-// As `BYTES`: colors changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
+// As `BYTES`: colors changed within the row. The next row in its place starts as bytes too, unless it is
+// drawn as a whole.
 PARL_CONST uint32_t MIXED = 1u;
-// The row is classes.
+// The row is stored as classes.
 PARL_CONST uint32_t CLASSES = 2u;
-// As `CLASSES`, but the first eight pixels are those of an HMOVE blank.
+// As `CLASSES`, but the first eight pixels are the HMOVE blank.
 PARL_CONST uint32_t BLANKED = 3u;
 // Pixels of an HMOVE blank.
 PARL_CONST int32_t BLANK_PIXELS = 8;
@@ -2461,27 +2474,27 @@ PARL_CONST int32_t BLANK_PIXELS = 8;
 namespace cule::machine::tia::write {
 // Delay of playfield writes in clocks, by cycle mod 4.
 PARL_TABLE Array<int32_t, 4> PLAYFIELD_DELAY = Array<int32_t, 4>{{4, 5, 2, 3}};
-// Clock of a line up to which CTRLPF changes the reflection of the same line.
+// Clock of a line before which CTRLPF changes the reflection of the same line.
 PARL_CONST int32_t MIRROR_CLOCKS = 147;
 }
 
 namespace cule::numpy_random {
 PARL_CONST uint32_t POOL = 4u;
-// Of the generator's step, 128 bits: high word, low word.
+// Multiplier of the generator's step, 128 bits: high word, low word.
 PARL_TABLE Array<uint64_t, 2> MULTIPLIER = Array<uint64_t, 2>{{0x2360ED051FC65DA4ull, 0x4385DF649FCCF645ull}};
 }
 
 namespace cule::observe {
-// Pixels in a row of a native picture.
+// Pixels in a row of a console's picture.
 PARL_CONST uint32_t WIDTH = 160u;
 PARL_CONST float round_pixel_TO_INTEGERS = 8388608.0f;
-// Bytes that `shrink_84` may write for a row of 84.
+// Bytes that `shrink_84` may write for a row of 84 pixels.
 PARL_CONST uint32_t ROW_84 = 96u;
-// Weights of a pixel in the small picture: 40ths across times fifths down.
+// Total weight of a target pixel: 40ths horizontally times fifths vertically.
 PARL_CONST uint32_t WEIGHT_84 = 200u;
-// Targets that are worked out together; some of them are written over by the next ones.
+// Target pixels that are computed together; the next group overwrites some of them.
 PARL_CONST uint32_t LANES = 16u;
-// Targets of a group that begin at an odd source pixel.
+// Target pixels of a group that start at an odd source pixel.
 PARL_CONST uint32_t ODD_TARGETS = 11u;
 
 PARL_FN constexpr Array<Array<uint16_t, 16>, 3> across_table(uint32_t from, uint32_t to) {
@@ -2498,8 +2511,9 @@ PARL_FN constexpr Array<Array<uint16_t, 16>, 3> across_table(uint32_t from, uint
     }
     return table;
 }
-// Across, 21 pixels are made of 40: for target r the weights, in 40ths, of three source pixels in a row. They begin
-// at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 after that (`ACROSS[1]`, from r = 11 on).
+// Horizontally, 40 source pixels become 21. For target r: the weights, in 40ths, of three consecutive source
+// pixels. They start at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 from r = 11 on
+// (`ACROSS[1]`).
 PARL_TABLE Array<Array<Array<uint16_t, 16>, 3>, 2> ACROSS = 
     Array<Array<Array<uint16_t, 16>, 3>, 2>{{observe::across_table(0u, observe::ODD_TARGETS),
     observe::across_table(observe::ODD_TARGETS, 21u)}};
@@ -2527,12 +2541,13 @@ PARL_FN constexpr Array<Array<uint32_t, 2>, 84> across_words() {
     }
     return table;
 }
-// Across, per target of 84: the first of four source pixels, and their weights in 40ths, the first lowest.
+// Per target column of 84: the first of four source pixels, and their weights in 40ths, the first in the
+// lowest byte.
 PARL_TABLE Array<Array<uint32_t, 2>, 84> ACROSS_84 = observe::across_words();
 }
 
 namespace cule::observe::palette {
-// A console's television: which of the tables applies.
+// Televisions: indices of the tables below.
 PARL_CONST uint32_t NTSC = 0u;
 // As [`NTSC`].
 PARL_CONST uint32_t PAL = 1u;
@@ -2585,7 +2600,7 @@ PARL_TABLE Array<Array<uint32_t, 128>, 3> COLORS =
     0x2121FFu, 0xF03C79u, 0xFF50FFu, 0x7FFF00u, 0x7FFFFFu, 0xFFFF3Fu, 0xFFFFFFu, 0x000000u, 0x2121FFu,
     0xF03C79u, 0xFF50FFu, 0x7FFF00u, 0x7FFFFFu, 0xFFFF3Fu, 0xFFFFFFu}}}};
 
-// Brightness of a color, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
+// Luminance of a color: weights 0.2989, 0.5870, 0.1140, rounded to nearest.
 PARL_FN constexpr uint32_t brightness(uint32_t color) {
     return ((((2989u * (color >> 16)) + (5870u * ((color >> 8) & 255u))) + (1140u * (color & 255u))) + 5000u) / 10000u;
 }
@@ -2600,12 +2615,13 @@ PARL_FN constexpr Array<uint32_t, 256> rgb_table(uint32_t television) {
     }
     return table;
 }
-// Red, green and blue of every index, by television.
+// RGB value of every index, by television.
 PARL_TABLE Array<Array<uint32_t, 256>, 3> RGB = 
     Array<Array<uint32_t, 256>, 3>{{observe::palette::rgb_table(observe::palette::NTSC),
     observe::palette::rgb_table(observe::palette::PAL), observe::palette::rgb_table(observe::palette::SECAM)}};
 
-// The blue of the next index: the brightness of a color, and for an odd index, as in the reference, what comes next.
+// Blue component of the next index. For an even index this is the luminance of its color; for an odd one it
+// is what ale-py returns.
 PARL_FN constexpr Array<uint8_t, 256> gray_table(uint32_t television) {
     const Array<uint32_t, 256> rgb = observe::palette::rgb_table(television);
     Array<uint8_t, 256> table = Array<uint8_t, 256>{};
@@ -2616,7 +2632,7 @@ PARL_FN constexpr Array<uint8_t, 256> gray_table(uint32_t television) {
     }
     return table;
 }
-// Gray of every index, by television.
+// Gray value of every index, by television.
 PARL_TABLE Array<Array<uint8_t, 256>, 3> GRAY = 
     Array<Array<uint8_t, 256>, 3>{{observe::palette::gray_table(observe::palette::NTSC),
     observe::palette::gray_table(observe::palette::PAL),
@@ -2624,25 +2640,25 @@ PARL_TABLE Array<Array<uint8_t, 256>, 3> GRAY =
 }
 
 namespace cule::observe::plane {
-// The native size.
+// No resizing.
 PARL_CONST uint32_t REDUCE_COPY = 0u;
-// Averages of whole blocks.
+// Averages of blocks of whole pixels.
 PARL_CONST uint32_t REDUCE_BLOCKS = 1u;
-// Averages over any area.
+// Area averages.
 PARL_CONST uint32_t REDUCE_AREA = 2u;
-// 160 x 210 to 84 x 84: area averages in whole numbers.
+// 160 x 210 to 84 x 84: area averages in integers.
 PARL_CONST uint32_t REDUCE_84 = 4u;
-// Bilinear, where a side grows.
+// Bilinear interpolation, if a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
-// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
+// Picture rows of a strip. A strip is processed as a whole and gives `STRIP_OUT` rows of an 84 x 84 plane.
 PARL_CONST uint32_t STRIP_ROWS = 30u;
-// As `STRIP_ROWS`.
+// Rows of an 84 x 84 plane that are computed from a strip.
 PARL_CONST uint32_t STRIP_OUT = 12u;
-// Parts of a row of a strip, 32 pixels each.
+// Parts of a row of a strip, with 32 pixels each.
 PARL_CONST uint32_t STRIP_PARTS = 5u;
 // Words of a row of a strip.
 PARL_CONST uint32_t ROW_WORDS = 40u;
-// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
+// Words of a strip, four pixels each, plus one that is read with weight 0 for the last pixel.
 PARL_CONST uint32_t STRIP_WORDS = 1201u;
 }
 
@@ -2653,8 +2669,8 @@ PARL_CONST uint32_t MIDDLE = 397u;
 }
 
 namespace cule::env {
-PARL_FN env::Action full(uint32_t code);
-PARL_FN bool has(uint32_t game, uint16_t flag);
+PARL_FN env::Action full_strength(uint32_t code);
+PARL_FN bool has_flag(uint32_t game, uint16_t flag);
 PARL_FN env::Env new_(uint32_t game);
 PARL_FN machine::tia::Layout layout(uint32_t game, bool pal);
 PARL_FN machine::input::Input first_inputs(uint32_t game);
@@ -2662,15 +2678,15 @@ PARL_FN uint8_t pressed(uint32_t code);
 PARL_FN void move_paddle(env::Env& env, uint32_t player, env::Action action);
 PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t switches);
 PARL_FN void evaluate(env::State& state);
-PARL_FN void look(env::State& state);
+PARL_FN void set_bus_after_observation(env::State& state);
 template <class FrameRunner> PARL_FN void emulate(FrameRunner& runner, env::State& state, machine::Board& board);
-template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double keep, env::Action a, env::Action b);
+template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double repeat_probability, env::Action a, env::Action b);
 PARL_FN int32_t lives(const env::State& state);
 PARL_FN bool truncated(const env::State& state);
 PARL_FN bool ended(const env::State& state);
-PARL_FN env::Action legal(uint32_t game, env::Action action);
-PARL_FN bool begin_frame(env::State& state, random::Random& random, double keep, env::Action a, env::Action b);
-PARL_FN void hold(env::State& state, random::Random& random, double keep, env::Action a, env::Action b);
+PARL_FN env::Action legal_action(uint32_t game, env::Action action);
+PARL_FN bool begin_frame(env::State& state, random::Random& random, double repeat_probability, env::Action a, env::Action b);
+PARL_FN void apply_sticky_actions(env::State& state, random::Random& random, double repeat_probability, env::Action a, env::Action b);
 PARL_FN void set_held_inputs(env::State& state);
 PARL_FN int32_t count_frame(env::State& state);
 }
@@ -2683,7 +2699,7 @@ template <class FrameRunner> PARL_NOINLINE void emulate(FrameRunner& runner, env
 template <class FrameRunner> PARL_NOINLINE void soft_reset(FrameRunner& runner, env::State& state, machine::Board& board);
 template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t count);
 template <class FrameRunner> PARL_NOINLINE void press(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t code);
-PARL_FN bool may_go_on(const env::boot::Selection& selection, uint32_t frames);
+PARL_FN bool can_continue(const env::boot::Selection& selection, uint32_t frames);
 PARL_FN void count_frames(env::boot::Selection& selection, const env::State& state, uint32_t frames);
 PARL_FN int32_t peek(const env::State& state, int32_t address);
 PARL_FN bool mode_reached(const env::State& state);
@@ -2696,12 +2712,12 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
 }
 
 namespace cule::env::reset {
-PARL_FN bool is_quick(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-template <class FrameRunner> PARL_NOINLINE void quick(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-PARL_FN int32_t carried(const env::state::Head& head, bool soft);
-PARL_FN void finish(env::state::Head& head, env::state::Extra& extra, const env::state::EnvSettings& settings, bool soft);
-template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-template <class FrameRunner> PARL_NOINLINE uint32_t begin(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything);
+PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft);
+PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft);
+template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE uint32_t boot_and_idle(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything);
 template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& runner, env::state::Head& head, random::Random& random, random::Random& core, machine::Board& board, const env::state::EnvGame& game, bool anew, bool draws);
 }
 
@@ -2723,34 +2739,34 @@ PARL_FN uint32_t action_code(uint32_t set, uint32_t index);
 namespace cule::env::state {
 PARL_FN uint32_t reset_state_number(uint32_t noops, uint32_t frames, uint32_t fired);
 PARL_FN bool is_whole(const machine::Machine& m);
-template <class FrameRunner> PARL_NOINLINE int32_t frame(FrameRunner& runner, env::state::Roll& roll, env::State& state, machine::Board& board);
+template <class FrameRunner> PARL_NOINLINE int32_t run_env_frame(FrameRunner& runner, env::state::FrameRun& frame_run, env::State& state, machine::Board& board);
 template <class FrameRunner> PARL_NOINLINE void rerun(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board);
 PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t seed, uint32_t noops);
-PARL_NOINLINE uint32_t below(env::state::Head& head, random::Random& spare, uint32_t n);
+PARL_NOINLINE uint32_t draw_below(env::state::Head& head, random::Random& spare, uint32_t n);
 PARL_NOINLINE uint32_t idle_frames(env::state::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire);
 PARL_FN env::state::Figures figures(const env::state::Head& head, uint32_t id);
 PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes);
-PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game);
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game);
+PARL_NOINLINE void copy_from_board(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game);
+PARL_NOINLINE void copy_to_board(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game);
 PARL_FN uint32_t height_bytes(const env::state::EnvGame& game);
 }
 
 namespace cule::env::step {
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action);
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action);
 PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
-template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::Roll& roll, uint32_t early, uint32_t skip);
-template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
-PARL_FN void follow(machine::Machine& m, const machine::Machine& drawn);
-template <class FrameRunner> PARL_NOINLINE void rerun_apart(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game);
-template <class FrameRunner> PARL_NOINLINE void put_before(FrameRunner& runner, const env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-PARL_FN void keep_pictures(env::state::Extra& extra, uint32_t whole);
+template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::FrameRun& frame_run, uint32_t early, uint32_t skip);
+template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
+PARL_FN void copy_beam(machine::Machine& m, const machine::Machine& drawn);
+template <class FrameRunner> PARL_NOINLINE void rerun_keeping_both(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE void restore_previous_pictures(FrameRunner& runner, const env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+PARL_FN void keep_pictures(env::state::StepOutput& output, uint32_t whole);
 PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t id, const env::state::EnvSettings& settings);
 }
 
 namespace cule::env::warp_schedule {
 PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
 PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window);
-PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
+PARL_FN int32_t drawable_clock(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
 }
 
 namespace cule::games {
@@ -2858,8 +2874,8 @@ PARL_FN void rebase(machine::cart::Cart& cart, uint32_t cycles);
 PARL_FN void select_bank(machine::cart::Cart& cart, uint32_t bank);
 PARL_FN void select_half(machine::cart::Cart& cart, uint32_t half, uint32_t block);
 PARL_FN bool is_plain(const machine::cart::Cart& cart, uint32_t offset);
-PARL_FN uint32_t plain(const machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address);
-PARL_FN void touch(machine::cart::Cart& cart, uint32_t offset);
+PARL_FN uint32_t read_segment(const machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address);
+PARL_FN void access_hotspot(machine::cart::Cart& cart, uint32_t offset);
 PARL_FN uint32_t read(machine::Machine& m, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now);
 PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
 PARL_FN uint32_t read_e7(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
@@ -2869,7 +2885,7 @@ PARL_FN void select_3e(machine::cart::Cart& cart, uint32_t offset, uint32_t valu
 PARL_FN bool is_claimed(const machine::cart::Cart& cart, uint32_t address);
 PARL_FN uint32_t read_claimed(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now);
 PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value);
-PARL_FN void touch_ua(machine::cart::Cart& cart, uint32_t address);
+PARL_FN void access_hotspot_ua(machine::cart::Cart& cart, uint32_t address);
 }
 
 namespace cule::machine::compact {
@@ -2936,10 +2952,10 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand);
 namespace cule::machine::predicated {
 PARL_FN machine::predicated::Lane begin(const machine::Machine& m, uint32_t budget);
 PARL_FN void end(machine::Machine& m, const machine::predicated::Lane& lane);
-PARL_NOINLINE machine::predicated::Lane by_hand(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom);
+PARL_NOINLINE machine::predicated::Lane execute_with_compact(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom);
 PARL_FN machine::operations::Cpu clock(uint32_t cycles, uint32_t left);
-PARL_NOINLINE uint32_t look(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles);
-PARL_NOINLINE machine::predicated::Time store(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time);
+PARL_NOINLINE uint32_t read_device(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles);
+PARL_NOINLINE machine::predicated::Time write_device(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time);
 PARL_FN uint32_t status(const machine::Machine& m, const machine::predicated::Lane& lane);
 PARL_INLINE bool is_ram(uint32_t address);
 PARL_INLINE bool is_plain(const machine::Machine& m, uint32_t address);
@@ -2991,14 +3007,14 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 }
 
 namespace cule::machine::tia::collision {
-PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set);
-PARL_NOINLINE void refresh_near(machine::Machine& m, machine::Board& board);
-PARL_NOINLINE void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object);
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_);
+PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set);
+PARL_FN void refresh_may_collide(machine::Machine& m, machine::Board& board);
+PARL_FN void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
+PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
-PARL_NOINLINE bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
+PARL_FN bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
-PARL_FN void settle(machine::tia::Tia& t);
+PARL_FN void mark_collisions_final(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap);
 }
@@ -3032,37 +3048,37 @@ PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t object
 namespace cule::machine::tia::paint {
 PARL_FN uint64_t spread(uint32_t bits);
 PARL_FN uint64_t spread_by_products(uint32_t bits);
-PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels);
-PARL_FN uint64_t eight(const machine::Board& board, uint32_t buffer, uint32_t at);
+PARL_FN void store_eight(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels);
+PARL_FN uint64_t load_eight(const machine::Board& board, uint32_t buffer, uint32_t at);
 PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board);
-PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
-PARL_FN bool lonely_score(const machine::tia::Tia& t);
+PARL_FN void draw_clocks(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_FN bool playfield_only_score(const machine::tia::Tia& t);
 PARL_FN uint32_t line_start(int32_t row);
-PARL_FN uint8_t order_of(const machine::tia::Tia& t);
-PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& board, uint32_t w, uint8_t order);
+PARL_FN uint8_t drawing_order(const machine::tia::Tia& t);
+PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Board& board, uint32_t w, uint8_t order);
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
 PARL_FN void clear(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
-PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
-PARL_FN bool near_(const machine::tia::Tia& t, uint8_t on, int32_t group);
+PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
+PARL_FN bool is_touched(const machine::tia::Tia& t, uint8_t on, int32_t group);
 PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines);
 }
 
 namespace cule::machine::tia::position {
 PARL_FN machine::tia::position::Strobe player_strobe(const machine::tia::Tia& t, int32_t h, uint32_t player);
 PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player);
-PARL_FN int32_t plain(int32_t h);
-PARL_FN void place(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, int32_t new_);
+PARL_FN int32_t usual_position(int32_t h);
+PARL_FN void move_object(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, int32_t new_);
 PARL_FN bool is_star(const machine::tia::Tia& t, uint32_t missile);
 PARL_FN int32_t missile_strobe(uint32_t missile, int32_t h, int32_t since_hmove);
 PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile);
 PARL_FN int32_t ball_strobe(int32_t h, int32_t since_hmove);
 PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clock);
-PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile);
-PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value);
+PARL_FN uint8_t released_position(const machine::tia::Tia& t, uint32_t missile);
+PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value);
 }
 
 namespace cule::machine::tia::rows {
-PARL_FN uint32_t four(uint32_t colors, uint32_t low, uint32_t high);
+PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high);
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -3070,19 +3086,19 @@ PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint
 PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
-PARL_FN void close(machine::Board& board);
-PARL_NOINLINE void forget(machine::Board& board);
+PARL_FN void expand_partial_row(machine::Board& board);
+PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 }
 
 namespace cule::machine::tia::write {
-PARL_FN void reshaped(machine::tia::Tia& t, uint8_t objects);
-PARL_NOINLINE void moved(machine::Machine& m, machine::Board& board, uint32_t object);
-PARL_FN void unsettle(machine::tia::Tia& t);
+PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects);
+PARL_FN void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object);
+PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
-PARL_NOINLINE void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
-PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects);
-PARL_NOINLINE void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
-PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
+PARL_FN void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t objects);
+PARL_FN void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
+PARL_FN void catch_up_if(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
 PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
 PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_vblank(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
@@ -3136,15 +3152,15 @@ PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, 
 }
 
 namespace cule::observe::plane {
-PARL_FN uint8_t brightest(const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
-PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
+PARL_FN uint8_t brightest(const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
+PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
+PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
 namespace cule::random {
@@ -3157,47 +3173,47 @@ PARL_NOINLINE void skip(random::Random& random, uint32_t count);
 
 namespace cule::env {
 
-// An action with a full push.
-PARL_FN env::Action full(uint32_t code) {
+// An action at full paddle strength.
+PARL_FN env::Action full_strength(uint32_t code) {
     return env::Action{code, env::PADDLE_STEP};
 }
 
-PARL_FN bool has(uint32_t game, uint16_t flag) {
+PARL_FN bool has_flag(uint32_t game, uint16_t flag) {
     return (games::table::GAMES[static_cast<uint32_t>(game)].flags & flag) != 0;
 }
 
-// Before the first frame after loading.
+// The state after loading, before the first frame.
 PARL_FN env::Env new_(uint32_t game) {
     return env::Env{game, 0u, 0, 0, 0, 0, Array<int32_t, 2>{{0, 0}}, games::table::GAMES[static_cast<uint32_t>(game)].paddle_max, Array<uint32_t, 2>{{0u, 0u}}, Array<int32_t, 2>{{env::PADDLE_STEP, env::PADDLE_STEP}}};
 }
 
-// The picture's window for a game; `height` differs from the row's for PAL.
+// The visible rows of a game's picture. PAL pictures have 250 rows where the table says 210.
 PARL_FN machine::tia::Layout layout(uint32_t game, bool pal) {
     const games::row::Game& row = games::table::GAMES[static_cast<uint32_t>(game)];
     return machine::tia::Layout{row.first_line, static_cast<int16_t>((pal && (row.height == 210)) ? 250 : row.height), static_cast<uint8_t>(pal), static_cast<uint8_t>((row.flags & games::row::HMOVE_BLANKS) != 0)};
 }
 
-// Inputs before the first frame of the environment: nothing touched, paddles at no resistance.
+// Inputs before the first frame of the environment: nothing pressed, paddles at resistance 0.
 PARL_FN machine::input::Input first_inputs(uint32_t game) {
     machine::input::Input inputs = machine::input::idle();
-    if (env::has(game, games::row::PADDLES_LEFT)) {
+    if (env::has_flag(game, games::row::PADDLES_LEFT)) {
         inputs.resistance[0u] = 0;
         inputs.resistance[1u] = 0;
     }
-    if (env::has(game, games::row::PADDLES_RIGHT)) {
+    if (env::has_flag(game, games::row::PADDLES_RIGHT)) {
         inputs.resistance[2u] = 0;
         inputs.resistance[3u] = 0;
     }
-    if (env::has(game, games::row::LEFT_A)) {
+    if (env::has_flag(game, games::row::LEFT_A)) {
         inputs.switches |= 0x40;
     }
-    if (env::has(game, games::row::RIGHT_A)) {
+    if (env::has_flag(game, games::row::RIGHT_A)) {
         inputs.switches |= 0x80;
     }
     return inputs;
 }
 
-// What an action presses; an unknown one presses nothing.
+// Directions and trigger that an action presses; none for an unknown code.
 PARL_FN uint8_t pressed(uint32_t code) {
     return (code < static_cast<uint32_t>(env::ACTIONS)) ? env::PRESSED[static_cast<uint32_t>(code)] : 0;
 }
@@ -3230,10 +3246,10 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
         down |= machine::input::SWITCH_RESET;
     }
     inputs.switches = (machine::input::SWITCHES_IDLE | static_cast<uint8_t>((static_cast<uint8_t>(env.difficulty) & 3) << 6)) & static_cast<uint8_t>(~down);
-    if (env::has(game, games::row::PADDLES_LEFT) || env::has(game, games::row::PADDLES_RIGHT)) {
+    if (env::has_flag(game, games::row::PADDLES_LEFT) || env::has_flag(game, games::row::PADDLES_RIGHT)) {
         env::move_paddle(env, 0u, a);
         env::move_paddle(env, 1u, b);
-        const uint32_t swapped = static_cast<uint32_t>(env::has(game, games::row::SWAP_PADDLES));
+        const uint32_t swapped = static_cast<uint32_t>(env::has_flag(game, games::row::SWAP_PADDLES));
         inputs.resistance[swapped] = env.paddle[0u];
         inputs.resistance[1u - swapped] = env.paddle[1u];
         if ((env::pressed(a.code) & env::FIRE) != 0) {
@@ -3243,7 +3259,7 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
             inputs.port_a &= static_cast<uint8_t>(~static_cast<uint8_t>(0x40 << swapped));
         }
     } else {
-        const uint32_t right = static_cast<uint32_t>(env::has(game, games::row::SWAP_PORTS));
+        const uint32_t right = static_cast<uint32_t>(env::has_flag(game, games::row::SWAP_PORTS));
         const uint8_t player_a = env::pressed(a.code);
         const uint8_t player_b = env::pressed(b.code);
         const uint8_t left_port = (right == 0u) ? player_a : player_b;
@@ -3259,39 +3275,40 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
     rs::put(state.machine.input, inputs);
 }
 
-// Works out what the RAM of a frame means.
+// Computes reward, lives and game over from the RAM after a frame.
 PARL_FN void evaluate(env::State& state) {
     const uint32_t game = static_cast<uint32_t>(state.env.game);
     games::evaluate::evaluate(state.rules, game, state.machine.riot.ram, state.machine.cart.ram);
     state.machine.bus = static_cast<uint32_t>(games::byte(state.machine.riot.ram, games::last_read(game)));
 }
 
-// The reference copies RAM out over the bus after a block of frames: its last byte stays on the data lines.
-PARL_FN void look(env::State& state) {
+// Sets the data bus as the reference leaves it after a block of frames: it reads all RAM over the bus, and
+// the last byte stays on the data lines.
+PARL_FN void set_bus_after_observation(env::State& state) {
     state.machine.bus = static_cast<uint32_t>(state.machine.riot.ram[127u]);
 }
 
-// One frame with inputs set, its rule evaluated.
+// Runs one frame of a console whose inputs are set, and evaluates the game's rules.
 template <class FrameRunner> PARL_FN void emulate(FrameRunner& runner, env::State& state, machine::Board& board) {
     static_cast<void>(runner.run_frame(state.machine, board));
     env::evaluate(state);
 }
 
-// One frame of players' actions, none once the episode has ended; its reward.
-template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double keep, env::Action a, env::Action b) {
-    if (!env::begin_frame(state, random, keep, a, b)) {
+// Runs one frame with the players' actions and returns the reward. No frame runs if the episode has ended.
+template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double repeat_probability, env::Action a, env::Action b) {
+    if (!env::begin_frame(state, random, repeat_probability, a, b)) {
         return 0;
     }
     env::emulate(runner, state, board);
     return env::count_frame(state);
 }
 
-// The lives a program is told.
+// Lives left, as reported to programs.
 PARL_FN int32_t lives(const env::State& state) {
     return games::lives(state.rules, static_cast<uint32_t>(state.env.game));
 }
 
-// True when the episode was cut, by frames or by a lost life.
+// Returns true if a limit on frames or lives has ended the episode.
 PARL_FN bool truncated(const env::State& state) {
     const env::Env& env = state.env;
     if ((env.frame_limit > 0) && (env.episode_frame_number >= env.frame_limit)) {
@@ -3300,13 +3317,13 @@ PARL_FN bool truncated(const env::State& state) {
     return env::lives(state) < env.life_limit;
 }
 
-// True when no more frames run before the next reset.
+// Returns true if the episode has ended: no frame runs until the next reset.
 PARL_FN bool ended(const env::State& state) {
     return (state.rules.over != 0) || env::truncated(state);
 }
 
-// An action that the game does not let through is none.
-PARL_FN env::Action legal(uint32_t game, env::Action action) {
+// Replaces an action that is not legal in the game by NOOP.
+PARL_FN env::Action legal_action(uint32_t game, env::Action action) {
     uint32_t code = static_cast<uint32_t>(env::NOOP);
     if ((action.code < static_cast<uint32_t>(env::ACTIONS)) && (((games::table::GAMES[static_cast<uint32_t>(game)].legal >> action.code) & 1u) != 0u)) {
         code = action.code;
@@ -3314,9 +3331,10 @@ PARL_FN env::Action legal(uint32_t game, env::Action action) {
     return env::Action{code, action.step};
 }
 
-// Before a frame of players' actions: false once the episode has ended, and no frame runs.
-PARL_FN bool begin_frame(env::State& state, random::Random& random, double keep, env::Action a, env::Action b) {
-    env::hold(state, random, keep, a, b);
+// Sets the inputs for a frame with the players' actions. Returns false if the episode has ended and no frame
+// may run.
+PARL_FN bool begin_frame(env::State& state, random::Random& random, double repeat_probability, env::Action a, env::Action b) {
+    env::apply_sticky_actions(state, random, repeat_probability, a, b);
     if (env::ended(state)) {
         return false;
     }
@@ -3324,31 +3342,32 @@ PARL_FN bool begin_frame(env::State& state, random::Random& random, double keep,
     return true;
 }
 
-// Sticky actions: one draw per player and frame says whether the action before is kept. `keep` is the probability.
-PARL_FN void hold(env::State& state, random::Random& random, double keep, env::Action a, env::Action b) {
+// Sticky actions: each player keeps the previous action with probability `repeat_probability`. Makes one
+// draw per player and frame.
+PARL_FN void apply_sticky_actions(env::State& state, random::Random& random, double repeat_probability, env::Action a, env::Action b) {
     const double chance_a = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
-    if (chance_a >= keep) {
+    if (chance_a >= repeat_probability) {
         state.env.held[0u] = a.code;
         state.env.held_step[0u] = a.step;
     }
     const double chance_b = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
-    if (chance_b >= keep) {
+    if (chance_b >= repeat_probability) {
         state.env.held[1u] = b.code;
         state.env.held_step[1u] = b.step;
     }
 }
 
-// The inputs of one frame, from the actions that are held.
+// Sets the inputs of one frame from the held actions.
 PARL_FN void set_held_inputs(env::State& state) {
     const uint32_t game = state.env.game;
-    const env::Action a = env::legal(game, env::Action{state.env.held[0u], state.env.held_step[0u]});
-    const env::Action b = env::legal(game, env::Action{state.env.held[1u], state.env.held_step[1u]});
+    const env::Action a = env::legal_action(game, env::Action{state.env.held[0u], state.env.held_step[0u]});
+    const env::Action b = env::legal_action(game, env::Action{state.env.held[1u], state.env.held_step[1u]});
     env::set_inputs(state, a, b, 0);
 }
 
-// After a frame of players' actions: its reward.
+// Counts a frame after it has run, and returns its reward.
 PARL_FN int32_t count_frame(env::State& state) {
-    env::look(state);
+    env::set_bus_after_observation(state);
     state.env.frame_number = rs::add<int32_t>(state.env.frame_number, 1);
     state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
     return state.rules.reward;
@@ -3357,8 +3376,9 @@ PARL_FN int32_t count_frame(env::State& state) {
 
 namespace cule::env::boot {
 
-// Starts an episode. `core` is the console's own generator where `state` has left it, `random` that of sticky actions.
-// Gives 0, or the number of frames after which the mode was given up: the ROM is not the game's.
+// Boots the console for a new episode. `core` is the console's own generator after the draws that `state`
+// has made, `random` the generator of sticky actions. Returns 0, or the number of frames after which the
+// mode selection was given up, because the ROM does not belong to the game.
 template <class FrameRunner> PARL_NOINLINE uint32_t restart(FrameRunner& runner, env::State& state, random::Random& random, random::Random& core, machine::Board& board, const env::boot::BootRules& rules) {
     state.env.episode_frame_number = 0;
     const int32_t middle = rs::add<int32_t>(env::PADDLE_MIN, state.env.paddle_max) / 2;
@@ -3383,7 +3403,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t restart(FrameRunner& runner,
     return 0u;
 }
 
-// Resets the machine. The core generator gives the timer and the RAM of the cartridge.
+// Resets the machine. The timer and the cartridge RAM are drawn from the core generator.
 template <class FrameRunner> PARL_NOINLINE void reset_console(FrameRunner& runner, env::State& state, random::Random& core, machine::Board& board, bool draws) {
     const uint32_t timer_draw = env::boot::core_draw(state, core);
     const uint32_t count = machine::cart::reset_draws(state.machine.cart);
@@ -3399,13 +3419,13 @@ PARL_FN uint32_t core_draw(env::State& state, random::Random& core) {
     return random::draw(core);
 }
 
-// `count` frames with an action and console switches, rules evaluated.
+// Runs `count` frames with an action and console switches, and evaluates the game's rules after each.
 template <class FrameRunner> PARL_NOINLINE void emulate(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t action, uint32_t count, uint8_t switches) {
     for (uint32_t t1 = 0u; t1 < count; ++t1) {
-        env::set_inputs(state, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)), switches);
+        env::set_inputs(state, env::full_strength(action), env::full_strength(static_cast<uint32_t>(env::NOOP)), switches);
         env::emulate(runner, state, board);
     }
-    env::look(state);
+    env::set_bus_after_observation(state);
 }
 
 template <class FrameRunner> PARL_NOINLINE void soft_reset(FrameRunner& runner, env::State& state, machine::Board& board) {
@@ -3417,7 +3437,7 @@ template <class FrameRunner> PARL_NOINLINE void soft_reset(FrameRunner& runner, 
 // Holds SELECT for `count` frames whose rules are not evaluated, then one frame with it released.
 template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t count) {
     for (uint32_t t1 = 0u; t1 < count; ++t1) {
-        env::set_inputs(state, env::full(static_cast<uint32_t>(env::NOOP)), env::full(static_cast<uint32_t>(env::NOOP)), machine::input::SWITCH_SELECT);
+        env::set_inputs(state, env::full_strength(static_cast<uint32_t>(env::NOOP)), env::full_strength(static_cast<uint32_t>(env::NOOP)), machine::input::SWITCH_SELECT);
         static_cast<void>(runner.run_frame(state.machine, board));
     }
     env::boot::emulate(runner, state, board, static_cast<uint32_t>(env::NOOP), 1u, 0);
@@ -3425,17 +3445,18 @@ template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner
     state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
 }
 
-// An action of player A, for as many frames as the rules say.
+// Holds an action of player A for `rules.frame_skip` frames.
 template <class FrameRunner> PARL_NOINLINE void press(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t code) {
-    const env::Action none = env::full(static_cast<uint32_t>(env::NOOP));
+    const env::Action none = env::full_strength(static_cast<uint32_t>(env::NOOP));
     const uint32_t t1 = rules.frame_skip;
     for (uint32_t t2 = 0u; t2 < t1; ++t2) {
-        env::act(runner, state, random, board, rules.keep, env::full(code), none);
+        env::act(runner, state, random, board, rules.repeat_probability, env::full_strength(code), none);
     }
 }
 
-// True when a try of about so many frames may follow. A ROM that is not the game's may never show the mode.
-PARL_FN bool may_go_on(const env::boot::Selection& selection, uint32_t frames) {
+// Returns true if the selection may go on for about `frames` frames. A ROM of another game may never show
+// the mode.
+PARL_FN bool can_continue(const env::boot::Selection& selection, uint32_t frames) {
     return ((selection.spent + frames) <= env::boot::SELECTION_FRAMES) && (selection.open <= env::boot::MOST_OPEN_FRAMES);
 }
 
@@ -3453,7 +3474,7 @@ PARL_FN bool mode_reached(const env::State& state) {
     return games::select::reached(static_cast<uint32_t>(state.env.game), static_cast<int32_t>(state.rules.mode), m.riot.ram, m.cart.ram);
 }
 
-// Selects the mode. Gives 0, or the frames after which it was given up.
+// Selects the mode. Returns 0, or the number of frames after which the selection was given up.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     const uint32_t game = static_cast<uint32_t>(state.env.game);
     const games::row::Special special = games::table::GAMES[game].special;
@@ -3482,7 +3503,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& run
     }
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
     while (!env::boot::mode_reached(state)) {
-        if (!env::boot::may_go_on(selection, frames + 1u)) {
+        if (!env::boot::can_continue(selection, frames + 1u)) {
             return selection.spent;
         }
         env::boot::press_select(runner, state, board, frames);
@@ -3496,13 +3517,13 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& run
     return 0u;
 }
 
-// Video Cube: the stick turns the cubes over until the mode's is shown.
+// Video Cube: moves the stick until the cube of the mode is shown.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     const int32_t mode = static_cast<int32_t>(state.rules.mode);
     const int32_t cube = (mode >= 100) ? (mode / 100) : 1;
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
     while (games::digits(static_cast<uint8_t>(env::boot::peek(state, 0x9F))) != cube) {
-        if (!env::boot::may_go_on(selection, rules.frame_skip)) {
+        if (!env::boot::can_continue(selection, rules.frame_skip)) {
             return selection.spent;
         }
         env::boot::press(runner, state, random, board, rules, 3u);
@@ -3511,12 +3532,12 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& run
     return 0u;
 }
 
-// Adventure: presses of random length.
+// Adventure: presses SELECT for random numbers of frames until the mode is shown.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     const int32_t mode = static_cast<int32_t>(state.rules.mode);
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
     while (((env::boot::peek(state, 0xDD) >> 1) & 3) != mode) {
-        if (!env::boot::may_go_on(selection, env::boot::ADVENTURE_FRAMES)) {
+        if (!env::boot::can_continue(selection, env::boot::ADVENTURE_FRAMES)) {
             return selection.spent;
         }
         const uint32_t frames = 2u + (random::draw(random) % 256u);
@@ -3528,7 +3549,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner
     return 0u;
 }
 
-// Double Dunk: a menu walked with the stick.
+// Double Dunk: sets the entries of a menu with the stick.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     env::boot::press_select(runner, state, board, 1u);
     uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
@@ -3546,7 +3567,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunn
     return 0u;
 }
 
-// Goes down to an entry of the menu and sets it.
+// Moves down to the next entry of the menu and sets it.
 template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t entry) {
     const uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
     if (given_up != 0u) {
@@ -3555,7 +3576,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunne
     const bool on = (state.rules.mode & env::boot::MENU[entry][1u]) != 0u;
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
     while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & env::boot::MENU[entry][0u]) != 0u) != on) {
-        if (!env::boot::may_go_on(selection, 2u * rules.frame_skip)) {
+        if (!env::boot::can_continue(selection, 2u * rules.frame_skip)) {
             return selection.spent;
         }
         env::boot::press(runner, state, random, board, rules, on ? 3u : 4u);
@@ -3569,7 +3590,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
     const int32_t line = env::boot::peek(state, 0xB0);
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
     while (env::boot::peek(state, 0xB0) == line) {
-        if (!env::boot::may_go_on(selection, 2u * rules.frame_skip)) {
+        if (!env::boot::can_continue(selection, 2u * rules.frame_skip)) {
             return selection.spent;
         }
         env::boot::press(runner, state, random, board, rules, 5u);
@@ -3582,38 +3603,40 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
 
 namespace cule::env::reset {
 
-// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
-PARL_FN bool is_quick(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
-    const bool soft = (head.continues != 0) && (head.unused == 0);
-    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
+// Returns true if [`copy_reset_state`] can do the next reset: it begins with the boot state, and the game
+// has reset states.
+PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    const bool soft = (head.continues != 0) && (head.needs_load == 0);
+    const bool snapshot = (head.needs_load != 0) || (settings.snapshot != 0);
     return ((game.reset_state_frames != 0u) && snapshot) && !soft;
 }
 
-// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
-template <class FrameRunner> PARL_NOINLINE void quick(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws, copies the reset state
+// that they lead to, and runs at most two frames to draw the pictures.
+template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
     const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     const uint32_t acts = idle + game.fires;
     const uint32_t fire_at = (settings.noops == env::state::NOOPS_AFTER_FIRE) ? 0u : idle;
-    extra.kept = 0;
+    output.kept = 0;
     if ((acts < 2u) && (settings.draws != 0)) {
         rs::put(head.state, game.boot);
-        env::state::put_pictures(board, boot_pictures, env::state::height_bytes(game), game);
-        env::state::Roll roll = env::state::Roll{settings.none, head.state.machine, 0u};
+        env::state::copy_to_board(board, boot_pictures, env::state::height_bytes(game), game);
+        env::state::FrameRun frame_run = env::state::FrameRun{settings.no_frames, head.state.machine, 0u};
         for (uint32_t i = 0u; i < acts; ++i) {
             const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? env::reset::FIRE : static_cast<uint32_t>(env::NOOP);
-            env::begin_frame(head.state, random, settings.rules.keep, env::full(code), env::full(0u));
+            env::begin_frame(head.state, random, settings.rules.repeat_probability, env::full_strength(code), env::full_strength(0u));
             head.state.machine.draw = 1;
-            env::state::frame(runner, roll, head.state, board);
+            env::state::run_env_frame(runner, frame_run, head.state, board);
         }
-        rs::put(head.recent, roll.recent);
-        env::step::keep_pictures(extra, head.recent.whole);
+        rs::put(head.last_frames, frame_run.last_frames);
+        env::step::keep_pictures(output, head.last_frames.whole_frames);
     } else {
         uint32_t fired = 0u;
         bool held = false;
         for (uint32_t i_2 = 0u; i_2 < acts; ++i_2) {
             const double chance = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
-            if (chance >= settings.rules.keep) {
+            if (chance >= settings.rules.repeat_probability) {
                 held = (game.fires != 0u) && (i_2 == fire_at);
             }
             if (held) {
@@ -3623,45 +3646,47 @@ template <class FrameRunner> PARL_NOINLINE void quick(FrameRunner& runner, env::
         }
         const uint32_t number = static_cast<uint32_t>(game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired));
         rs::put(head.state, states[number].state);
-        rs::put(head.recent, states[number].recent);
+        rs::put(head.last_frames, states[number].last_frames);
         if (settings.draws != 0) {
-            machine::Machine machine = head.recent.from;
-            env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.recent.inputs), 0u, 2u, board);
+            machine::Machine machine = head.last_frames.start;
+            env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.last_frames.inputs), 0u, 2u, board);
         }
     }
-    env::reset::finish(head, extra, settings, false);
+    env::reset::finish(head, output, settings, false);
 }
 
-// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
-PARL_FN int32_t carried(const env::state::Head& head, bool soft) {
-    return (soft && (head.continues == env::state::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.carried, head.episode.total) : 0;
+// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
+// continues the game.
+PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft) {
+    return (soft && (head.continues == env::state::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.earlier_return, head.episode.total) : 0;
 }
 
-// What is counted and shown after a reset.
-PARL_FN void finish(env::state::Head& head, env::state::Extra& extra, const env::state::EnvSettings& settings, bool soft) {
-    head.unused = 0;
+// Sets the counters and the picture to show after a reset.
+PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft) {
+    head.needs_load = 0;
     head.ready = 1;
-    head.carried = env::reset::carried(head, soft);
+    head.earlier_return = env::reset::earlier_return(head, soft);
     head.continues = 0;
     rs::put(head.episode, env::rules::begin_episode(head.state));
-    head.single = 1;
+    head.newest_is_single_frame = 1;
     head.newest = (head.newest + 1u) % settings.stack;
-    extra.picture = Array<uint8_t, 3>{{env::state::NONE, env::state::NONE, env::state::NONE}};
-    extra.push = env::state::PUSH_RAM;
-    extra.clear = 0;
+    output.picture = Array<uint8_t, 3>{{env::state::NO_PICTURE, env::state::NO_PICTURE, env::state::NO_PICTURE}};
+    output.push = env::state::PUSH_RAM;
+    output.clear = 0;
     if (settings.draws != 0) {
-        extra.picture[0u] = head.state.machine.tia.buffer & 1;
-        extra.push = env::state::PUSH_PICTURES;
+        output.picture[0u] = head.state.machine.tia.buffer & 1;
+        output.push = env::state::PUSH_PICTURES;
     }
     if (!soft) {
-        extra.clear = (settings.pads_first != 0) ? env::state::CLEAR_FIRST : env::state::CLEAR_ZERO;
+        output.clear = (settings.pads_first != 0) ? env::state::CLEAR_FIRST : env::state::CLEAR_ZERO;
     }
 }
 
-// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
-// `saved` room for generators. Gives 0, or the frames after which the mode was given up: the ROM is not the game's.
-template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
-    const bool soft = (head.continues != 0) && (head.unused == 0);
+// Resets the environment, up to the first observation of the new episode. `boot_pictures` are the last two
+// pictures of the game's boot; `spare` and `saved` are buffers for generators. Returns 0, or the number of
+// frames after which the mode selection was given up, because the ROM does not belong to the game.
+template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    const bool soft = (head.continues != 0) && (head.needs_load == 0);
     const uint32_t fire = game.fires;
     const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, fire);
     const env::state::Head before = head;
@@ -3670,34 +3695,34 @@ template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, e
     bool everything = false;
     bool complete = false;
     while (!complete) {
-        given_up = env::reset::begin(runner, head, extra, random, spare, board, kept, boot_pictures, settings, game, idle, soft, everything);
-        complete = (((given_up != 0u) || everything) || (head.recent.whole >= 2u)) || (settings.draws == 0);
+        given_up = env::reset::boot_and_idle(runner, head, output, random, spare, board, kept, boot_pictures, settings, game, idle, soft, everything);
+        complete = (((given_up != 0u) || everything) || (head.last_frames.whole_frames >= 2u)) || (settings.draws == 0);
         if (!complete) {
             rs::put(head, before);
             rs::put(random, saved);
             everything = true;
         }
     }
-    env::reset::finish(head, extra, settings, soft);
+    env::reset::finish(head, output, settings, soft);
     head.ready = static_cast<uint8_t>(given_up == 0u);
     return given_up;
 }
 
-// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
-template <class FrameRunner> PARL_NOINLINE uint32_t begin(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything) {
-    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
+// Boots, then runs idle frames and FIRE. Draws the last two frames, or all frames if `everything` is true.
+template <class FrameRunner> PARL_NOINLINE uint32_t boot_and_idle(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything) {
+    const bool snapshot = (head.needs_load != 0) || (settings.snapshot != 0);
     if (soft) {
         if (everything) {
-            env::step::put_before(runner, head, extra, board, kept, settings, game);
+            env::step::restore_previous_pictures(runner, head, output, board, kept, settings, game);
         }
     } else if (snapshot && (game.boot_draws != env::state::UNKNOWN_DRAWS)) {
         rs::put(head.state, game.boot);
         random::skip(random, game.boot_draws);
         if (everything) {
-            env::state::put_pictures(board, boot_pictures, env::state::height_bytes(game), game);
+            env::state::copy_to_board(board, boot_pictures, env::state::height_bytes(game), game);
         }
     } else {
-        const bool anew = head.unused != 0;
+        const bool anew = head.needs_load != 0;
         const uint32_t given_up = env::reset::boot_console(runner, head, random, spare, board, game, anew, everything);
         if (given_up != 0u) {
             return given_up;
@@ -3705,36 +3730,37 @@ template <class FrameRunner> PARL_NOINLINE uint32_t begin(FrameRunner& runner, e
     }
     const uint32_t acts = idle + game.fires;
     const uint32_t fire_at = (settings.noops == env::state::NOOPS_AFTER_FIRE) ? 0u : idle;
-    env::state::Roll roll = env::state::Roll{settings.none, head.state.machine, 0u};
+    env::state::FrameRun frame_run = env::state::FrameRun{settings.no_frames, head.state.machine, 0u};
     for (uint32_t i = 0u; i < acts; ++i) {
         const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? env::reset::FIRE : static_cast<uint32_t>(env::NOOP);
-        if (!env::begin_frame(head.state, random, settings.rules.keep, env::full(code), env::full(0u))) {
+        if (!env::begin_frame(head.state, random, settings.rules.repeat_probability, env::full_strength(code), env::full_strength(0u))) {
             if (!everything) {
-                roll.recent.whole = 0u;
+                frame_run.last_frames.whole_frames = 0u;
             }
             continue;
         }
         head.state.machine.draw = static_cast<uint8_t>(everything || ((i + 2u) >= acts));
-        env::state::frame(runner, roll, head.state, board);
+        env::state::run_env_frame(runner, frame_run, head.state, board);
         if (head.state.rules.over != 0) {
             const uint32_t given_up_2 = env::reset::boot_console(runner, head, random, spare, board, game, false, everything);
             if (given_up_2 != 0u) {
                 return given_up_2;
             }
-            rs::put(roll.recent, settings.none);
+            rs::put(frame_run.last_frames, settings.no_frames);
         }
     }
-    rs::put(head.recent, roll.recent);
-    if ((head.recent.whole >= 2u) || everything) {
-        env::step::keep_pictures(extra, head.recent.whole);
+    rs::put(head.last_frames, frame_run.last_frames);
+    if ((head.last_frames.whole_frames >= 2u) || everything) {
+        env::step::keep_pictures(output, head.last_frames.whole_frames);
     }
     return 0u;
 }
 
-// Boots the console as it stands, or, with `anew`, one that is loaded and set before. `core` is room for a generator.
-// Gives 0, or the frames after which the mode was given up.
+// Boots the console in its current state. With `anew` it is loaded, booted once and set to its mode and
+// difficulty before. `core` is a buffer for a generator. Returns 0, or the number of frames after which the
+// mode selection was given up.
 template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& runner, env::state::Head& head, random::Random& random, random::Random& core, machine::Board& board, const env::state::EnvGame& game, bool anew, bool draws) {
-    env::boot::BootRules rules = env::boot::BootRules{game.keep, 1u, 0u};
+    env::boot::BootRules rules = env::boot::BootRules{game.repeat_probability, 1u, 0u};
     if (anew) {
         rs::put(head.state, game.loaded);
         random::seed(random, head.random_seed);
@@ -3757,35 +3783,35 @@ template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& ru
 
 namespace cule::env::rules {
 
-// An episode that begins with the console as it is.
+// Counters for an episode that begins with the current state.
 PARL_FN env::rules::Episode begin_episode(const env::State& state) {
     return env::rules::Episode{0, 0, env::lives(state), 0, 0, 0, 0, 0, 0};
 }
 
-// Before the first frame of a step.
+// Starts a step: to be called before its first frame.
 PARL_FN void begin_step(env::rules::Episode& episode) {
     episode.reward = 0;
     episode.steps = rs::add<int32_t>(episode.steps, 1);
 }
 
-// Takes in one frame of a step: its reward and what it did to the lives.
+// Counts one frame of a step: its reward, and whether lives were lost.
 PARL_FN void count(env::rules::Episode& episode, const env::State& state, int32_t reward) {
     episode.reward = rs::wrapping_add<int32_t>(episode.reward, reward);
     episode.frames = rs::add<int32_t>(episode.frames, 1);
     const int32_t lives = env::lives(state);
-    episode.fewer = static_cast<uint8_t>(lives < episode.lives);
-    episode.lost = static_cast<uint8_t>((lives < episode.lives) && (lives > 0));
+    episode.lost_any_life = static_cast<uint8_t>(lives < episode.lives);
+    episode.lost_life = static_cast<uint8_t>((lives < episode.lives) && (lives > 0));
 }
 
-// A life was lost in a way that ends the episode.
+// Returns true if a lost life ends the episode.
 PARL_FN bool life_ends(const env::rules::StepRules& rules, const env::rules::Episode& episode) {
     switch (rules.life) {
         case 2u:
         case 4u: {
-            return episode.lost != 0;
+            return episode.lost_life != 0;
         }
         case 3u: {
-            return episode.fewer != 0;
+            return episode.lost_any_life != 0;
         }
         default: {
             return false;
@@ -3793,18 +3819,18 @@ PARL_FN bool life_ends(const env::rules::StepRules& rules, const env::rules::Epi
     }
 }
 
-// True when the step stops after this frame, and a reset is due.
+// Returns true if the step stops after this frame and the episode has ended.
 PARL_FN bool stops(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
     const bool life = (rules.life != env::rules::LIFE_ENDS_LATE) && env::rules::life_ends(rules, episode);
     return (env::ended(state) || env::rules::limited(rules, episode)) || life;
 }
 
-// True when a limit on frames or steps is reached.
+// Returns true if the limit on frames is reached.
 PARL_FN bool limited(const env::rules::StepRules& rules, const env::rules::Episode& episode) {
     return episode.frames >= rules.frame_limit;
 }
 
-// After the last frame of a step.
+// Ends a step: to be called after its last frame.
 PARL_FN void end_step(const env::rules::StepRules& rules, env::rules::Episode& episode, const env::State& state) {
     episode.lives = env::lives(state);
     episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
@@ -3812,19 +3838,19 @@ PARL_FN void end_step(const env::rules::StepRules& rules, env::rules::Episode& e
     episode.ended = static_cast<uint8_t>((env::rules::stops(rules, episode, state) || env::rules::life_ends(rules, episode)) || late);
 }
 
-// The game is over, or a life was lost and that counts.
+// Returns true if the game is over, or if a life was lost and the rules report it or end the episode.
 PARL_FN bool terminated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
-    const bool reported = (rules.life == env::rules::LIFE_REPORTS) && (episode.lost != 0);
+    const bool reported = (rules.life == env::rules::LIFE_REPORTS) && (episode.lost_life != 0);
     return ((state.rules.over != 0) || reported) || env::rules::life_ends(rules, episode);
 }
 
-// A limit was reached.
+// Returns true if a limit on frames, steps or lives is reached.
 PARL_FN bool truncated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
     const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
     return (env::rules::limited(rules, episode) || late) || env::truncated(state);
 }
 
-// The reward that is reported.
+// The reward after clipping.
 PARL_FN int32_t clipped(const env::rules::StepRules& rules, int32_t reward) {
     if (rules.clip == env::rules::CLIP_NONE) {
         return reward;
@@ -3832,8 +3858,9 @@ PARL_FN int32_t clipped(const env::rules::StepRules& rules, int32_t reward) {
     return (reward > 0) ? 1 : ((reward < 0) ? (-1) : 0);
 }
 
-// An action from a stick position in polar coordinates and a trigger. `right` and `up` are the stick's Cartesian
-// coordinates; `strength` is how far a paddle is pushed, 1 for a full push.
+// Converts a continuous action to an action code. `right` and `up` are the Cartesian coordinates of the
+// stick, `fire` is the trigger; each counts if it is above `threshold` (directions also below `-threshold`).
+// `strength` scales the movement of a paddle; 1 is full strength.
 PARL_FN env::Action continuous_action(float right, float up, float fire, float strength, float threshold) {
     uint32_t column = 1u;
     if (right > threshold) {
@@ -3853,7 +3880,8 @@ PARL_FN env::Action continuous_action(float right, float up, float fire, float s
     return env::Action{env::rules::DIRECTIONS[trigger][(3u * row) + column], (step < 0) ? rs::neg<int32_t>(step) : step};
 }
 
-// Bits of an action set to the code of its entry number `index`; 255 when there is none.
+// The action code of entry `index` of an action set, given as one bit per code; 255 if the set has fewer
+// entries.
 PARL_FN uint32_t action_code(uint32_t set, uint32_t index) {
     uint32_t left = index;
     PARL_ROLLED
@@ -3871,31 +3899,31 @@ PARL_FN uint32_t action_code(uint32_t set, uint32_t index) {
 
 namespace cule::env::state {
 
-// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
-// one at most, the last.
+// Index of the reset state after `frames` frames, `fired` of them with FIRE held: the first ones with
+// `NOOPS_AFTER_FIRE`, otherwise at most one, the last.
 PARL_FN uint32_t reset_state_number(uint32_t noops, uint32_t frames, uint32_t fired) {
     return (noops == env::state::NOOPS_AFTER_FIRE) ? (((frames * (frames + 1u)) / 2u) + fired) : ((2u * frames) + fired);
 }
 
-// The picture ends where the beam stands; true when that is below the last row.
+// Returns true if the frame has ended and its beam is past the last row of the picture.
 PARL_FN bool is_whole(const machine::Machine& m) {
     return (m.unfinished == 0) && (m.tia.beam >= rs::sub<int32_t>(m.tia.window_end, m.tia.base));
 }
 
-// Runs one frame with its inputs set, and gives its reward.
-template <class FrameRunner> PARL_NOINLINE int32_t frame(FrameRunner& runner, env::state::Roll& roll, env::State& state, machine::Board& board) {
-    env::state::Recent& recent = roll.recent;
-    recent.from = (recent.count == 0u) ? state.machine : roll.middle;
-    rs::put(roll.middle, state.machine);
-    recent.count = (recent.count < 2u) ? (recent.count + 1u) : 2u;
-    roll.open = static_cast<uint32_t>(state.machine.unfinished != 0);
-    rs::put(recent.inputs[0u], recent.inputs[1u]);
-    rs::put(recent.inputs[1u], state.machine.input);
+// Runs one frame of a machine whose inputs are set. Returns the reward.
+template <class FrameRunner> PARL_NOINLINE int32_t run_env_frame(FrameRunner& runner, env::state::FrameRun& frame_run, env::State& state, machine::Board& board) {
+    env::state::LastFrames& last_frames = frame_run.last_frames;
+    last_frames.start = (last_frames.count == 0u) ? state.machine : frame_run.before_newest;
+    rs::put(frame_run.before_newest, state.machine);
+    last_frames.count = (last_frames.count < 2u) ? (last_frames.count + 1u) : 2u;
+    frame_run.continues_open = static_cast<uint32_t>(state.machine.unfinished != 0);
+    rs::put(last_frames.inputs[0u], last_frames.inputs[1u]);
+    rs::put(last_frames.inputs[1u], state.machine.input);
     env::emulate(runner, state, board);
-    if ((roll.open == 0u) && env::state::is_whole(state.machine)) {
-        recent.whole = (recent.whole < 2u) ? (recent.whole + 1u) : 2u;
+    if ((frame_run.continues_open == 0u) && env::state::is_whole(state.machine)) {
+        last_frames.whole_frames = (last_frames.whole_frames < 2u) ? (last_frames.whole_frames + 1u) : 2u;
     } else {
-        recent.whole = 0u;
+        last_frames.whole_frames = 0u;
     }
     return env::count_frame(state);
 }
@@ -3909,7 +3937,7 @@ template <class FrameRunner> PARL_NOINLINE void rerun(FrameRunner& runner, machi
     }
 }
 
-// Seeds the generators of an environment that has not run.
+// Seeds all generators of an environment. The next reset starts from a freshly loaded console.
 PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t seed, uint32_t noops) {
     const Array<uint32_t, 8> words = numpy_random::seed_words(seed);
     rs::put(head.numpy, numpy_random::seeded(static_cast<uint64_t>(words[0u])));
@@ -3917,11 +3945,12 @@ PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t
     head.noop_draws = 0u;
     head.random_seed = (noops == env::state::NOOPS_NUMPY) ? words[1u] : static_cast<uint32_t>(seed);
     random::seed(random, head.random_seed);
-    head.unused = 1;
+    head.needs_load = 1;
 }
 
-// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
-PARL_NOINLINE uint32_t below(env::state::Head& head, random::Random& spare, uint32_t n) {
+// Draws a number below `n` from the environment's generator of idle frames, which is rebuilt in `spare` from
+// its seed and its number of draws.
+PARL_NOINLINE uint32_t draw_below(env::state::Head& head, random::Random& spare, uint32_t n) {
     random::seed(spare, head.noop_seed);
     random::skip(spare, head.noop_draws);
     uint64_t product = 0ull;
@@ -3935,15 +3964,15 @@ PARL_NOINLINE uint32_t below(env::state::Head& head, random::Random& spare, uint
     return static_cast<uint32_t>(product >> 32);
 }
 
-// Idle frames of the reset that begins.
+// Draws the number of idle frames of a reset.
 PARL_NOINLINE uint32_t idle_frames(env::state::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire) {
     const uint32_t bound = (noop_max > 1u) ? noop_max : 1u;
     if (noops == env::state::NOOPS_AFTER_FIRE) {
-        const uint32_t idle = env::state::below(head, spare, bound);
+        const uint32_t idle = env::state::draw_below(head, spare, bound);
         return (idle > fire) ? (idle - fire) : 0u;
     }
     if (noops == env::state::NOOPS_BEFORE_FIRE) {
-        const uint32_t idle_2 = env::state::below(head, spare, bound);
+        const uint32_t idle_2 = env::state::draw_below(head, spare, bound);
         return (idle_2 + 1u) - fire;
     }
     if (noop_max == 0u) {
@@ -3952,7 +3981,7 @@ PARL_NOINLINE uint32_t idle_frames(env::state::Head& head, random::Random& spare
     return numpy_random::integers(head.numpy, 1u, noop_max + 1u);
 }
 
-// Figures of the console as it stands, without those of a step.
+// Figures of the current state, with the reward and flags of a step at 0.
 PARL_FN env::state::Figures figures(const env::state::Head& head, uint32_t id) {
     const env::Env& env = head.state.env;
     return env::state::Figures{Array<int32_t, 12>{{0, 0, env::lives(head.state), env.frame_number, env.episode_frame_number, static_cast<int32_t>(id), 0, 0, 0, 0, 0, 0}}, Array<uint8_t, 4>{}};
@@ -3963,17 +3992,17 @@ PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const u
     rs::copy_from_slice<uint8_t>(Slice<uint8_t>(to, to_at, to_at + bytes), Slice<const uint8_t>(from, from_at, from_at + bytes));
 }
 
-// Copies a picture of the board.
-PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game) {
+// Copies picture `buffer` of the board into `to`.
+PARL_NOINLINE void copy_from_board(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game) {
     machine::tia::rows::expand_all(board, buffer, static_cast<uint32_t>(game.height));
     env::state::copy_picture(to, to_at, Slice<const uint8_t>(board.picture[buffer]), 0u, env::state::height_bytes(game));
 }
 
-// Puts two pictures on the board, so many bytes apart.
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game) {
+// Copies two pictures to the board. The second one begins at byte `apart` of `pictures`.
+PARL_NOINLINE void copy_to_board(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game) {
     env::state::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, pictures, 0u, env::state::height_bytes(game));
     env::state::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, pictures, apart, env::state::height_bytes(game));
-    machine::tia::rows::forget(board);
+    machine::tia::rows::mark_all_as_bytes(board);
 }
 
 // Bytes of a game's picture.
@@ -3984,18 +4013,19 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game) {
 
 namespace cule::env::step {
 
-// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action) {
+// Runs one step with an action. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
+// for work pictures and for the inputs of the frames.
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action) {
     uint32_t skip = settings.skip[0u];
     if (settings.skip[1u] != skip) {
         skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
     }
-    const bool careful = extra.kept != 0;
+    const bool careful = output.kept != 0;
     if (careful) {
-        env::state::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
+        env::state::copy_to_board(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
     }
     const machine::Machine start = head.state.machine;
-    env::state::Roll roll = env::state::Roll{settings.none, start, 0u};
+    env::state::FrameRun frame_run = env::state::FrameRun{settings.no_frames, start, 0u};
     env::rules::begin_step(head.episode);
     const uint32_t shown_frames = ((settings.maxpool != 0) || (settings.show_last_frame != 0)) ? 2u : 1u;
     uint32_t ran = 0u;
@@ -4003,11 +4033,11 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
     uint32_t left = skip;
     while ((left > 0u) && (stopped_at == 0u)) {
         int32_t reward = 0;
-        if (env::begin_frame(head.state, random, settings.rules.keep, action, env::full(static_cast<uint32_t>(env::NOOP)))) {
+        if (env::begin_frame(head.state, random, settings.rules.repeat_probability, action, env::full_strength(static_cast<uint32_t>(env::NOOP)))) {
             rs::put(inputs[ran], head.state.machine.input);
             ran += 1u;
             head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
-            reward = env::state::frame(runner, roll, head.state, board);
+            reward = env::state::run_env_frame(runner, frame_run, head.state, board);
         }
         env::rules::count(head.episode, head.state, reward);
         if (env::rules::stops(settings.rules, head.episode, head.state)) {
@@ -4017,19 +4047,19 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
     }
     env::rules::end_step(settings.rules, head.episode, head.state);
     head.continues = env::step::continues(settings.life_continues, settings.rules, head.episode, head.state);
-    extra.picture = Array<uint8_t, 3>{{env::state::NONE, env::state::NONE, env::state::NONE}};
-    extra.clear = 0;
+    output.picture = Array<uint8_t, 3>{{env::state::NO_PICTURE, env::state::NO_PICTURE, env::state::NO_PICTURE}};
+    output.clear = 0;
     head.newest = (head.newest + 1u) % settings.stack;
     if (settings.draws == 0) {
-        extra.push = env::state::PUSH_RAM;
-        rs::put(head.recent, roll.recent);
+        output.push = env::state::PUSH_RAM;
+        rs::put(head.last_frames, frame_run.last_frames);
         return;
     }
     const uint32_t early = ((stopped_at > 1u) || (settings.show_last_frame == 0)) ? stopped_at : 0u;
-    env::step::show_step(runner, head, extra, board, work, kept, inputs, ran, settings, game, start, roll, early, skip);
+    env::step::show_step(runner, head, output, board, work, kept, inputs, ran, settings, game, start, frame_run, early, skip);
 }
 
-// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
+// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
 PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
     if (((life_continues == 0) || (episode.ended == 0)) || env::ended(state)) {
         return 0;
@@ -4037,120 +4067,123 @@ PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& r
     return env::rules::truncated(rules, episode, state) ? env::state::CONTINUES_CUT : env::state::CONTINUES_LIFE;
 }
 
-// Says what is shown of a step, and makes the pictures that are missing for it.
-template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::Roll& roll, uint32_t early, uint32_t skip) {
-    const bool careful = extra.kept != 0;
+// Selects the pictures that a step shows, and draws those that are missing.
+template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::FrameRun& frame_run, uint32_t early, uint32_t skip) {
+    const bool careful = output.kept != 0;
     const bool pool = (settings.maxpool != 0) && (skip > 1u);
-    const uint32_t whole = roll.recent.whole;
+    const uint32_t whole = frame_run.last_frames.whole_frames;
     const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
     machine::Machine machine = start;
     bool second = false;
-    extra.push = env::state::PUSH_PICTURES;
+    output.push = env::state::PUSH_PICTURES;
     if (early == 0u) {
-        if (pool && (roll.open != 0u)) {
-            env::step::put_before(runner, head, extra, board, kept, settings, game);
-            env::step::rerun_apart(runner, machine, inputs, ran, board, work, game);
+        if (pool && (frame_run.continues_open != 0u)) {
+            env::step::restore_previous_pictures(runner, head, output, board, kept, settings, game);
+            env::step::rerun_keeping_both(runner, machine, inputs, ran, board, work, game);
             if (!careful) {
-                env::step::follow(head.state.machine, machine);
+                env::step::copy_beam(head.state.machine, machine);
             }
             second = true;
         } else if (!careful && (whole < 2u)) {
-            env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+            env::step::rerun_step(runner, head, output, board, kept, inputs, ran, settings, game, start);
         }
         const uint8_t last = head.state.machine.tia.buffer & 1;
-        extra.picture[0u] = last;
+        output.picture[0u] = last;
         if (pool && (settings.indices == 0)) {
-            extra.picture[1u] = second ? env::state::WORK : (last ^ 1);
+            output.picture[1u] = second ? env::state::FIRST_WORK_PICTURE : (last ^ 1);
         }
-        head.single = static_cast<uint8_t>(!pool);
+        head.newest_is_single_frame = static_cast<uint8_t>(!pool);
     } else if ((early == 2u) && (settings.show_last_frame != 0)) {
         if (!careful && (whole < 1u)) {
-            env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+            env::step::rerun_step(runner, head, output, board, kept, inputs, ran, settings, game, start);
         }
-        extra.picture[0u] = head.state.machine.tia.buffer & 1;
-        head.single = 1;
+        output.picture[0u] = head.state.machine.tia.buffer & 1;
+        head.newest_is_single_frame = 1;
     } else if ((early == 1u) && pool) {
         if (whole >= 2u) {
             const uint32_t other = static_cast<uint32_t>((head.state.machine.tia.buffer & 1) ^ 1);
-            env::state::take_picture(work, 0u, board, other, game);
+            env::state::copy_from_board(work, 0u, board, other, game);
         } else {
-            env::step::put_before(runner, head, extra, board, kept, settings, game);
-            env::step::rerun_apart(runner, machine, inputs, ran, board, work, game);
+            env::step::restore_previous_pictures(runner, head, output, board, kept, settings, game);
+            env::step::rerun_keeping_both(runner, machine, inputs, ran, board, work, game);
         }
-        env::step::put_before(runner, head, extra, board, kept, settings, game);
+        env::step::restore_previous_pictures(runner, head, output, board, kept, settings, game);
         const uint8_t last_2 = start.tia.buffer & 1;
-        extra.picture = Array<uint8_t, 3>{{env::state::WORK, last_2, env::state::NONE}};
-        if (head.single == 0) {
-            extra.picture[2u] = last_2 ^ 1;
-            if (extra.kept == static_cast<uint8_t>(env::state::KEPT_PICTURES)) {
-                extra.picture[2u] = static_cast<uint8_t>(env::state::WORK + 2);
+        output.picture = Array<uint8_t, 3>{{env::state::FIRST_WORK_PICTURE, last_2, env::state::NO_PICTURE}};
+        if (head.newest_is_single_frame == 0) {
+            output.picture[2u] = last_2 ^ 1;
+            if (output.kept == static_cast<uint8_t>(env::state::KEPT_PICTURES)) {
+                output.picture[2u] = static_cast<uint8_t>(env::state::FIRST_WORK_PICTURE + 2);
                 env::state::copy_picture(work, 2u * size, kept, 2u * size, env::state::height_bytes(game));
             }
         }
         if ((head.continues != 0) && (whole < 2u)) {
-            extra.picture[1u] = static_cast<uint8_t>(env::state::WORK + 1);
-            env::state::take_picture(work, size, board, static_cast<uint32_t>(last_2), game);
-            if (extra.picture[2u] == (last_2 ^ 1)) {
-                extra.picture[2u] = static_cast<uint8_t>(env::state::WORK + 2);
-                env::state::take_picture(work, 2u * size, board, static_cast<uint32_t>(last_2 ^ 1), game);
+            output.picture[1u] = static_cast<uint8_t>(env::state::FIRST_WORK_PICTURE + 1);
+            env::state::copy_from_board(work, size, board, static_cast<uint32_t>(last_2), game);
+            if (output.picture[2u] == (last_2 ^ 1)) {
+                output.picture[2u] = static_cast<uint8_t>(env::state::FIRST_WORK_PICTURE + 2);
+                env::state::copy_from_board(work, 2u * size, board, static_cast<uint32_t>(last_2 ^ 1), game);
             }
         }
-        head.single = 0;
+        head.newest_is_single_frame = 0;
     } else {
-        extra.push = env::state::PUSH_AGAIN;
+        output.push = env::state::PUSH_COPY;
     }
     if (((early != 0u) && (head.continues != 0)) && (whole < 2u)) {
-        env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+        env::step::rerun_step(runner, head, output, board, kept, inputs, ran, settings, game, start);
     }
-    rs::put(head.recent, roll.recent);
+    rs::put(head.last_frames, frame_run.last_frames);
     if ((early == 0u) || (head.continues != 0)) {
-        env::step::keep_pictures(extra, whole);
-        if ((extra.kept != 0) && second) {
-            extra.kept = static_cast<uint8_t>(env::state::KEPT_PICTURES) | env::state::KEPT_FRESH;
+        env::step::keep_pictures(output, whole);
+        if ((output.kept != 0) && second) {
+            output.kept = static_cast<uint8_t>(env::state::KEPT_PICTURES) | env::state::KEPT_FRESH;
         }
     }
 }
 
-// All frames of a step again, drawn, on the pictures before them.
-template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start) {
+// Runs all frames of a step again and draws them, on the pictures before the step.
+template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start) {
     machine::Machine machine = start;
-    env::step::put_before(runner, head, extra, board, kept, settings, game);
+    env::step::restore_previous_pictures(runner, head, output, board, kept, settings, game);
     env::state::rerun(runner, machine, inputs, 0u, ran, board);
-    env::step::follow(head.state.machine, machine);
+    env::step::copy_beam(head.state.machine, machine);
 }
 
-// Brings the beam of an open frame, which lags where no pixels were made, to where it was when they were.
-PARL_FN void follow(machine::Machine& m, const machine::Machine& drawn) {
+// Corrects the beam of an open frame, which lags if the frame was not drawn, to its position in the drawn
+// frame.
+PARL_FN void copy_beam(machine::Machine& m, const machine::Machine& drawn) {
     if (m.unfinished != 0) {
         rs::put(m.tia, drawn.tia);
     }
 }
 
-// All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
-template <class FrameRunner> PARL_NOINLINE void rerun_apart(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game) {
+// Runs all frames of a step again and draws them. The picture of the second to last frame goes to the first
+// work picture.
+template <class FrameRunner> PARL_NOINLINE void rerun_keeping_both(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game) {
     const uint32_t before = (ran > 0u) ? (ran - 1u) : 0u;
     env::state::rerun(runner, machine, inputs, 0u, before, board);
     const uint32_t buffer = static_cast<uint32_t>(machine.tia.buffer & 1);
-    env::state::take_picture(work, 0u, board, buffer, game);
+    env::state::copy_from_board(work, 0u, board, buffer, game);
     env::state::rerun(runner, machine, inputs, before, ran, board);
 }
 
-// Puts the pictures of the last two frames before a step on the board.
-template <class FrameRunner> PARL_NOINLINE void put_before(FrameRunner& runner, const env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
-    if (extra.kept != 0) {
-        env::state::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
+// Restores on the board the pictures of the last two frames before a step.
+template <class FrameRunner> PARL_NOINLINE void restore_previous_pictures(FrameRunner& runner, const env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    if (output.kept != 0) {
+        env::state::copy_to_board(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
     } else {
-        machine::Machine machine = head.recent.from;
-        env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.recent.inputs), 2u - static_cast<uint32_t>(head.recent.count), 2u, board);
+        machine::Machine machine = head.last_frames.start;
+        env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.last_frames.inputs), 2u - static_cast<uint32_t>(head.last_frames.count), 2u, board);
     }
 }
 
-// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
-PARL_FN void keep_pictures(env::state::Extra& extra, uint32_t whole) {
-    extra.kept = (whole >= 2u) ? 0 : (2 | env::state::KEPT_FRESH);
+// Requests that the pictures on the board are kept, unless running the last two frames again makes them:
+// `whole` is 2.
+PARL_FN void keep_pictures(env::state::StepOutput& output, uint32_t whole) {
+    output.kept = (whole >= 2u) ? 0 : (2 | env::state::KEPT_FRESH);
 }
 
-// Figures of the step that has just run.
+// Figures of the last step.
 PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t id, const env::state::EnvSettings& settings) {
     const env::rules::Episode& episode = head.episode;
     const env::State& state = head.state;
@@ -4168,7 +4201,7 @@ PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t 
         now.number[8u] = now.number[4u];
         now.number[9u] = episode.total;
         now.number[10u] = episode.steps;
-        now.number[11u] = rs::wrapping_add<int32_t>(head.carried, episode.total);
+        now.number[11u] = rs::wrapping_add<int32_t>(head.earlier_return, episode.total);
         now.flag[3u] = static_cast<uint8_t>(head.continues != env::state::CONTINUES_LIFE);
     }
     return now;
@@ -4177,37 +4210,39 @@ PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t 
 
 namespace cule::env::warp_schedule {
 
-// The key of a lane. A window has `1 << window` picture rows.
+// The key of a lane: window, stack pointer, program counter. A window has `1 << window` picture rows.
 PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window) {
     const int32_t clock = machine::tia::clock_of(cycles);
     uint32_t at = 0u;
     if (clock >= t.window_end) {
-        at = env::warp_schedule::BEHIND;
+        at = env::warp_schedule::AFTER_PICTURE;
     } else if (clock >= t.base) {
         at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
     }
-    return ((at << env::warp_schedule::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & env::warp_schedule::PLACES);
+    return ((at << env::warp_schedule::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & env::warp_schedule::PC_MASK);
 }
 
-// The smallest key with which lanes that stand at `key` have left the rows of its stretch: whole windows, at least 16 rows.
+// The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
+// rows. `u32::MAX` after the picture.
 PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window) {
     const uint32_t at = key >> env::warp_schedule::WINDOW_AT;
-    if (at == env::warp_schedule::BEHIND) {
+    if (at == env::warp_schedule::AFTER_PICTURE) {
         return 4294967295u;
     }
     const uint32_t shift = (window < env::warp_schedule::STRETCH) ? (env::warp_schedule::STRETCH - window) : 0u;
     const uint32_t begun = (at > 0u) ? (at - 1u) : 0u;
     const uint32_t next = 1u + (((begun >> shift) + 1u) << shift);
-    return ((next < env::warp_schedule::BEHIND) ? next : env::warp_schedule::BEHIND) << env::warp_schedule::WINDOW_AT;
+    return ((next < env::warp_schedule::AFTER_PICTURE) ? next : env::warp_schedule::AFTER_PICTURE) << env::warp_schedule::WINDOW_AT;
 }
 
-// The clock up to which a lane can draw when all have come to `key`, which is not before the picture. What is behind its
-// last store to the TIA, in cycle `stored`, waits: a frame that is left open shows how far its program had come.
-PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
+// The clock up to which a lane can draw once all lanes have reached `key`, which is not before the picture.
+// Rows after its last store to the TIA, in cycle `stored`, are not drawn yet: the picture of an open frame
+// depends on how far its program has run.
+PARL_FN int32_t drawable_clock(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
     const uint32_t at = key >> env::warp_schedule::WINDOW_AT;
     const int32_t all = rs::sub<int32_t>(t.window_end, t.base) / machine::tia::CLOCKS_PER_LINE;
     const int32_t passed = static_cast<int32_t>((at - 1u) << window);
-    const int32_t rows = ((at < env::warp_schedule::BEHIND) && (passed < all)) ? passed : all;
+    const int32_t rows = ((at < env::warp_schedule::AFTER_PICTURE) && (passed < all)) ? passed : all;
     const int32_t seen = rs::sub<int32_t>(machine::tia::clock_of(stored), t.base) / machine::tia::CLOCKS_PER_LINE;
     return rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, (rows < seen) ? rows : seen));
 }
@@ -4215,12 +4250,12 @@ PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t wind
 
 namespace cule::games {
 
-// Before the first evaluation.
+// Returns the variables before the first evaluation.
 PARL_FN games::Rules new_(uint32_t mode) {
     return games::Rules{0, 0, 0, mode, Array<int32_t, 19>{}, 0, Array<uint8_t, 3>{{0, 0, 0}}};
 }
 
-// The lives a program is told.
+// Number of lives that is reported to the caller.
 PARL_FN int32_t lives(const games::Rules& s, uint32_t game) {
     const int32_t alive = (s.over != 0) ? 0 : 1;
     switch (games::table::GAMES[game].reported) {
@@ -4240,7 +4275,7 @@ PARL_FN int32_t lives(const games::Rules& s, uint32_t game) {
     }
 }
 
-// The address that a game's rule reads last.
+// Address of the last RAM byte that the game's rules read.
 PARL_FN int32_t last_read(uint32_t game) {
     return static_cast<int32_t>(games::table::GAMES[game].last_read);
 }
@@ -4250,7 +4285,7 @@ PARL_FN int32_t byte(const Array<uint8_t, 128>& ram, int32_t address) {
     return static_cast<int32_t>(ram[static_cast<uint32_t>(address & 0x7F)]);
 }
 
-// Two decimal digits; nibbles above 9 count as they are.
+// Value of two decimal digits. Nibbles above 9 count with their value.
 PARL_FN int32_t digits(uint8_t value) {
     return rs::add<int32_t>(rs::mul<int32_t>(10, static_cast<int32_t>(value >> 4)), static_cast<int32_t>(value & 15));
 }
@@ -4270,7 +4305,7 @@ PARL_FN int32_t signed_(int32_t value) {
 
 namespace cule::games::evaluate {
 
-// Rule variables at the start of an episode.
+// Sets the rule variables at the start of an episode.
 PARL_FN void start_values(games::Rules& s, uint32_t game) {
     const games::row::Game& row = games::table::GAMES[game];
     s.reward = 0;
@@ -4306,7 +4341,8 @@ PARL_FN void start_values(games::Rules& s, uint32_t game) {
     }
 }
 
-// The rule of `game` on the RAM of one frame. A ROM without rules earns nothing and never ends.
+// Applies the rules of `game` to the RAM of one frame. Without rules the reward is 0 and the episode does
+// not end.
 PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     const games::row::Game& row = games::table::GAMES[game];
     switch (row.special) {
@@ -4373,7 +4409,7 @@ PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>&
     }
 }
 
-// A game with a score.
+// Evaluates a game that has a score.
 PARL_FN void evaluate_row(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     const int32_t score = games::rules::scores::score(row, ram, cart_ram);
     const bool ended = games::rules::ends::ended(s, row, score, ram, cart_ram);
@@ -4391,7 +4427,7 @@ PARL_FN void evaluate_row(games::Rules& s, const games::row::Game& row, const Ar
     games::rules::lives::count(s, row, ram);
 }
 
-// The score that a row describes.
+// The score that a row of the table describes.
 PARL_FN int32_t sum_of(const games::row::Score& score, const Array<uint8_t, 128>& ram) {
     int32_t sum = 0;
     for (uint32_t i = 0u; i < 6u; ++i) {
@@ -4404,7 +4440,7 @@ PARL_FN int32_t sum_of(const games::row::Score& score, const Array<uint8_t, 128>
     return rs::mul<int32_t>(score.unit, sum);
 }
 
-// The number that a byte stands for.
+// Decodes the number in a byte.
 PARL_FN int32_t number(games::row::Form form, int32_t value) {
     switch (form) {
         case games::row::Form::Byte: {
@@ -4439,7 +4475,7 @@ PARL_FN int32_t blank_zero(int32_t digit) {
     return (digit == 10) ? 0 : digit;
 }
 
-// The end that a row describes.
+// True if the condition that a row of the table describes holds.
 PARL_FN bool is_end(const games::row::End& end, int32_t score, const Array<uint8_t, 128>& ram) {
     if ((end.score != 0) && (score == end.score)) {
         return true;
@@ -4480,7 +4516,7 @@ PARL_FN bool holds(games::row::Condition condition, const Array<uint8_t, 128>& r
 
 namespace cule::games::rules::boards {
 
-// Backgammon: stones per point, the player's negative; all sums wrap to 8 bits.
+// Backgammon: RAM holds the stones per point, the player's as negative numbers. All sums wrap to 8 bits.
 PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const int8_t player_out = rs::wrapping_neg<int8_t>(static_cast<int8_t>(ram[0x00u]));
     const int8_t other_out = static_cast<int8_t>(ram[0x0Eu]);
@@ -4508,14 +4544,14 @@ PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Moves a clock on by a frame: true when it has run out.
+// Updates a clock. Returns true if it has run out.
 PARL_FN bool runs_out(games::Rules& s, int32_t time) {
     s.aux[games::evaluate::TIME_BEFORE] = s.aux[games::evaluate::TIME];
     s.aux[games::evaluate::TIME] = time;
     return (time == 0) && (s.aux[games::evaluate::TIME_BEFORE] == 255);
 }
 
-// Hangman: one word is an episode.
+// Hangman: an episode is one word.
 PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const int32_t opponent = games::bcd1(ram, 0xEC);
     const int32_t player = games::bcd1(ram, 0xEB);
@@ -4526,7 +4562,7 @@ PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.over = static_cast<uint8_t>((s.reward != 0) || late);
 }
 
-// 3-D tic-tac-toe: a row is shown, or the board is full.
+// 3-D tic-tac-toe: ends when a row is complete or the board is full.
 PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     if ((games::byte(ram, 0xFF) == 0xF3) && (games::byte(ram, 0xFE) == 0x10)) {
@@ -4543,7 +4579,7 @@ PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Video Checkers: a side has no pieces left. In modes from 11 on the side without pieces has won.
+// Video Checkers: ends when a side has no pieces. In modes from 11 on, the side without pieces wins.
 PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram) {
     int32_t black = 0;
     int32_t white = 0;
@@ -4563,7 +4599,7 @@ PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Video Chess: mate is shown, and whose.
+// Video Chess: RAM shows a mate and its winner.
 PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     if (games::byte(ram, 0xE1) == 130) {
@@ -4577,7 +4613,7 @@ PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Video Cube: a point for each face of one color.
+// Video Cube: one point per face of a single color.
 PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram) {
     int32_t faces = 0;
     for (int32_t f = 0; f < 6; ++f) {
@@ -4594,7 +4630,7 @@ PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.over = static_cast<uint8_t>(late || (faces == 6));
 }
 
-// Word Zapper: words that are left of three, while the clock runs.
+// Word Zapper: the score is the number of words completed, of three; evaluated while the clock runs.
 PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram) {
     if (games::bcd1(ram, 0xCF) > 0) {
         const int32_t score = rs::sub<int32_t>(2, games::signed_(games::byte(ram, 0xDC)));
@@ -4607,7 +4643,7 @@ PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram) {
 
 namespace cule::games::rules::contests {
 
-// Casino: what the player owns, between the hands in poker, at any time in the other games.
+// Casino: the player's money, evaluated between hands in poker and at any time in the other games.
 PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const int32_t score = games::bcd2(ram, 0x95, 0x8C);
     if (games::byte(ram, 0xD4) == 3) {
@@ -4623,7 +4659,7 @@ PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.previous = score;
 }
 
-// Miniature golf: par less strokes, after each hole.
+// Miniature golf: par minus strokes, after each hole.
 PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     const int32_t left = games::bcd1(ram, 0x87);
@@ -4651,7 +4687,7 @@ PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Tennis: points; where games change, games.
+// Tennis: the difference in points, or in games when a game ends.
 PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const int32_t player = games::byte(ram, 0xC7);
     const int32_t opponent = games::byte(ram, 0xC8);
@@ -4670,7 +4706,7 @@ PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram) {
 
 namespace cule::games::rules::ends {
 
-// True when the episode ends in this frame.
+// True if the episode ends in this frame.
 PARL_FN bool ended(games::Rules& s, const games::row::Game& row, int32_t score, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     switch (row.special) {
         case games::row::Special::Blackjack: {
@@ -4724,7 +4760,7 @@ PARL_FN bool ended(games::Rules& s, const games::row::Game& row, int32_t score, 
     }
 }
 
-// Klax: a wave is lost, the bin is full, or the waves are over.
+// Klax: ends when a wave is lost, the bin is full, or all waves are done.
 PARL_FN bool klax(const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     int32_t filled = 0;
     PARL_ROLLED
@@ -4740,7 +4776,7 @@ PARL_FN bool klax(const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& car
 
 namespace cule::games::rules::lives {
 
-// Counts the lives after a frame.
+// Updates the lives after a frame.
 PARL_FN void count(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram) {
     const int32_t mask = static_cast<int32_t>(row.lives.mask);
     int32_t shown = s.lives;
@@ -4847,7 +4883,7 @@ PARL_FN void count(games::Rules& s, const games::row::Game& row, const Array<uin
 
 namespace cule::games::rules::modes {
 
-// True when RAM shows mode `m`.
+// True if RAM shows mode `m`.
 PARL_FN bool reached(const games::row::Game& row, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     switch (row.special) {
         case games::row::Special::HumanCannonball: {
@@ -4883,13 +4919,13 @@ PARL_FN bool reached(const games::row::Game& row, int32_t m, const Array<uint8_t
     }
 }
 
-// The mode that a row describes; without a selection it is always reached.
+// True if RAM shows mode `m` as the row describes, or if there is no selection.
 PARL_FN bool shows(const games::row::Select& select, int32_t m, const Array<uint8_t, 128>& ram) {
     const int32_t shown = rs::sub<int32_t>(games::byte(ram, static_cast<int32_t>(select.address)), static_cast<int32_t>(select.less)) & 0xFF;
     return (select.frames == 0u) || (shown == rs::add<int32_t>(rs::mul<int32_t>(select.scale, m), select.more));
 }
 
-// Video Cube: the game number that stands for variant m mod 100.
+// Video Cube: the number that RAM shows for variant `m` mod 100.
 PARL_FN int32_t cube_variant(int32_t m) {
     switch (m % 100) {
         case 0: {
@@ -4904,7 +4940,7 @@ PARL_FN int32_t cube_variant(int32_t m) {
     }
 }
 
-// What a selection does to the rule variables once the mode is reached.
+// Sets the rule variables after the mode has been reached.
 PARL_FN void on_reached(games::Rules& s, const games::row::Game& row, bool pressed, const Array<uint8_t, 128>& ram) {
     switch (row.special) {
         case games::row::Special::Alien: {
@@ -4947,7 +4983,7 @@ PARL_FN void on_reached(games::Rules& s, const games::row::Game& row, bool press
 
 namespace cule::games::rules::quests {
 
-// Adventure: won with the chalice in the castle, lost when eaten.
+// Adventure: won with the chalice in the castle, lost when a dragon eats the player.
 PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const bool won = games::byte(ram, 0xB9) == 18;
     if (won) {
@@ -4956,7 +4992,7 @@ PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.over = static_cast<uint8_t>(won || (games::byte(ram, 0xE0) == 2));
 }
 
-// Dark Chambers: ends where level or score fall, or without health.
+// Dark Chambers: ends when the level or the score decreases, or without health.
 PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     const int32_t level = games::byte(ram, 0xD5);
@@ -4977,7 +5013,7 @@ PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram) {
     }
 }
 
-// Haunted House: a match costs a point, the urn outside the house earns a hundred.
+// Haunted House: a match costs one point, the urn outside the house earns 100.
 PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     const int32_t matches = games::bcd1(ram, 0x82);
@@ -4993,7 +5029,7 @@ PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.over = static_cast<uint8_t>((s.lives == 0) || won);
 }
 
-// Superman: the seconds that are left of 100 minutes.
+// Superman: the reward is the number of seconds left of 100 minutes.
 PARL_FN void superman(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const bool won = ((games::byte(ram, 0x9F) & 64) != 0) && (rs::add<int32_t>(games::byte(ram, 0x80), rs::mul<int32_t>(256, games::byte(ram, 0x81))) == 62124);
     s.over = static_cast<uint8_t>(won);
@@ -5031,24 +5067,24 @@ PARL_FN int32_t score(const games::row::Game& row, const Array<uint8_t, 128>& ra
     }
 }
 
-// Blackjack: the player has nothing left.
+// Blackjack: the player has no money left.
 PARL_FN bool is_bust(const Array<uint8_t, 128>& ram) {
     return (games::byte(ram, 0x86) == 11) && (games::byte(ram, 0x89) == 187);
 }
 
-// Boxing: KO is shown for 100 points.
+// Boxing: RAM shows KO for 100 points.
 PARL_FN int32_t boxing_points(const Array<uint8_t, 128>& ram, int32_t address) {
     return (games::byte(ram, address) == 192) ? 100 : games::bcd1(ram, address);
 }
 
-// Enduro: cars passed, from those left to pass on the day.
+// Enduro: cars passed, computed from the day and the cars left to pass.
 PARL_FN int32_t enduro(const Array<uint8_t, 128>& ram) {
     const int32_t day = games::byte(ram, 0xAD);
     const int32_t left = games::bcd2(ram, 0xAB, 0xAC);
     return (day == 0) ? 0 : ((day == 1) ? rs::sub<int32_t>(200, left) : rs::sub<int32_t>(rs::add<int32_t>(200, rs::mul<int32_t>(300, rs::sub<int32_t>(day, 1))), left));
 }
 
-// The reward of a frame whose score grew by `growth`.
+// The reward of a frame in which the score increased by `growth`.
 PARL_FN int32_t earned(const games::row::Game& row, int32_t growth) {
     switch (row.special) {
         case games::row::Special::JourneyEscape: {
@@ -5060,7 +5096,7 @@ PARL_FN int32_t earned(const games::row::Game& row, int32_t growth) {
     }
 }
 
-// The score that the next frame's is compared with.
+// The score with which the next frame's score is compared.
 PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended) {
     switch (row.special) {
         case games::row::Special::Tetris: {
@@ -5075,22 +5111,22 @@ PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended) {
 
 namespace cule::games::select {
 
-// Frames that SELECT is held per try, or `NO_SELECTION`.
+// Frames for which SELECT is pressed per attempt, or `NO_SELECTION`.
 PARL_FN uint32_t press_frames(uint32_t game) {
     return games::table::GAMES[game].select.frames;
 }
 
-// Frames that SELECT is held once before the tries begin.
+// Frames for which SELECT is pressed once before the attempts.
 PARL_FN uint32_t first_press(uint32_t game) {
     return games::table::GAMES[game].select.before;
 }
 
-// True when RAM shows mode `m`.
+// True if RAM shows mode `m`.
 PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     return games::rules::modes::reached(games::table::GAMES[game], m, ram, cart_ram);
 }
 
-// What a selection does to the rule variables once the mode is reached.
+// Sets the rule variables after the mode has been reached.
 PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram) {
     games::rules::modes::on_reached(s, games::table::GAMES[game], pressed, ram);
 }
@@ -5112,12 +5148,12 @@ PARL_FN uint8_t start_action(uint32_t game, uint32_t i) {
 
 namespace cule::machine {
 
-// A console whose cartridge has just been plugged in; `ram` is the power-on RAM.
+// Returns a console after power-on, before its first reset. `ram` is the content of RAM at power-on.
 PARL_FN machine::Machine new_(uint8_t kind, uint32_t rom_bytes, const Array<uint8_t, 128>& ram, machine::tia::Layout layout) {
     return machine::Machine{machine::operations::new_(), machine::riot::new_(ram), machine::tia::new_(layout), machine::cart::new_(kind, rom_bytes), machine::input::idle(), 0u, 0u, 0, 0, 1, 0};
 }
 
-// Console reset. `timer_draw` is one draw of the core generator; cartridge RAM has been drawn before the call.
+// Resets the console. `timer_draw` is one draw of the core generator. The caller has filled cartridge RAM.
 PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t timer_draw) {
     machine::rebase(m);
     machine::riot::reset(m.riot, timer_draw);
@@ -5128,14 +5164,14 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
     }
-    if (board.front.on != 0u) {
-        machine::tia::rows::forget(board);
+    if (board.partial_row.uses_classes != 0u) {
+        machine::tia::rows::mark_all_as_bytes(board);
     }
     machine::cart::reset(m.cart, board, rom);
     machine::operations::reset(m, board, rom);
 }
 
-// Makes the present time zero; stamps keep their distances.
+// Makes the current time 0 and shifts all stored times by the same amount.
 PARL_FN void rebase(machine::Machine& m) {
     const uint32_t cycles = m.cpu.cycles;
     m.cpu.cycles = 0u;
@@ -5144,13 +5180,13 @@ PARL_FN void rebase(machine::Machine& m) {
     machine::cart::rebase(m.cart, cycles);
 }
 
-// Scanlines since the frame began.
+// Number of scanlines since the frame began.
 PARL_FN int32_t lines(const machine::Machine& m) {
     const int32_t clock = machine::tia::clock_of(m.cpu.cycles);
     return rs::wrapping_sub<int32_t>(clock, m.tia.origin) / machine::tia::CLOCKS_PER_LINE;
 }
 
-// Starts a frame, unless the last one is still open.
+// Starts a frame, or continues the previous one if it has not ended.
 PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
     if (m.unfinished == 0) {
         const int32_t phase = machine::tia::line_clock(m.tia, machine::tia::clock_of(m.cpu.cycles));
@@ -5161,16 +5197,16 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
     m.unfinished = 1;
     m.tia.stop = 0;
     m.tia.dirty = machine::tia::ALL_OBJECTS;
-    machine::tia::write::unsettle(m.tia);
+    machine::tia::write::invalidate_may_collide(m.tia);
     machine::tia::objects::refresh_cells(m.tia, board);
     const bool once = machine::cart::large_ram_bytes(m.cart) != 0u;
-    m.eager = static_cast<uint8_t>((m.draw != 0) && (once || machine::tia::is_armed(m.tia)));
+    m.access_by_access = static_cast<uint8_t>((m.draw != 0) && (once || machine::tia::is_armed(m.tia)));
 }
 
-// Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
+// Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
     const int32_t lines = machine::lines(m);
-    machine::tia::rows::close(board);
+    machine::tia::rows::expand_partial_row(board);
     if (m.tia.stop != 0) {
         m.unfinished = 0;
         m.tia.last_lines = lines;
@@ -5183,14 +5219,14 @@ PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
     }
 }
 
-// One STEP: runs until the program ends the frame, or the instruction budget is spent.
+// Runs one frame: until the program ends it, or until `INSTRUCTIONS_PER_STEP` are executed.
 template <class Processor> PARL_NOINLINE void step(Processor& processor, machine::Machine& m, machine::Board& board) {
     machine::begin_step(m, board);
     const machine::Machine start = m;
     static_cast<void>(processor.run(m, board, machine::INSTRUCTIONS_PER_STEP));
-    if (((m.draw != 0) && (m.tia.stop == 0)) && (m.eager == 0)) {
+    if (((m.draw != 0) && (m.tia.stop == 0)) && (m.access_by_access == 0)) {
         rs::put(m, start);
-        m.eager = 1;
+        m.access_by_access = 1;
         machine::tia::objects::refresh_cells(m.tia, board);
         static_cast<void>(processor.run(m, board, machine::INSTRUCTIONS_PER_STEP));
     }
@@ -5200,7 +5236,7 @@ template <class Processor> PARL_NOINLINE void step(Processor& processor, machine
 
 namespace cule::machine::bus {
 
-// Reads a byte at the present time of the processor.
+// Reads a byte at the processor's current time.
 PARL_FN uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
     uint32_t value = 0u;
     if ((address & machine::bus::DEVICE) == machine::bus::RAM) {
@@ -5218,7 +5254,8 @@ PARL_FN uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machin
     return value;
 }
 
-// Writes a byte. `after_write`: the previous bus access was a write too (second and third pushes).
+// Writes a byte. `after_write`: the previous bus access was also a write (second and third push of an
+// instruction).
 PARL_FN void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write) {
     m.bus = value;
     if ((address & machine::bus::DEVICE) == machine::bus::RAM) {
@@ -5245,7 +5282,7 @@ PARL_FN void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::
 
 namespace cule::machine::cart {
 
-// A cartridge as it is right after loading, before the first console reset.
+// Returns a cartridge after loading, before the first console reset.
 PARL_FN machine::cart::Cart new_(uint8_t kind, uint32_t rom_bytes) {
     machine::cart::Cart cart = machine::cart::Cart{Array<uint8_t, 128>{}, Array<uint32_t, 2>{}, 0u, rom_bytes, Array<uint16_t, 8>{}, 0, 0, kind, 0, 0, 0};
     switch (kind) {
@@ -5339,7 +5376,7 @@ PARL_FN machine::cart::Cart new_(uint8_t kind, uint32_t rom_bytes) {
     return cart;
 }
 
-// Bytes of cartridge RAM on the board, beside the machine.
+// Bytes of cartridge RAM in `Board::ram`.
 PARL_FN uint32_t large_ram_bytes(const machine::cart::Cart& cart) {
     switch (cart.kind) {
         case 11: {
@@ -5365,7 +5402,7 @@ PARL_FN bool is_superchip(const machine::cart::Cart& cart) {
     return ((cart.kind == machine::cart::KIND_F8SC) || (cart.kind == machine::cart::KIND_F6SC)) || (cart.kind == machine::cart::KIND_F4SC);
 }
 
-// How many draws of the core generator one console reset takes for cartridge RAM.
+// Number of draws of the core generator that a console reset uses to fill cartridge RAM.
 PARL_FN uint32_t reset_draws(const machine::cart::Cart& cart) {
     if (machine::cart::is_superchip(cart)) {
         return machine::cart::SUPERCHIP_BYTES;
@@ -5376,7 +5413,7 @@ PARL_FN uint32_t reset_draws(const machine::cart::Cart& cart) {
     return machine::cart::large_ram_bytes(cart);
 }
 
-// Puts draw number `i` of a console reset into cartridge RAM.
+// Stores draw number `i` of a console reset in cartridge RAM.
 PARL_FN void fill(machine::cart::Cart& cart, machine::Board& board, uint32_t i, uint8_t value) {
     if (machine::cart::is_superchip(cart)) {
         cart.ram[static_cast<uint32_t>(i & 127u)] = value;
@@ -5385,7 +5422,7 @@ PARL_FN void fill(machine::cart::Cart& cart, machine::Board& board, uint32_t i, 
     }
 }
 
-// Console reset; RAM has been drawn by the caller.
+// Resets the cartridge. The caller has filled its RAM.
 PARL_FN void reset(machine::cart::Cart& cart, machine::Board& board, Slice<const uint8_t> rom) {
     cart.ram_bank = 0;
     cart.ram_page = 0;
@@ -5451,19 +5488,19 @@ PARL_FN void reset(machine::cart::Cart& cart, machine::Board& board, Slice<const
     cart.fraction = Array<uint32_t, 2>{{0u, 0u}};
 }
 
-// Subtracts `cycles` from every stamp.
+// Subtracts `cycles` from every stored time.
 PARL_FN void rebase(machine::cart::Cart& cart, uint32_t cycles) {
     cart.music_at = rs::wrapping_sub<uint32_t>(cart.music_at, cycles);
 }
 
-// Shows 4 KiB.
+// Maps a bank of 4 KiB.
 PARL_FN void select_bank(machine::cart::Cart& cart, uint32_t bank) {
     for (uint32_t i = 0u; i < 8u; ++i) {
         cart.segment[i] = static_cast<uint16_t>(static_cast<uint16_t>(bank * machine::cart::BANK) + static_cast<uint16_t>(i & 3u));
     }
 }
 
-// Shows 2 KiB from block `block` on in the lower or upper half of the window.
+// Maps 2 KiB, from block `block` on, to the lower or upper half of the window.
 PARL_FN void select_half(machine::cart::Cart& cart, uint32_t half, uint32_t block) {
     for (uint32_t i = 0u; i < 2u; ++i) {
         const uint32_t at = static_cast<uint32_t>(2u * half) + i;
@@ -5472,20 +5509,20 @@ PARL_FN void select_half(machine::cart::Cart& cart, uint32_t half, uint32_t bloc
     }
 }
 
-// True when a read at `offset` of the window has no effect and comes from the segment table.
+// True if a read at `offset` of the window has no side effect and is served by the segment table.
 PARL_FN bool is_plain(const machine::cart::Cart& cart, uint32_t offset) {
     return (offset >= static_cast<uint32_t>(cart.plain_low)) && (offset < static_cast<uint32_t>(cart.plain_high));
 }
 
-// The ROM byte the segment table shows at `address`.
-PARL_FN uint32_t plain(const machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address) {
+// Returns the ROM byte that the segment table maps to `address`.
+PARL_FN uint32_t read_segment(const machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address) {
     const uint32_t segment = static_cast<uint32_t>(((address >> 10) & 3u) | ((address >> 11) & 4u));
     const uint32_t at = (static_cast<uint32_t>(cart.segment[segment]) * machine::cart::SEGMENT_BYTES) + (address & (machine::cart::SEGMENT_BYTES - 1u));
     return static_cast<uint32_t>(rom[static_cast<uint32_t>(at)]);
 }
 
-// Switches banks when `offset` is a hotspot of the scheme.
-PARL_FN void touch(machine::cart::Cart& cart, uint32_t offset) {
+// Switches banks if `offset` is a hotspot of the scheme.
+PARL_FN void access_hotspot(machine::cart::Cart& cart, uint32_t offset) {
     switch (cart.kind) {
         case 2:
         case 3:
@@ -5550,11 +5587,11 @@ PARL_FN void touch(machine::cart::Cart& cart, uint32_t offset) {
     }
 }
 
-// Reads anywhere in the cartridge window.
+// Reads an address of the cartridge window.
 PARL_FN uint32_t read(machine::Machine& m, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now) {
     const uint32_t offset = address & 0xFFFu;
     if (machine::cart::is_plain(m.cart, offset)) {
-        return machine::cart::plain(m.cart, rom, address);
+        return machine::cart::read_segment(m.cart, rom, address);
     }
     if (m.cart.kind == machine::cart::KIND_DPC) {
         return machine::dpc::read(m.cart, rom, address, now);
@@ -5562,7 +5599,7 @@ PARL_FN uint32_t read(machine::Machine& m, const machine::Board& board, Slice<co
     return machine::cart::read_special(m.cart, board, rom, address);
 }
 
-// Reads where there is RAM or a hotspot.
+// Reads an address of cartridge RAM or of a hotspot.
 PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
     const uint32_t offset = address & 0xFFFu;
     switch (cart.kind) {
@@ -5584,7 +5621,7 @@ PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& b
             if (offset < 0x400u) {
                 return static_cast<uint32_t>(board.ram[static_cast<uint32_t>(offset)]);
             }
-            return machine::cart::plain(cart, rom, address);
+            return machine::cart::read_segment(cart, rom, address);
         }
         case 14: {
             if (cart.ram_bank != 0) {
@@ -5602,13 +5639,13 @@ PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& b
             break;
         }
     }
-    machine::cart::touch(cart, offset);
-    return machine::cart::plain(cart, rom, address);
+    machine::cart::access_hotspot(cart, offset);
+    return machine::cart::read_segment(cart, rom, address);
 }
 
 PARL_FN uint32_t read_e7(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
     const uint32_t offset = address & 0xFFFu;
-    machine::cart::touch(cart, offset);
+    machine::cart::access_hotspot(cart, offset);
     if ((offset < 0x800u) && (cart.ram_bank != 0)) {
         if (offset >= 0x400u) {
             return static_cast<uint32_t>(board.ram[static_cast<uint32_t>(offset & 0x3FFu)]);
@@ -5618,10 +5655,10 @@ PARL_FN uint32_t read_e7(machine::cart::Cart& cart, const machine::Board& board,
     if ((offset >= 0x900u) && (offset < 0xA00u)) {
         return static_cast<uint32_t>(board.ram[static_cast<uint32_t>((machine::cart::E7_PAGES + (static_cast<uint32_t>(cart.ram_page) * 256u)) + (offset & 0xFFu))]);
     }
-    return machine::cart::plain(cart, rom, address);
+    return machine::cart::read_segment(cart, rom, address);
 }
 
-// Writes anywhere in the cartridge window. True when the TIA sees the write too.
+// Writes to an address of the cartridge window. Returns true if the TIA receives the write too.
 PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, uint32_t now) {
     const uint32_t offset = address & 0xFFFu;
     machine::cart::Cart& cart = m.cart;
@@ -5642,7 +5679,7 @@ PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address,
             if (offset < 0x080u) {
                 cart.ram[static_cast<uint32_t>(offset)] = static_cast<uint8_t>(value);
             }
-            machine::cart::touch(cart, offset);
+            machine::cart::access_hotspot(cart, offset);
             break;
         }
         case 10: {
@@ -5655,7 +5692,7 @@ PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address,
             if (offset < 0x100u) {
                 board.ram[static_cast<uint32_t>(offset)] = static_cast<uint8_t>(value);
             }
-            machine::cart::touch(cart, offset);
+            machine::cart::access_hotspot(cart, offset);
             break;
         }
         case 12: {
@@ -5665,7 +5702,7 @@ PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address,
             if ((offset >= 0x800u) && (offset < 0x900u)) {
                 board.ram[static_cast<uint32_t>((machine::cart::E7_PAGES + (static_cast<uint32_t>(cart.ram_page) * 256u)) + (offset & 0xFFu))] = static_cast<uint8_t>(value);
             }
-            machine::cart::touch(cart, offset);
+            machine::cart::access_hotspot(cart, offset);
             break;
         }
         case 16: {
@@ -5689,20 +5726,20 @@ PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address,
             return true;
         }
         default: {
-            machine::cart::touch(cart, offset);
+            machine::cart::access_hotspot(cart, offset);
             break;
         }
     }
     return false;
 }
 
-// 3F: `value` is a bank of 2 KiB, counted round.
+// 3F: selects bank `value` of 2 KiB, modulo the number of banks.
 PARL_FN void select_3f(machine::cart::Cart& cart, uint32_t value) {
     const uint32_t banks = cart.rom_bytes / 2048u;
     machine::cart::select_half(cart, 0u, 2u * (value % banks));
 }
 
-// 3E: $3E shows a RAM bank, $3F a ROM bank.
+// 3E: a write to $3E selects a RAM bank, one to $3F a ROM bank.
 PARL_FN void select_3e(machine::cart::Cart& cart, uint32_t offset, uint32_t value) {
     if (offset == 0x3Fu) {
         cart.ram_bank = 0;
@@ -5713,7 +5750,7 @@ PARL_FN void select_3e(machine::cart::Cart& cart, uint32_t offset, uint32_t valu
     }
 }
 
-// True when the cartridge answers an address below $1000.
+// True if the cartridge responds to this address below $1000.
 PARL_FN bool is_claimed(const machine::cart::Cart& cart, uint32_t address) {
     const uint32_t at = address & 0x1FFFu;
     if (cart.kind == machine::cart::KIND_UA) {
@@ -5722,22 +5759,23 @@ PARL_FN bool is_claimed(const machine::cart::Cart& cart, uint32_t address) {
     return at < 0x40u;
 }
 
-// Reads a claimed address.
+// Reads an address below $1000 to which the cartridge responds.
 PARL_FN uint32_t read_claimed(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now) {
     if (m.cart.kind == machine::cart::KIND_UA) {
-        machine::cart::touch_ua(m.cart, address);
+        machine::cart::access_hotspot_ua(m.cart, address);
         return machine::tia::read(m, board, address, now);
     }
     if (m.cart.kind == machine::cart::KIND_3E) {
         return machine::cart::read_special(m.cart, board, rom, address & 0x3Fu);
     }
-    return machine::cart::plain(m.cart, rom, address & 0x3Fu);
+    return machine::cart::read_segment(m.cart, rom, address & 0x3Fu);
 }
 
-// Writes a claimed address. True: the TIA sees it too, as it does every one of them.
+// Writes to an address below $1000 to which the cartridge responds. Always true: the TIA receives the write
+// too.
 PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value) {
     if (m.cart.kind == machine::cart::KIND_UA) {
-        machine::cart::touch_ua(m.cart, address);
+        machine::cart::access_hotspot_ua(m.cart, address);
     } else if (m.cart.kind == machine::cart::KIND_3F) {
         machine::cart::select_3f(m.cart, value);
     } else {
@@ -5746,7 +5784,7 @@ PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value
     return true;
 }
 
-PARL_FN void touch_ua(machine::cart::Cart& cart, uint32_t address) {
+PARL_FN void access_hotspot_ua(machine::cart::Cart& cart, uint32_t address) {
     const uint32_t at = address & 0x1FFFu;
     if (at == 0x220u) {
         machine::cart::select_bank(cart, 0u);
@@ -5759,7 +5797,7 @@ PARL_FN void touch_ua(machine::cart::Cart& cart, uint32_t address) {
 
 namespace cule::machine::compact {
 
-// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+// Runs until `budget` instructions are executed or a chip requests the end of the frame.
 PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
     machine::operations::Cpu cpu = m.cpu;
     cpu.left = (cpu.jammed != 0) ? 0u : budget;
@@ -5770,7 +5808,7 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
     rs::put(m.cpu, cpu);
 }
 
-// One instruction; its opcode.
+// Executes one instruction. Returns its opcode.
 PARL_NOINLINE uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t opcode = machine::operations::fetch(m, cpu, board, rom);
     const uint32_t row = machine::compact::ROWS[static_cast<uint32_t>(opcode)];
@@ -6245,7 +6283,7 @@ PARL_FN void subtract(machine::operations::Cpu& cpu, uint32_t operand) {
     }
 }
 
-// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+// Runs until `budget` instructions are executed or a chip requests the end of the frame.
 PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
     machine::operations::Cpu cpu = m.cpu;
     cpu.left = (cpu.jammed != 0) ? 0u : budget;
@@ -6256,7 +6294,7 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
     rs::put(m.cpu, cpu);
 }
 
-// One instruction; its opcode.
+// Executes one instruction. Returns its opcode.
 PARL_FN uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t opcode = machine::operations::fetch(m, cpu, board, rom);
     switch (opcode) {
@@ -8453,33 +8491,33 @@ PARL_FN uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, mac
 
 namespace cule::machine::datapath {
 
-// A bit of a row.
+// Bit `at` of a row.
 PARL_INLINE uint32_t bit(uint64_t row, uint32_t at) {
     return static_cast<uint32_t>(row >> at) & 1u;
 }
 
-// `new` where bit `at` of the row is set, else `old`.
+// `new` if bit `at` of the row is set, else `old`.
 PARL_INLINE uint32_t chosen(uint64_t row, uint32_t at, uint32_t new_, uint32_t old) {
     return (machine::datapath::bit(row, at) != 0u) ? new_ : old;
 }
 
-// A byte of the registers, of the operand behind them, or nothing.
+// The byte at bit position `at` of the registers, the operand, or zero.
 PARL_INLINE uint32_t byte_of(uint32_t registers, uint32_t operand, uint32_t at) {
     return static_cast<uint32_t>((static_cast<uint64_t>(registers) | (static_cast<uint64_t>(operand) << machine::datapath::OPERAND)) >> at) & 0xFFu;
 }
 
-// What conditions of branches look at: the last result, carry and overflow.
+// Packs the inputs of branch conditions: the last result, carry and overflow.
 PARL_INLINE uint32_t flags_of(uint32_t result, uint32_t carry, uint32_t overflow) {
     return ((result & 0xFFFFu) | (carry << 16)) | (overflow << 17);
 }
 
-// True where a branch with this first word is taken.
+// True if a branch with this first word is taken.
 PARL_INLINE bool is_met(uint64_t row, uint32_t flags) {
     const bool found = ((flags & static_cast<uint32_t>(row >> machine::datapath::MASK)) & 0x3FFFFu) != 0u;
     return found != ((row & machine::datapath::WHERE_NONE) != 0ull);
 }
 
-// The operation of a row's second word.
+// Executes the operation that a row's second word describes.
 PARL_INLINE machine::datapath::Outcome operate(uint64_t row, machine::datapath::Outcome before, uint32_t operand) {
     const uint32_t low = static_cast<uint32_t>(row);
     const uint32_t first = machine::datapath::byte_of(before.registers, operand, low & 63u);
@@ -8499,25 +8537,25 @@ PARL_INLINE machine::datapath::Outcome operate(uint64_t row, machine::datapath::
 
 namespace cule::machine::dpc {
 
-// When the ROM is loaded.
+// Initializes the registers when the ROM is loaded.
 PARL_FN void power_on(machine::cart::Cart& cart) {
     cart.ram[machine::dpc::RANDOM] = 1;
 }
 
-// Every access that reaches the chip clocks its random register.
+// Clocks the random register. Every access that reaches the chip does.
 PARL_FN void clock_random(machine::cart::Cart& cart) {
     const uint32_t r = static_cast<uint32_t>(cart.ram[machine::dpc::RANDOM]);
     const uint32_t bit = (((((r >> 7) ^ (r >> 5)) ^ (r >> 4)) ^ (r >> 3)) ^ 1u) & 1u;
     cart.ram[machine::dpc::RANDOM] = static_cast<uint8_t>((r << 1) | bit);
 }
 
-// Reads where `Cart::plain_low..plain_high` does not reach.
+// Reads an address outside `Cart::plain_low..plain_high`.
 PARL_FN uint32_t read(machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address, uint32_t now) {
     const uint32_t offset = address & 0xFFFu;
     machine::dpc::clock_random(cart);
     if (offset >= 0x040u) {
-        machine::cart::touch(cart, offset);
-        return machine::cart::plain(cart, rom, address);
+        machine::cart::access_hotspot(cart, offset);
+        return machine::cart::read_segment(cart, rom, address);
     }
     const uint32_t f = static_cast<uint32_t>(offset & 7u);
     if (cart.ram[machine::dpc::LOW + f] == cart.ram[machine::dpc::TOP + f]) {
@@ -8563,11 +8601,11 @@ PARL_FN uint32_t read(machine::cart::Cart& cart, Slice<const uint8_t> rom, uint3
     return value;
 }
 
-// Writes anywhere in the window.
+// Writes to an address of the cartridge window.
 PARL_FN void write(machine::cart::Cart& cart, uint32_t offset, uint32_t value, [[maybe_unused]] uint32_t _now) {
     machine::dpc::clock_random(cart);
     if ((offset < 0x040u) || (offset >= 0x080u)) {
-        machine::cart::touch(cart, offset);
+        machine::cart::access_hotspot(cart, offset);
         return;
     }
     const uint32_t f = static_cast<uint32_t>(offset & 7u);
@@ -8616,7 +8654,8 @@ PARL_FN uint32_t amplitude(const machine::cart::Cart& cart) {
     return machine::dpc::AMPLITUDE[index];
 }
 
-// Double precision, left to right: the music clock is part of what the program can read.
+// Advances the music counters to `now`. Double precision, evaluated from left to right: programs can read
+// the result.
 PARL_FN void update_music(machine::cart::Cart& cart, uint32_t now) {
     const int32_t cycles = static_cast<int32_t>(rs::wrapping_sub<uint32_t>(now, cart.music_at));
     cart.music_at = now;
@@ -8652,12 +8691,12 @@ PARL_FN void update_music(machine::cart::Cart& cart, uint32_t now) {
 
 namespace cule::machine::input {
 
-// Nothing pressed, two joysticks.
+// Returns the inputs of two joysticks with nothing pressed.
 PARL_FN machine::input::Input idle() {
     return machine::input::Input{Array<int32_t, 4>{{machine::input::INFINITE, machine::input::INFINITE, machine::input::INFINITE, machine::input::INFINITE}}, 0xFF, machine::input::SWITCHES_IDLE, Array<uint8_t, 2>{{0x80, 0x80}}};
 }
 
-// CPU cycles until a pot of this resistance reads as charged.
+// CPU cycles until a paddle input with this resistance (ohms) reads as charged.
 PARL_FN uint32_t charge_cycles(int32_t resistance) {
     return static_cast<uint32_t>((static_cast<uint64_t>(resistance) * 1904ull) / 100000ull);
 }
@@ -8665,12 +8704,12 @@ PARL_FN uint32_t charge_cycles(int32_t resistance) {
 
 namespace cule::machine::operations {
 
-// Before the first console reset.
+// Returns the registers before the first console reset.
 PARL_FN machine::operations::Cpu new_() {
     return machine::operations::Cpu{0u, 0u, 1u, 0, 0, 0, 0, 0xFF, 0, 0, 0, 0, 0, 0};
 }
 
-// Console reset: registers cleared, PC from $FFFC. The time stays.
+// Resets the processor: clears the registers and loads PC from $FFFC. The cycle counter is kept.
 PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom) {
     machine::operations::Cpu cpu = machine::operations::new_();
     cpu.cycles = m.cpu.cycles;
@@ -8680,24 +8719,24 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
     rs::put(m.cpu, cpu);
 }
 
-// The byte at PC, which moves on.
+// Fetches the byte at PC and increments PC.
 PARL_FN uint32_t fetch(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t at = static_cast<uint32_t>(cpu.pc);
     cpu.pc = rs::wrapping_add<uint16_t>(cpu.pc, 1);
     if ((at & 0x1080u) == 0u) {
-        m.eager = 1;
+        m.access_by_access = 1;
     }
     return machine::bus::read(m, cpu, board, rom, at);
 }
 
-// Two bytes at PC, low first.
+// Fetches two bytes at PC, low byte first.
 PARL_FN uint32_t fetch_word(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t low = machine::operations::fetch(m, cpu, board, rom);
     const uint32_t high = machine::operations::fetch(m, cpu, board, rom);
     return low | (high << 8);
 }
 
-// `base + index`; `reads` adds the cycle of a read that leaves the page.
+// Returns `base + index`. `reads`: an address on another page costs one extra cycle.
 PARL_FN uint32_t index(machine::operations::Cpu& cpu, uint32_t base, uint8_t index, bool reads) {
     const uint32_t address = (base + static_cast<uint32_t>(index)) & 0xFFFFu;
     if (reads && (((base ^ address) & 0xFF00u) != 0u)) {
@@ -8706,14 +8745,14 @@ PARL_FN uint32_t index(machine::operations::Cpu& cpu, uint32_t base, uint8_t ind
     return address;
 }
 
-// The pointer at `at` in page zero; its high byte at $FF comes from $0100.
+// Reads the pointer at `at` in page zero. At $FF its high byte comes from $0100.
 PARL_FN uint32_t pointer(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t at) {
     const uint32_t low = machine::bus::read(m, cpu, board, rom, at);
     const uint32_t high = machine::bus::read(m, cpu, board, rom, at + 1u);
     return low | (high << 8);
 }
 
-// P as pushed: bits 5 and 4 always set.
+// Returns the status register P as pushed, with bits 5 and 4 set.
 PARL_FN uint32_t status(const machine::operations::Cpu& cpu) {
     uint32_t p = 0x30u | (static_cast<uint32_t>(cpu.overflow) << 6);
     p |= ((static_cast<uint32_t>(cpu.decimal) << 3) | (static_cast<uint32_t>(cpu.interrupt) << 2)) | static_cast<uint32_t>(cpu.carry);
@@ -8726,7 +8765,7 @@ PARL_FN uint32_t status(const machine::operations::Cpu& cpu) {
     return p;
 }
 
-// Takes the flags from a pulled P.
+// Sets the flags from a pulled status register P.
 PARL_FN void set_status(machine::operations::Cpu& cpu, uint32_t p) {
     cpu.overflow = static_cast<uint8_t>((p >> 6) & 1u);
     cpu.decimal = static_cast<uint8_t>((p >> 3) & 1u);
@@ -8742,7 +8781,7 @@ PARL_FN void push(machine::Machine& m, machine::operations::Cpu& cpu, machine::B
     machine::bus::write(m, cpu, board, at, value, after_write);
 }
 
-// The discarded read at S that opens JSR and every pull.
+// The dummy read at S with which JSR and all pulls start.
 PARL_FN void peek(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t at = 0x100u | static_cast<uint32_t>(cpu.s);
     machine::bus::read(m, cpu, board, rom, at);
@@ -8755,7 +8794,7 @@ PARL_FN uint32_t pull(machine::Machine& m, machine::operations::Cpu& cpu, machin
     return machine::bus::read(m, cpu, board, rom, at);
 }
 
-// A branch taken: one cycle, two if it leaves the page. PC stands behind the branch.
+// Takes a branch: one extra cycle, two if the target is on another page. PC is the address after the branch.
 PARL_FN void branch(machine::operations::Cpu& cpu, uint32_t distance) {
     const uint16_t target = rs::wrapping_add<uint16_t>(cpu.pc, static_cast<uint16_t>(static_cast<int8_t>(static_cast<uint8_t>(distance))));
     uint32_t cycles = 1u;
@@ -8766,7 +8805,7 @@ PARL_FN void branch(machine::operations::Cpu& cpu, uint32_t distance) {
     cpu.pc = target;
 }
 
-// BRK; the opcode has been fetched.
+// BRK, after the opcode fetch.
 PARL_FN void brk(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     machine::operations::fetch(m, cpu, board, rom);
     const uint32_t pc = static_cast<uint32_t>(cpu.pc);
@@ -8810,7 +8849,7 @@ PARL_FN void rti(machine::Machine& m, machine::operations::Cpu& cpu, machine::Bo
     cpu.pc = static_cast<uint16_t>(low | (high << 8));
 }
 
-// JMP through the pointer at `at`, which does not leave its page.
+// JMP through the pointer at `at`. The pointer's high byte is read from the same page.
 PARL_FN void jump_indirect(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t at) {
     const uint32_t low = machine::bus::read(m, cpu, board, rom, at);
     const uint32_t next = (at & 0xFF00u) | ((at + 1u) & 0xFFu);
@@ -8818,17 +8857,17 @@ PARL_FN void jump_indirect(machine::Machine& m, machine::operations::Cpu& cpu, m
     cpu.pc = static_cast<uint16_t>(low | (high << 8));
 }
 
-// Two decimal digits as the reference counts them, 0 to 165.
+// Value of two decimal digits, as ale-py computes it: 0 to 165.
 PARL_FN uint32_t binary(uint32_t x) {
     return (10u * (x >> 4)) + (x & 15u);
 }
 
-// Back to digits; hundreds are dropped.
+// Packs a number into two decimal digits; hundreds are dropped.
 PARL_FN uint32_t packed(uint32_t t) {
     return (((t % 100u) / 10u) << 4) | (t % 10u);
 }
 
-// Bit 7 of the decimal overflow.
+// The overflow flag of decimal arithmetic.
 PARL_FN uint8_t decimal_overflow(uint32_t a, uint32_t result, uint32_t operand) {
     return static_cast<uint8_t>((((a ^ result) & (result ^ operand)) >> 7) & 1u);
 }
@@ -8891,13 +8930,13 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand) {
 
 namespace cule::machine::predicated {
 
-// What lies in the registers of a machine.
+// Loads the registers of a machine.
 PARL_FN machine::predicated::Lane begin(const machine::Machine& m, uint32_t budget) {
     const machine::operations::Cpu c = m.cpu;
     return machine::predicated::Lane{((static_cast<uint32_t>(c.a) | (static_cast<uint32_t>(c.x) << 8)) | (static_cast<uint32_t>(c.y) << 16)) | (static_cast<uint32_t>(c.s) << 24), c.result, static_cast<uint32_t>(c.carry), static_cast<uint32_t>(c.overflow), static_cast<uint32_t>(c.decimal), c.cycles, (c.jammed != 0) ? 0u : budget, static_cast<uint32_t>(c.pc), m.bus};
 }
 
-// Gives a machine its registers back.
+// Stores the registers back into the machine.
 PARL_FN void end(machine::Machine& m, const machine::predicated::Lane& lane) {
     m.bus = lane.bus;
     m.cpu.a = static_cast<uint8_t>(lane.registers);
@@ -8913,8 +8952,8 @@ PARL_FN void end(machine::Machine& m, const machine::predicated::Lane& lane) {
     m.cpu.pc = static_cast<uint16_t>(lane.pc);
 }
 
-// An instruction that no row expresses, or whose bytes or pointer are not plain memory.
-PARL_NOINLINE machine::predicated::Lane by_hand(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom) {
+// Executes one instruction with `compact`: it has no row, or its bytes or pointer are not in plain memory.
+PARL_NOINLINE machine::predicated::Lane execute_with_compact(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom) {
     machine::predicated::end(m, given);
     machine::operations::Cpu cpu = m.cpu;
     machine::compact::execute(m, cpu, board, rom);
@@ -8922,7 +8961,7 @@ PARL_NOINLINE machine::predicated::Lane by_hand(machine::Machine& m, machine::pr
     return machine::predicated::begin(m, cpu.left);
 }
 
-// A processor that only knows the time.
+// Returns a processor of which only the time fields are valid.
 PARL_FN machine::operations::Cpu clock(uint32_t cycles, uint32_t left) {
     machine::operations::Cpu cpu = machine::operations::new_();
     cpu.cycles = cycles;
@@ -8930,20 +8969,20 @@ PARL_FN machine::operations::Cpu clock(uint32_t cycles, uint32_t left) {
     return cpu;
 }
 
-// Reads what is neither RAM nor plain ROM.
-PARL_NOINLINE uint32_t look(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles) {
+// Reads an address that is neither RAM nor plain ROM.
+PARL_NOINLINE uint32_t read_device(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles) {
     machine::operations::Cpu cpu = machine::predicated::clock(cycles, 0u);
     return machine::bus::read(m, cpu, board, rom, address);
 }
 
-// Writes to what is not RAM.
-PARL_NOINLINE machine::predicated::Time store(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time) {
+// Writes to an address outside RAM.
+PARL_NOINLINE machine::predicated::Time write_device(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time) {
     machine::operations::Cpu cpu = machine::predicated::clock(time.cycles, time.left);
     machine::bus::write(m, cpu, board, address, value, false);
     return machine::predicated::Time{cpu.cycles, cpu.left};
 }
 
-// The flags as the stack keeps them.
+// The status register P as pushed.
 PARL_FN uint32_t status(const machine::Machine& m, const machine::predicated::Lane& lane) {
     machine::operations::Cpu cpu = m.cpu;
     cpu.result = lane.result;
@@ -8953,24 +8992,24 @@ PARL_FN uint32_t status(const machine::Machine& m, const machine::predicated::La
     return machine::operations::status(cpu);
 }
 
-// The console's RAM answers.
+// True for an address of the console's RAM.
 PARL_INLINE bool is_ram(uint32_t address) {
     return (address & 0x1280u) == 0x80u;
 }
 
-// Plain ROM answers.
+// True for an address of plain ROM.
 PARL_INLINE bool is_plain(const machine::Machine& m, uint32_t address) {
     const uint32_t at = address & 0xFFFu;
     return (((address & 0x1000u) != 0u) && (at >= static_cast<uint32_t>(m.cart.plain_low))) && (at < static_cast<uint32_t>(m.cart.plain_high));
 }
 
-// Where an address of the window lies in the ROM.
+// Offset in the ROM of an address in the cartridge window.
 PARL_INLINE uint32_t place(const machine::Machine& m, uint32_t address) {
     const uint32_t segment = ((address >> 10) & 3u) | ((address >> 11) & 4u);
     return (static_cast<uint32_t>(m.cart.segment[static_cast<uint32_t>(segment)]) << 10) | (address & 0x3FFu);
 }
 
-// One instruction. True when `compact` has run it.
+// Executes one instruction. Returns true if `compact` executed it.
 PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, machine::Board& board, Slice<const uint8_t> rom) {
     lane.left -= 1u;
     const uint32_t pc = lane.pc;
@@ -9004,7 +9043,7 @@ PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, mach
     const bool plain = machine::predicated::is_plain(m, address);
     slow |= ((access & machine::datapath::RETURNS) != 0ull) && !plain;
     if (slow) {
-        rs::put(lane, machine::predicated::by_hand(m, lane, board, rom));
+        rs::put(lane, machine::predicated::execute_with_compact(m, lane, board, rom));
         return true;
     }
     lane.cycles = rs::wrapping_add<uint32_t>(lane.cycles, static_cast<uint32_t>(access) & 15u);
@@ -9019,7 +9058,7 @@ PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, mach
             operand = static_cast<uint32_t>(rom[static_cast<uint32_t>(machine::predicated::place(m, address))]);
         } else {
             m.bus = bus;
-            operand = machine::predicated::look(m, board, rom, address, lane.cycles);
+            operand = machine::predicated::read_device(m, board, rom, address, lane.cycles);
         }
         bus = operand;
     }
@@ -9054,7 +9093,7 @@ PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, mach
             m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)] = static_cast<uint8_t>(bus);
         } else {
             const machine::predicated::Time time = machine::predicated::Time{lane.cycles, lane.left};
-            const machine::predicated::Time then = machine::predicated::store(m, board, address, bus, time);
+            const machine::predicated::Time then = machine::predicated::write_device(m, board, address, bus, time);
             lane.cycles = then.cycles;
             lane.left = then.left;
         }
@@ -9063,7 +9102,7 @@ PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, mach
     return false;
 }
 
-// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+// Runs until `budget` instructions are executed or a chip requests the end of the frame.
 PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
     machine::predicated::Lane lane = machine::predicated::begin(m, budget);
     while (lane.left != 0u) {
@@ -9075,8 +9114,9 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
 
 namespace cule::machine::records {
 
-// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
-// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
+// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
+// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
+// in the window.
 PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high) {
     const uint32_t opcode = static_cast<uint32_t>(rom[at]);
     const uint32_t bytes = static_cast<uint32_t>(machine::records::BYTES[opcode]);
@@ -9144,7 +9184,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
 
 namespace cule::machine::riot {
 
-// Power-on.
+// Returns the chip after power-on.
 PARL_FN machine::riot::Riot new_(const Array<uint8_t, 128>& ram) {
     machine::riot::Riot riot = machine::riot::Riot{Array<uint8_t, 128>{}, 0u, 0u, 0, 6, 0, 0};
     PARL_ROLLED
@@ -9154,7 +9194,7 @@ PARL_FN machine::riot::Riot new_(const Array<uint8_t, 128>& ram) {
     return riot;
 }
 
-// Console reset: the timer starts at 25 + draw mod 75 with prescale 64; RAM stays.
+// Console reset: the timer starts at 25 + draw mod 75 with a prescaler of 64. RAM is kept.
 PARL_FN void reset(machine::riot::Riot& riot, uint32_t draw) {
     riot.timer = static_cast<uint8_t>(25u + (draw % 75u));
     riot.shift = 6;
@@ -9163,7 +9203,7 @@ PARL_FN void reset(machine::riot::Riot& riot, uint32_t draw) {
     riot.direction_a = 0;
 }
 
-// Subtracts `cycles` from every stamp.
+// Subtracts `cycles` from every stored time.
 PARL_FN void rebase(machine::riot::Riot& riot, uint32_t cycles) {
     riot.set_at = rs::wrapping_sub<uint32_t>(riot.set_at, cycles);
     riot.latched_at = rs::wrapping_sub<uint32_t>(riot.latched_at, cycles);
@@ -9194,15 +9234,15 @@ PARL_FN uint32_t read(machine::Machine& m, uint32_t address, uint32_t now) {
     }
 }
 
-// What is left of the timer's value, negative when it has expired. At the very cycle of a write, which only code in
-// the chip's own registers sees, no time has passed and one cycle less is counted as 2^32 - 1: expired, unless the
-// prescale is 1.
+// Remaining value of the timer, negative after expiry. In the cycle of the write itself no time has passed,
+// and the subtraction of one cycle gives 2^32 - 1: expired, unless the prescaler is 1. Only code in the
+// chip's own registers can read then.
 PARL_FN int32_t remaining(const machine::riot::Riot& riot, uint32_t now) {
     const uint32_t passed = rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(now, riot.set_at), 1u) >> riot.shift;
     return static_cast<int32_t>(rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(static_cast<uint32_t>(riot.timer), passed), 1u));
 }
 
-// INTIM.
+// Reads INTIM.
 PARL_FN uint32_t read_timer(machine::riot::Riot& riot, uint32_t now) {
     const int32_t left = machine::riot::remaining(riot, now);
     if (left >= 0) {
@@ -9221,8 +9261,9 @@ PARL_FN uint32_t read_timer(machine::riot::Riot& riot, uint32_t now) {
     return rs::wrapping_sub<uint32_t>(rs::wrapping_add<uint32_t>(static_cast<uint32_t>(left), 1u), late) & 0xFFu;
 }
 
-// How many of the INTIM reads at `first`, `first + period`, ... show neither zero nor an expired timer, nor, with
-// `until_zero` false, a value with bit 7 set: rounds that a program waiting for them may leave out.
+// Number of INTIM reads at `first`, `first + period`, ... that return neither zero nor an expired timer nor,
+// if `until_zero` is false, a value with bit 7 set. A program that polls the timer can skip these
+// iterations.
 PARL_FN uint32_t waiting_reads(const machine::riot::Riot& riot, uint32_t first, uint32_t period, bool until_zero) {
     const uint32_t elapsed = rs::wrapping_sub<uint32_t>(first, riot.set_at);
     const uint32_t start = static_cast<uint32_t>(riot.timer);
@@ -9237,7 +9278,7 @@ PARL_FN uint32_t waiting_reads(const machine::riot::Riot& riot, uint32_t first, 
     return ((last - elapsed) / period) + 1u;
 }
 
-// INSTAT.
+// Reads INSTAT.
 PARL_FN uint32_t read_status(const machine::riot::Riot& riot, uint32_t now) {
     if ((machine::riot::remaining(riot, now) >= 0) || (riot.latched != 0)) {
         return 0u;
@@ -9279,7 +9320,7 @@ PARL_FN void write(machine::riot::Riot& riot, uint32_t address, uint32_t value, 
 
 namespace cule::machine::tia {
 
-// The bit of an object.
+// Bit mask of an object.
 PARL_FN uint8_t bit(uint32_t object) {
     return static_cast<uint8_t>(1 << object);
 }
@@ -9289,15 +9330,15 @@ PARL_FN int32_t clock_of(uint32_t cycles) {
     return static_cast<int32_t>(rs::wrapping_mul<uint32_t>(cycles, 3u));
 }
 
-// A chip that has not been reset yet.
+// Returns a chip before its first reset.
 PARL_FN machine::tia::Tia new_(machine::tia::Layout layout) {
-    machine::tia::Tia t = machine::tia::Tia{0, 0, 0, 0, 0, 0, 0, machine::tia::NEVER, 0, 0, 0, 0u, layout, 0, 0, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, 0, Array<uint8_t, 2>{{0, 0}}, 0, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, 0, 0, 0, 0, Array<uint8_t, 2>{{0, 0}}, 0, 0, 0, 0, 0, 0, machine::tia::ALL_OBJECTS, 0, 1, machine::tia::GUARD_ALL, 0, 0, 0};
+    machine::tia::Tia t = machine::tia::Tia{0, 0, 0, 0, 0, 0, 0, machine::tia::NEVER, 0, 0, 0, 0u, layout, 0, 0, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, 0, Array<uint8_t, 2>{{0, 0}}, 0, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, Array<uint8_t, 2>{{0, 0}}, 0, 0, 0, 0, Array<uint8_t, 2>{{0, 0}}, 0, 0, 0, 0, 0, 0, machine::tia::ALL_OBJECTS, 0, 1, machine::tia::ALL_NEED_BEAM, 0, 0, 0};
     const int32_t first_line = static_cast<int32_t>(layout.first_line);
     machine::tia::set_window(t, first_line);
     return t;
 }
 
-// Window bounds for a frame whose buffer row 0 is line `row0_line`.
+// Sets the window bounds of a frame whose buffer row 0 is line `row0_line`.
 PARL_FN void set_window(machine::tia::Tia& t, int32_t row0_line) {
     const int32_t lines = (t.layout.pal != 0) ? 343 : 291;
     t.base = rs::add<int32_t>(t.origin, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, row0_line));
@@ -9306,7 +9347,7 @@ PARL_FN void set_window(machine::tia::Tia& t, int32_t row0_line) {
     t.limit = rs::add<int32_t>(t.origin, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, lines));
 }
 
-// Console reset. After an unfinished frame the next one is drawn from line 0 on.
+// Console reset. After an unfinished frame, the next one is drawn from line 0 on.
 PARL_FN void reset(machine::tia::Tia& t, bool unfinished) {
     const machine::tia::Layout layout = t.layout;
     rs::put(t, machine::tia::new_(layout));
@@ -9315,7 +9356,7 @@ PARL_FN void reset(machine::tia::Tia& t, bool unfinished) {
     }
 }
 
-// Subtracts `cycles` from every stamp.
+// Subtracts `cycles` from every stored time.
 PARL_FN void rebase(machine::tia::Tia& t, uint32_t cycles) {
     const int32_t clocks = machine::tia::clock_of(cycles);
     t.arm = rs::wrapping_sub<int32_t>(t.arm, clocks);
@@ -9323,7 +9364,7 @@ PARL_FN void rebase(machine::tia::Tia& t, uint32_t cycles) {
     t.dump_release = rs::wrapping_sub<int32_t>(t.dump_release, static_cast<int32_t>(cycles));
 }
 
-// Starts a frame; time has been rebased, `phase` is the clock within the line.
+// Starts a frame. The times have been shifted; `phase` is the clock within the line.
 PARL_FN void new_frame(machine::tia::Tia& t, int32_t phase) {
     t.buffer ^= 1;
     t.origin = rs::neg<int32_t>(phase);
@@ -9338,12 +9379,12 @@ PARL_FN void new_frame(machine::tia::Tia& t, int32_t phase) {
     }
 }
 
-// True while VSYNC may end the frame; stamps decay, so any far time counts as never.
+// True while clearing VSYNC can end the frame. Stored times decrease, so any distant time means never.
 PARL_FN bool is_armed(const machine::tia::Tia& t) {
     return t.arm < (machine::tia::NEVER / 2);
 }
 
-// The vertical blank hides everything.
+// True while the vertical blank hides the picture.
 PARL_FN bool hidden(const machine::tia::Tia& t) {
     return (t.vblank & machine::tia::VBLANK_ON) != 0;
 }
@@ -9357,7 +9398,7 @@ PARL_FN int32_t line_clock(const machine::tia::Tia& t, int32_t clock) {
 PARL_FN uint32_t read(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t cycles) {
     const uint32_t noise = m.bus & 0x3Fu;
     const uint32_t register_ = address & 15u;
-    if ((m.eager != 0) || (register_ < 8u)) {
+    if ((m.access_by_access != 0) || (register_ < 8u)) {
         machine::tia::beam::catch_up(m, board, machine::tia::clock_of(cycles));
     }
     uint32_t driven = 0u;
@@ -9371,7 +9412,7 @@ PARL_FN uint32_t read(machine::Machine& m, machine::Board& board, uint32_t addre
     return driven | noise;
 }
 
-// INPT0..INPT3: charged, and so bit 7, once the pot has had its time.
+// INPT0..INPT3: bit 7 is set when the capacitor has been charged through the paddle's resistance.
 PARL_FN uint32_t read_pot(const machine::Machine& m, uint32_t pot, uint32_t cycles) {
     const int32_t resistance = m.input.resistance[pot];
     if (resistance == 0) {
@@ -9397,14 +9438,14 @@ PARL_FN void catch_up(machine::Machine& m, machine::Board& board, int32_t target
     if (m.tia.beam >= goal) {
         return;
     }
-    if ((m.eager == 0) && (goal <= rs::add<int32_t>(m.tia.row_start, machine::tia::HBLANK_CLOCKS))) {
+    if ((m.access_by_access == 0) && (goal <= rs::add<int32_t>(m.tia.row_start, machine::tia::HBLANK_CLOCKS))) {
         m.tia.beam = goal;
         return;
     }
     machine::tia::beam::advance(m, board, goal);
 }
 
-// Moves the beam to `goal`, clocks after row 0.
+// Moves the beam to `goal`, in clocks after row 0.
 PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
     int32_t from = rs::sub<int32_t>(m.tia.beam, m.tia.row_start);
     bool alike = false;
@@ -9417,7 +9458,7 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
                 alike = false;
             }
         }
-        if (((m.draw == 0) && (m.tia.settled != 0)) && machine::tia::beam::is_steady(m.tia)) {
+        if (((m.draw == 0) && (m.tia.collisions_final != 0)) && machine::tia::beam::is_steady(m.tia)) {
             machine::tia::beam::skip_to(m.tia, from, goal);
             return;
         }
@@ -9428,7 +9469,7 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
             if (((alike && (from == 0)) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0)) {
                 machine::tia::paint::repeat_row(m, board);
             } else {
-                machine::tia::paint::chunk(m, board, from, to);
+                machine::tia::paint::draw_clocks(m, board, from, to);
                 alike = ((from == 0) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0);
             }
         }
@@ -9441,12 +9482,12 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
     }
 }
 
-// True when entering a row changes nothing.
+// True if the state does not change between rows.
 PARL_FN bool is_steady(const machine::tia::Tia& t) {
     return (((t.skip[0u] == 0) && (t.skip[1u] == 0)) && (t.star_field == 0)) && (t.mirror == (t.ctrlpf & 1));
 }
 
-// Moves the beam where nothing can happen except the end of an HMOVE blank.
+// Moves the beam over clocks in which nothing can happen except the end of an HMOVE blank.
 PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal) {
     if (t.blank_pending != 0) {
         const int32_t first = (from < machine::tia::beam::BLANK_END) ? t.row_start : rs::add<int32_t>(t.row_start, machine::tia::CLOCKS_PER_LINE);
@@ -9461,16 +9502,16 @@ PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal) {
     }
 }
 
-// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that. A strobe
-// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
-// within a frame).
+// Ends the HMOVE blank at `clock` after row 0, unless HMOVE was strobed later than that, since the beam may
+// lag behind. A strobe before the first drawn clock always counts as earlier, even if row 0 belongs to an
+// earlier time (a console reset within a frame).
 PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock) {
     if ((rs::add<int32_t>(t.base, clock) > t.last_hmove) || (t.last_hmove < t.gate)) {
         t.blank_pending = 0;
     }
 }
 
-// The star field goes on to its next row.
+// Advances the star field by one row.
 PARL_FN void move_star(machine::tia::Tia& t) {
     const uint8_t phase = static_cast<uint8_t>(t.star_phase + 1) & 3;
     t.star_phase = phase;
@@ -9492,34 +9533,34 @@ PARL_FN void move_star(machine::tia::Tia& t) {
     }
 }
 
-// What changes from one row to the next.
+// Applies the changes between two rows.
 PARL_FN void enter_row(machine::Machine& m, machine::Board& board) {
     const uint8_t mirror = m.tia.ctrlpf & 1;
     if (mirror != m.tia.mirror) {
         m.tia.mirror = mirror;
-        machine::tia::write::moved(m, board, machine::tia::PF);
-        machine::tia::write::unsettle(m.tia);
+        machine::tia::write::mark_moved(m, board, machine::tia::PF);
+        machine::tia::write::invalidate_may_collide(m.tia);
     }
     for (uint32_t player = 0u; player < 2u; ++player) {
         if (m.tia.skip[player] != 0) {
             m.tia.skip[player] = 0;
-            machine::tia::write::moved(m, board, machine::tia::P0 + player);
+            machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
         }
     }
     if (m.tia.star_field != 0) {
         machine::tia::beam::move_star(m.tia);
-        machine::tia::write::moved(m, board, machine::tia::M0);
+        machine::tia::write::mark_moved(m, board, machine::tia::M0);
     }
 }
 
-// Collisions in clocks `from..to` of the present row.
+// Latches collisions in clocks `from..to` of the current row.
 PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((to <= machine::tia::HBLANK_CLOCKS) || (m.tia.settled != 0)) {
+    if ((to <= machine::tia::HBLANK_CLOCKS) || (m.tia.collisions_final != 0)) {
         return;
     }
     const machine::tia::Tia& t = m.tia;
-    if (machine::tia::hidden(t) || ((t.near_stale == 0) && ((t.near_ & t.enabled) == 0))) {
-        m.tia.settled = 1;
+    if (machine::tia::hidden(t) || ((t.may_collide_outdated == 0) && ((t.may_collide & t.enabled) == 0))) {
+        m.tia.collisions_final = 1;
     } else {
         const int32_t start = (from > machine::tia::HBLANK_CLOCKS) ? rs::sub<int32_t>(from, machine::tia::HBLANK_CLOCKS) : 0;
         machine::tia::collision::evaluate(m, board, start, rs::sub<int32_t>(to, machine::tia::HBLANK_CLOCKS));
@@ -9529,8 +9570,8 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 
 namespace cule::machine::tia::collision {
 
-// Latches that a set of objects could still switch on.
-PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set) {
+// Latches between objects of `set` that are not set yet.
+PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set) {
     uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH) & static_cast<uint16_t>(~t.collisions);
     for (uint32_t object = 0u; object < 6u; ++object) {
         if ((set & machine::tia::bit(object)) == 0) {
@@ -9540,11 +9581,11 @@ PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set) {
     return latches;
 }
 
-// Works out `near` and what changes of the playfield are checked against.
-PARL_NOINLINE void refresh_near(machine::Machine& m, machine::Board& board) {
+// Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
+PARL_FN void refresh_may_collide(machine::Machine& m, machine::Board& board) {
     machine::tia::Tia& t = m.tia;
-    t.near_stale = 0;
-    t.near_loose = 0;
+    t.may_collide_outdated = 0;
+    t.may_collide_overestimated = 0;
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
     uint64_t seen = 0ull;
@@ -9561,68 +9602,68 @@ PARL_NOINLINE void refresh_near(machine::Machine& m, machine::Board& board) {
             partners |= shown & rs::wrapping_sub<uint64_t>(latched, 1ull);
         }
     }
-    uint8_t near_ = 0;
+    uint8_t may_collide = 0;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
         const uint64_t others = (((t.enabled >> object_2) & 1) != 0) ? shared : seen;
         if ((board.cells[object_2] & others) != 0ull) {
-            near_ |= machine::tia::bit(object_2);
+            may_collide |= machine::tia::bit(object_2);
         }
     }
-    if ((near_ != 0) && (t.collisions != 0)) {
-        near_ &= machine::tia::collision::unlatched(t, board, near_);
+    if ((may_collide != 0) && (t.collisions != 0)) {
+        may_collide &= machine::tia::collision::unlatched(t, board, may_collide);
     }
     if (machine::tia::hidden(t)) {
-        near_ = 0;
+        may_collide = 0;
         partners = 0ull;
     }
     if (t.mirror != (t.ctrlpf & 1)) {
-        near_ = machine::tia::ALL_OBJECTS;
+        may_collide = machine::tia::ALL_OBJECTS;
         partners = machine::tia::objects::ALL_CELLS;
     }
-    t.near_ = near_;
-    t.guard = (m.draw != 0) ? machine::tia::GUARD_ALL : near_;
+    t.may_collide = may_collide;
+    t.needs_beam = (m.draw != 0) ? machine::tia::ALL_NEED_BEAM : may_collide;
     board.playfield_partners = partners;
     board.any_cells = any;
 }
 
-// Brings `near` up to date after `object` has got new cells or begun to show. It may then name too many.
-PARL_NOINLINE void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
+// Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
+PARL_FN void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
     const uint64_t cells = board.cells[object];
     if (object < machine::tia::PF) {
         board.any_cells |= cells;
     }
-    if ((t.near_stale != 0) || machine::tia::hidden(t)) {
+    if ((t.may_collide_outdated != 0) || machine::tia::hidden(t)) {
         return;
     }
-    uint8_t near_ = t.near_;
+    uint8_t may_collide = t.may_collide;
     if ((t.enabled & machine::tia::bit(object)) == 0) {
-        near_ |= machine::tia::bit(object);
+        may_collide |= machine::tia::bit(object);
     } else {
-        t.near_loose |= (near_ >> object) & 1;
+        t.may_collide_overestimated |= (may_collide >> object) & 1;
         uint8_t met = 0;
         for (uint32_t other = 0u; other < 6u; ++other) {
             met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
         }
         met &= static_cast<uint8_t>(~machine::tia::bit(object));
-        near_ = (near_ & static_cast<uint8_t>(~machine::tia::bit(object))) | met;
+        may_collide = (may_collide & static_cast<uint8_t>(~machine::tia::bit(object))) | met;
         if ((met & t.enabled) != 0) {
-            near_ |= machine::tia::bit(object);
+            may_collide |= machine::tia::bit(object);
         }
         if (object < machine::tia::PF) {
             board.playfield_partners |= cells;
         }
     }
-    t.near_ = near_;
-    if (t.guard != machine::tia::GUARD_ALL) {
-        t.guard = near_;
+    t.may_collide = may_collide;
+    if (t.needs_beam != machine::tia::ALL_NEED_BEAM) {
+        t.needs_beam = may_collide;
     }
 }
 
-// Those of the objects `near` that meet one with which they have not collided yet.
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_) {
+// The objects of `may_collide` that share a cell with one with which they have not collided yet.
+PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide) {
     uint8_t found = 0;
     for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((near_ & machine::tia::bit(object)) != 0) {
+        if ((may_collide & machine::tia::bit(object)) != 0) {
             const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
             uint64_t others = 0ull;
             for (uint32_t other = 0u; other < 6u; ++other) {
@@ -9637,7 +9678,7 @@ PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& boar
     return found;
 }
 
-// Objects with which `object` has not collided yet.
+// The objects with which `object` has not collided yet.
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
     const uint32_t c = static_cast<uint32_t>(static_cast<uint16_t>(~collisions));
     uint32_t found{};
@@ -9670,8 +9711,8 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
     return static_cast<uint8_t>(found);
 }
 
-// True when `object`, were it on `cells`, could newly collide with an enabled one.
-PARL_NOINLINE bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
+// True if `object`, placed on `cells`, could cause a new collision with an enabled object.
+PARL_FN bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
     const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
     uint64_t others = 0ull;
@@ -9682,7 +9723,7 @@ PARL_NOINLINE bool meets(const machine::Machine& m, const machine::Board& board,
     return ((others & cells) != 0ull) && !machine::tia::hidden(t);
 }
 
-// Bits `from..to` of word `word`.
+// Mask of the pixels `from..to` that are in word `word`.
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to) {
     const int32_t base = rs::mul<int32_t>(32, static_cast<int32_t>(word));
     uint32_t bits = 0xFFFFFFFFu;
@@ -9695,15 +9736,15 @@ PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to) {
     return bits;
 }
 
-// Nothing more can happen in this row. `near` may have named too many.
-PARL_FN void settle(machine::tia::Tia& t) {
-    t.settled = 1;
-    if (t.near_loose != 0) {
-        machine::tia::write::unsettle(t);
+// Records that no new collision is possible in this row. `may_collide` may contain too many objects.
+PARL_FN void mark_collisions_final(machine::tia::Tia& t) {
+    t.collisions_final = 1;
+    if (t.may_collide_overestimated != 0) {
+        machine::tia::write::invalidate_may_collide(t);
     }
 }
 
-// Latches what overlaps in pixels `from..to`.
+// Latches the collisions in pixels `from..to`.
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
     machine::tia::Tia& t = m.tia;
     const uint8_t enabled = t.enabled;
@@ -9716,7 +9757,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         }
     }
     if (shared == 0ull) {
-        machine::tia::collision::settle(t);
+        machine::tia::collision::mark_collisions_final(t);
         return;
     }
     const uint64_t ahead = (1ull << (rs::add<int32_t>(to, 3) >> 2)) - 1ull;
@@ -9728,10 +9769,10 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         active |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[object_2] & here) != 0ull) << object_2);
     }
     active &= enabled;
-    const uint16_t possible = machine::tia::collision::open(t, active);
+    const uint16_t possible = machine::tia::collision::unset_latches(t, active);
     if (possible == 0) {
         if (all_here) {
-            machine::tia::collision::settle(t);
+            machine::tia::collision::mark_collisions_final(t);
         }
         return;
     }
@@ -9755,14 +9796,14 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     }
     t.collisions |= latched;
     if (latched != 0) {
-        machine::tia::write::unsettle(t);
+        machine::tia::write::invalidate_may_collide(t);
     }
     if (all_here && ((any == 0u) || ((from == 0) && (to == 160)))) {
-        machine::tia::collision::settle(t);
+        machine::tia::collision::mark_collisions_final(t);
     }
 }
 
-// Those of the `possible` latches whose objects meet in the pixels `overlap` of word `w`.
+// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
 PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap) {
     uint16_t latched = 0;
     for (uint32_t latch = 0u; latch < 16u; ++latch) {
@@ -9780,7 +9821,7 @@ PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32
 
 namespace cule::machine::tia::hmove {
 
-// Pixels to the right that a nibble moves an object, strobe at `cycle` of the line.
+// Pixels to the right by which a motion nibble moves an object, for a strobe at `cycle` of the line.
 PARL_FN int32_t motion(uint8_t nibble, int32_t cycle) {
     const int32_t left = (nibble > 7) ? rs::sub<int32_t>(static_cast<int32_t>(nibble), 16) : static_cast<int32_t>(nibble);
     if ((cycle >= 4) && (cycle <= 20)) {
@@ -9797,7 +9838,7 @@ PARL_FN int32_t motion(uint8_t nibble, int32_t cycle) {
     return rs::neg<int32_t>(left);
 }
 
-// True when a strobe at `cycle` of the line blanks the next pixels 0-7.
+// True if a strobe at `cycle` of the line blanks the next pixels 0-7.
 PARL_FN bool blanks(const machine::tia::Tia& t, int32_t cycle) {
     return (t.layout.hmove_blanks != 0) && ((cycle <= 20) || (cycle == 75));
 }
@@ -9808,7 +9849,7 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
     const machine::tia::Tia& t = m.tia;
     const bool blanks = machine::tia::hmove::blanks(t, cycle);
     const bool special = (((t.star_field != 0) || (t.missile0_form != machine::tia::FORM_NORMAL)) || (t.skip[0u] != 0)) || (t.skip[1u] != 0);
-    if ((((m.draw != 0) || (m.eager != 0)) || special) || ((t.blank_pending != 0) && !blanks)) {
+    if ((((m.draw != 0) || (m.access_by_access != 0)) || special) || ((t.blank_pending != 0) && !blanks)) {
         machine::tia::beam::catch_up(m, board, clock);
     }
     m.tia.star_field = 0;
@@ -9818,20 +9859,20 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
             const int32_t to = rs::add<int32_t>(static_cast<int32_t>(m.tia.position[object]), right);
             const int32_t new_ = (to < 0) ? rs::add<int32_t>(to, machine::tia::VISIBLE_CLOCKS) : (to % machine::tia::VISIBLE_CLOCKS);
             const uint64_t cells = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
-            machine::tia::write::touch_move(m, board, clock, object, cells);
+            machine::tia::write::catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = static_cast<uint8_t>(new_);
-            machine::tia::write::moved(m, board, object);
+            machine::tia::write::mark_moved(m, board, object);
         }
     }
     for (uint32_t player = 0u; player < 2u; ++player) {
         if (m.tia.skip[player] != 0) {
             m.tia.skip[player] = 0;
-            machine::tia::write::moved(m, board, machine::tia::P0 + player);
+            machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
         }
     }
     if (m.tia.missile0_form != machine::tia::FORM_NORMAL) {
         m.tia.missile0_form = machine::tia::FORM_NORMAL;
-        machine::tia::write::moved(m, board, machine::tia::M0);
+        machine::tia::write::mark_moved(m, board, machine::tia::M0);
     }
     m.tia.last_hmove = clock;
     if (blanks) {
@@ -9843,13 +9884,13 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
 PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t object, uint32_t value) {
     const uint8_t nibble = static_cast<uint8_t>(value >> 4);
     const bool starts = (((object == machine::tia::M0) && (clock == rs::wrapping_add<int32_t>(m.tia.last_hmove, machine::tia::hmove::STAR_FIELD_CLOCKS))) && (m.tia.motion[machine::tia::M0] == 7)) && (nibble == 6);
-    if (starts || (m.eager != 0)) {
+    if (starts || (m.access_by_access != 0)) {
         machine::tia::beam::catch_up(m, board, clock);
     }
     if (starts) {
         m.tia.star_field = 1;
         m.tia.star_phase = 0;
-        machine::tia::write::moved(m, board, machine::tia::M0);
+        machine::tia::write::mark_moved(m, board, machine::tia::M0);
     }
     m.tia.motion[object] = nibble;
 }
@@ -9857,7 +9898,7 @@ PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t cl
 
 namespace cule::machine::tia::objects {
 
-// Every bit four times: playfield bits to pixels.
+// Repeats every bit four times: playfield bits to pixels.
 PARL_FN uint32_t stretch(uint32_t bits) {
     uint32_t x = bits & 0xFFu;
     x = (x | (x << 12)) & 0x000F000Fu;
@@ -9875,7 +9916,7 @@ PARL_FN uint32_t halve(uint32_t wide) {
     return (x | (x >> 8)) & 0x0000FFFFu;
 }
 
-// Adds up to 32 pixels at `position`, which may be up to 160 too large.
+// Adds up to 32 pixels at `position`, which may exceed the row by up to 160.
 PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position) {
     const uint32_t at = (position >= 160u) ? (position - 160u) : position;
     const uint64_t wide = static_cast<uint64_t>(pattern) << (at & 31u);
@@ -9885,7 +9926,7 @@ PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position
     mask[next] |= static_cast<uint32_t>(wide >> 32);
 }
 
-// Pixels of a player showing `graphics` (bit 7 leftmost).
+// Pixels of a player with these graphics (bit 7 leftmost).
 PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics) {
     Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
     const uint8_t mode = t.nusiz[player] & 7;
@@ -9950,13 +9991,13 @@ PARL_FN Array<uint32_t, 5> playfield(const machine::tia::Tia& t) {
     return Array<uint32_t, 5>{{machine::tia::objects::stretch(left & 0xFFu), machine::tia::objects::stretch((left >> 8) & 0xFFu), machine::tia::objects::stretch((left >> 16) & 0xFu) | (machine::tia::objects::stretch(right & 0xFu) << 16), machine::tia::objects::stretch((right >> 4) & 0xFFu), machine::tia::objects::stretch((right >> 12) & 0xFFu)}};
 }
 
-// Cells of the playfield, or of a change in it.
+// Cells of the playfield bits, or of a change in them.
 PARL_FN uint64_t playfield_cells(uint32_t bits, uint8_t mirror) {
     const uint32_t right = (mirror != 0) ? (rs::reverse_bits<uint32_t>(bits) >> 12) : bits;
     return static_cast<uint64_t>(bits & machine::tia::objects::LEFT_CELLS) | (static_cast<uint64_t>(right & machine::tia::objects::LEFT_CELLS) << 20);
 }
 
-// Cells of `width` pixels from `start` on, copied as NUSIZ says.
+// Cells of `width` pixels from `start` on, with the copies that NUSIZ selects.
 PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode) {
     const uint32_t first = start >> 2;
     const uint32_t last = ((start + width) - 1u) >> 2;
@@ -9979,7 +10020,7 @@ PARL_FN uint64_t player_cells(uint8_t position, uint8_t nusiz) {
     return machine::tia::objects::copied_cells(start, 8u, mode);
 }
 
-// Cells of a missile that looks as NUSIZ says.
+// Cells of a missile with this NUSIZ.
 PARL_FN uint64_t missile_cells(uint8_t position, uint8_t nusiz) {
     return machine::tia::objects::copied_cells(static_cast<uint32_t>(position), 1u << ((nusiz >> 4) & 3), nusiz & 7);
 }
@@ -9989,7 +10030,7 @@ PARL_FN uint64_t ball_cells(uint8_t position, uint8_t ctrlpf) {
     return machine::tia::objects::copied_cells(static_cast<uint32_t>(position), 1u << ((ctrlpf >> 4) & 3), 0);
 }
 
-// Cells that a movable object could cover at `position`, whether it shows or not.
+// Cells that a movable object could cover at `position`, enabled or not.
 PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t position) {
     if (object == machine::tia::BL) {
         return machine::tia::objects::ball_cells(position, t.ctrlpf);
@@ -10010,7 +10051,7 @@ PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t p
     return machine::tia::objects::missile_cells(position, nusiz);
 }
 
-// Cells that an object can cover where it stands, whether it shows or not.
+// Cells that an object could cover at its current position, enabled or not.
 PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
     if (object == machine::tia::PF) {
         return machine::tia::objects::playfield_cells(t.playfield, t.mirror);
@@ -10018,14 +10059,14 @@ PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
     return machine::tia::objects::cells_at(t, object, t.position[object]);
 }
 
-// Makes the cells of all objects anew.
+// Recomputes the cells of all objects.
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
     for (uint32_t object = 0u; object < 6u; ++object) {
         board.cells[object] = machine::tia::objects::cells(t, object);
     }
 }
 
-// Makes those masks of `objects` anew that have changed.
+// Recomputes the masks of those `objects` that have changed.
 PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects) {
     const uint8_t dirty = t.dirty & objects;
     t.dirty &= static_cast<uint8_t>(~objects);
@@ -10054,7 +10095,7 @@ PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t object
 
 namespace cule::machine::tia::paint {
 
-// Eight bits to eight bytes of 0 or $FF.
+// Expands eight bits to eight bytes of 0 or $FF.
 PARL_FN uint64_t spread(uint32_t bits) {
 #ifdef __CUDACC__
     return machine::tia::paint::spread_by_products(bits);
@@ -10063,44 +10104,57 @@ PARL_FN uint64_t spread(uint32_t bits) {
 #endif
 }
 
-// As `spread`, by products: what a GPU does instead of waiting for a table.
+// As `spread`, by multiplication: faster than a table lookup on a GPU.
 PARL_FN uint64_t spread_by_products(uint32_t bits) {
     const uint32_t low = rs::wrapping_mul<uint32_t>(rs::wrapping_mul<uint32_t>(bits & 0xFu, 0x00204081u) & 0x01010101u, 0xFFu);
     const uint32_t high = rs::wrapping_mul<uint32_t>(rs::wrapping_mul<uint32_t>((bits >> 4) & 0xFu, 0x00204081u) & 0x01010101u, 0xFFu);
     return static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
 }
 
-// Writes eight pixels, one store. They begin at a multiple of eight.
-PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels) {
-    if (at <= PICTURE_BYTES - 8u) rs::store<uint64_t>(board.picture[buffer].at, at, pixels);
+// Writes eight pixels in one store, at a multiple of eight.
+PARL_FN void store_eight(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels) {
+    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
+        return;
+    }
+    for (uint32_t i = 0u; i < 8u; ++i) {
+        board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
+    }
 }
 
-// Reads eight pixels, one load. They begin at a multiple of eight.
-PARL_FN uint64_t eight(const machine::Board& board, uint32_t buffer, uint32_t at) {
-    return at <= PICTURE_BYTES - 8u ? rs::load<uint64_t>(board.picture[buffer].at, at) : 0;
+// Reads eight pixels in one load, at a multiple of eight.
+PARL_FN uint64_t load_eight(const machine::Board& board, uint32_t buffer, uint32_t at) {
+    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
+        return 0ull;
+    }
+    uint64_t pixels = 0ull;
+    for (uint32_t i = 0u; i < 8u; ++i) {
+        pixels |= static_cast<uint64_t>(board.picture[buffer][at + i]) << (8u * i);
+    }
+    return pixels;
 }
 
-// Makes a row like the one above it.
+// Copies the row above into the current row.
 PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
-    if ((board.front.on != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
+    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
         return;
     }
     PARL_ROLLED
     for (uint32_t group = 0u; group < (machine::tia::WIDTH / 8u); ++group) {
-        const uint64_t pixels = machine::tia::paint::eight(board, buffer, above + (8u * group));
-        machine::tia::paint::put(board, buffer, line + (8u * group), pixels);
+        const uint64_t pixels = machine::tia::paint::load_eight(board, buffer, above + (8u * group));
+        machine::tia::paint::store_eight(board, buffer, line + (8u * group), pixels);
     }
 }
 
-// Pixels of clocks `from..to` of the present row and, if `eager`, what the reference writes ahead of them.
-PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((board.front.on != 0u) && machine::tia::rows::draw(m, board, from, to)) {
+// Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
+// writes ahead of them.
+PARL_FN void draw_clocks(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
+    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
         return;
     }
-    const bool eager = m.eager != 0;
+    const bool access_by_access = m.access_by_access != 0;
     const int32_t row = m.tia.row_start / machine::tia::CLOCKS_PER_LINE;
     int32_t start = machine::tia::HBLANK_CLOCKS;
     if (from >= machine::tia::HBLANK_CLOCKS) {
@@ -10118,8 +10172,8 @@ PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int
                 machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
             }
             machine::tia::paint::span(m.tia, board, row, a, b);
-            if (eager) {
-                machine::tia::paint::round_up(m.tia, board, row, a, b);
+            if (access_by_access) {
+                machine::tia::paint::draw_ahead(m.tia, board, row, a, b);
             }
         }
     }
@@ -10127,27 +10181,28 @@ PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int
         const int32_t a_2 = (start < machine::tia::HBLANK_CLOCKS) ? 0 : rs::sub<int32_t>(start, machine::tia::HBLANK_CLOCKS);
         const int32_t ahead = rs::sub<int32_t>(rs::add<int32_t>(a_2, machine::tia::paint::BLANK_END), start);
         const int32_t drawn = rs::sub<int32_t>(to, machine::tia::HBLANK_CLOCKS);
-        machine::tia::paint::clear(m.tia, board, row, a_2, (eager || (ahead < drawn)) ? ahead : drawn);
+        machine::tia::paint::clear(m.tia, board, row, a_2, (access_by_access || (ahead < drawn)) ? ahead : drawn);
     }
 }
 
-// True when the playfield alone is on and takes the score colors in spite of its priority.
-PARL_FN bool lonely_score(const machine::tia::Tia& t) {
+// True if only the playfield is enabled, and it takes the score colors in spite of its priority.
+PARL_FN bool playfield_only_score(const machine::tia::Tia& t) {
     return ((t.ctrlpf & (machine::tia::paint::SCORE | machine::tia::paint::PRIORITY)) == (machine::tia::paint::SCORE | machine::tia::paint::PRIORITY)) && (t.enabled == machine::tia::bit(machine::tia::PF));
 }
 
-// Where a row begins in its buffer.
+// Index of the first pixel of a row in its buffer.
 PARL_FN uint32_t line_start(int32_t row) {
     return (static_cast<uint32_t>(row) % machine::tia::MAX_ROWS) * machine::tia::WIDTH;
 }
 
-// What stands before what: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
-PARL_FN uint8_t order_of(const machine::tia::Tia& t) {
-    return machine::tia::paint::lonely_score(t) ? machine::tia::paint::LONELY : (((t.ctrlpf & machine::tia::paint::PRIORITY) != 0) ? machine::tia::paint::PRIORITY : (t.ctrlpf & machine::tia::paint::SCORE));
+// Drawing order of the objects: 0, or one of `PLAYFIELD_ONLY_SCORE`, `PRIORITY` and `SCORE`.
+PARL_FN uint8_t drawing_order(const machine::tia::Tia& t) {
+    return machine::tia::paint::playfield_only_score(t) ? machine::tia::paint::PLAYFIELD_ONLY_SCORE : (((t.ctrlpf & machine::tia::paint::PRIORITY) != 0) ? machine::tia::paint::PRIORITY : (t.ctrlpf & machine::tia::paint::SCORE));
 }
 
-// Which of 32 pixels have the color of player 0, of player 1 and of the playfield. Masks are fresh.
-PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& board, uint32_t w, uint8_t order) {
+// Masks of the 32 pixels of word `w` that have the color of player 0, player 1 and the playfield. Requires
+// up-to-date masks.
+PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Board& board, uint32_t w, uint8_t order) {
     const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
     const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
     const uint32_t playfield = board.masks[machine::tia::PF][w];
@@ -10155,7 +10210,7 @@ PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& boa
     uint32_t c0 = zeros;
     uint32_t c1 = ones & (~zeros);
     uint32_t cf = playfield | ball;
-    if (order == machine::tia::paint::LONELY) {
+    if (order == machine::tia::paint::PLAYFIELD_ONLY_SCORE) {
         c0 = playfield & machine::tia::paint::LEFT[w];
         c1 = playfield & (~machine::tia::paint::LEFT[w]);
         cf = 0u;
@@ -10172,19 +10227,19 @@ PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& boa
     return Tuple3<uint32_t, uint32_t, uint32_t>{c0, c1, cf};
 }
 
-// Draws pixels `from..to` of a row. Masks are fresh.
+// Draws pixels `from..to` of a row. Requires up-to-date masks.
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
-    const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACK]) * machine::tia::paint::EVERY_BYTE;
+    const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACKGROUND]) * machine::tia::paint::EVERY_BYTE;
     const uint64_t zero = back ^ (static_cast<uint64_t>(t.color[machine::tia::P0]) * machine::tia::paint::EVERY_BYTE);
     const uint64_t one = back ^ (static_cast<uint64_t>(t.color[machine::tia::P1]) * machine::tia::paint::EVERY_BYTE);
-    const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::FIELD]) * machine::tia::paint::EVERY_BYTE);
+    const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::PLAYFIELD]) * machine::tia::paint::EVERY_BYTE);
     const uint32_t line = machine::tia::paint::line_start(row);
     const uint32_t buffer = static_cast<uint32_t>(t.buffer);
-    const uint8_t order = machine::tia::paint::order_of(t);
+    const uint8_t order = machine::tia::paint::drawing_order(t);
     const uint32_t first = static_cast<uint32_t>(from >> 5);
     const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(to, 1) >> 5) + 1u;
     for (uint32_t w = first; w < last; ++w) {
-        const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::shown(board, w, order);
+        const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
         const uint32_t c0 = t1._0;
         const uint32_t c1 = t1._1;
         const uint32_t cf = t1._2;
@@ -10201,7 +10256,7 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
                 }
                 const uint32_t at = (line + (32u * w)) + shift;
                 if (keep == 0xFFu) {
-                    machine::tia::paint::put(board, buffer, at, pixels);
+                    machine::tia::paint::store_eight(board, buffer, at, pixels);
                 } else {
                     for (uint32_t i = 0u; i < 8u; ++i) {
                         if (((keep >> i) & 1u) != 0u) {
@@ -10214,13 +10269,13 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
     }
 }
 
-// Makes pixels `from..to` of a row 0.
+// Sets pixels `from..to` of a row to 0.
 PARL_FN void clear(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
     const uint32_t line = machine::tia::paint::line_start(row);
     int32_t x = from;
     while (x < to) {
         if (((x & 7) == 0) && (rs::sub<int32_t>(to, x) >= 8)) {
-            machine::tia::paint::put(board, static_cast<uint32_t>(t.buffer), line + static_cast<uint32_t>(x), 0ull);
+            machine::tia::paint::store_eight(board, static_cast<uint32_t>(t.buffer), line + static_cast<uint32_t>(x), 0ull);
             x = rs::add<int32_t>(x, 8);
         } else {
             board.picture[static_cast<uint32_t>(t.buffer)][line + static_cast<uint32_t>(x)] = 0;
@@ -10229,9 +10284,9 @@ PARL_FN void clear(const machine::tia::Tia& t, machine::Board& board, int32_t ro
     }
 }
 
-// Pixels that the reference writes ahead when a chunk does not end on a multiple of four: they stay when the frame
-// ends there.
-PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
+// Draws the pixels that ale-py writes ahead when a chunk does not end at a multiple of four. They remain
+// visible if the frame ends there.
+PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
     const int32_t group = to & (~3);
     if (((to <= from) || (to == group)) || (group < from)) {
         return;
@@ -10239,10 +10294,10 @@ PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t
     const uint8_t on = t.enabled;
     const bool score = (t.ctrlpf & machine::tia::paint::SCORE) != 0;
     const bool field = ((board.masks[machine::tia::PF][static_cast<uint32_t>(group >> 5)] >> (group & 31)) & 1u) != 0u;
-    uint8_t color = t.color[machine::tia::paint::BACK];
+    uint8_t color = t.color[machine::tia::paint::BACKGROUND];
     if (on == machine::tia::bit(machine::tia::PF)) {
         if (field) {
-            color = t.color[machine::tia::paint::FIELD];
+            color = t.color[machine::tia::paint::PLAYFIELD];
             if (score) {
                 color = (group < 80) ? t.color[machine::tia::P0] : t.color[machine::tia::P1];
             }
@@ -10251,11 +10306,11 @@ PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t
         const bool field_pair = ((on == (machine::tia::bit(machine::tia::PF) | machine::tia::bit(machine::tia::P0))) || (on == (machine::tia::bit(machine::tia::PF) | machine::tia::bit(machine::tia::P1)))) || (on == (machine::tia::bit(machine::tia::PF) | machine::tia::bit(machine::tia::BL)));
         const bool lone = (on != 0) && ((on & rs::wrapping_sub<uint8_t>(on, 1)) == 0);
         const bool pair = ((((on == (machine::tia::bit(machine::tia::P0) | machine::tia::bit(machine::tia::P1))) || (on == (machine::tia::bit(machine::tia::M0) | machine::tia::bit(machine::tia::M1)))) || (on == (machine::tia::bit(machine::tia::BL) | machine::tia::bit(machine::tia::M0)))) || (on == (machine::tia::bit(machine::tia::BL) | machine::tia::bit(machine::tia::M1)))) || (on == (machine::tia::bit(machine::tia::BL) | machine::tia::bit(machine::tia::P1)));
-        if (!((lone || pair) || (field_pair && !score)) || machine::tia::paint::near_(t, on, group)) {
+        if (!((lone || pair) || (field_pair && !score)) || machine::tia::paint::is_touched(t, on, group)) {
             return;
         }
         if (field) {
-            color = t.color[machine::tia::paint::FIELD];
+            color = t.color[machine::tia::paint::PLAYFIELD];
         }
     }
     const uint32_t line = machine::tia::paint::line_start(row);
@@ -10264,8 +10319,8 @@ PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t
     }
 }
 
-// True when the shape of an enabled object other than the playfield touches pixels `group..group + 4`.
-PARL_FN bool near_(const machine::tia::Tia& t, uint8_t on, int32_t group) {
+// True if an enabled object other than the playfield touches pixels `group..group + 4`.
+PARL_FN bool is_touched(const machine::tia::Tia& t, uint8_t on, int32_t group) {
     uint32_t shapes = 0u;
     const uint32_t word = static_cast<uint32_t>(group >> 5);
     for (uint32_t p = 0u; p < 2u; ++p) {
@@ -10285,7 +10340,7 @@ PARL_FN bool near_(const machine::tia::Tia& t, uint8_t on, int32_t group) {
     return ((shapes >> (group & 31)) & 0xFu) != 0u;
 }
 
-// The reference dims what an unfinished frame has not reached.
+// Dims the rows that an unfinished frame has not reached, as ale-py does.
 PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines) {
     const int32_t first = static_cast<int32_t>(m.tia.layout.first_line);
     const int32_t from = (lines > first) ? rs::sub<int32_t>(lines, first) : 0;
@@ -10305,7 +10360,7 @@ PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines
 
 namespace cule::machine::tia::position {
 
-// What a RESPx strobe at clock `h` of a line finds.
+// Effect of a RESPx strobe at clock `h` of a line.
 PARL_FN machine::tia::position::Strobe player_strobe(const machine::tia::Tia& t, int32_t h, uint32_t player) {
     const int32_t new_ = (h < machine::tia::HBLANK_CLOCKS) ? 3 : (rs::sub<int32_t>(h, 63) % machine::tia::VISIBLE_CLOCKS);
     const int32_t distance = rs::add<int32_t>(rs::sub<int32_t>(new_, static_cast<int32_t>(t.position[player])), machine::tia::VISIBLE_CLOCKS) % machine::tia::VISIBLE_CLOCKS;
@@ -10350,33 +10405,33 @@ PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t c
     if (found.delay && !found.display) {
         m.tia.skip[player] = 0;
     }
-    machine::tia::write::moved(m, board, machine::tia::P0 + player);
+    machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
 }
 
-// Position of a missile or ball strobe, apart from the exceptions.
-PARL_FN int32_t plain(int32_t h) {
+// Position after a missile or ball strobe, without the exceptions.
+PARL_FN int32_t usual_position(int32_t h) {
     return (h < machine::tia::HBLANK_CLOCKS) ? 2 : (rs::sub<int32_t>(h, 64) % machine::tia::VISIBLE_CLOCKS);
 }
 
-// Moves an object at `target` if that changes anything.
-PARL_FN void place(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, int32_t new_) {
-    if ((m.eager == 0) && (new_ == static_cast<int32_t>(m.tia.position[object]))) {
+// Moves an object at `target` if its position changes.
+PARL_FN void move_object(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, int32_t new_) {
+    if ((m.access_by_access == 0) && (new_ == static_cast<int32_t>(m.tia.position[object]))) {
         return;
     }
     const uint64_t covered = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
-    machine::tia::write::touch_move(m, board, target, object, covered);
+    machine::tia::write::catch_up_for_move(m, board, target, object, covered);
     m.tia.position[object] = static_cast<uint8_t>(new_);
-    machine::tia::write::moved(m, board, object);
+    machine::tia::write::mark_moved(m, board, object);
 }
 
-// True when missile 0 does not look as its registers say.
+// True if the star field has changed missile 0.
 PARL_FN bool is_star(const machine::tia::Tia& t, uint32_t missile) {
     return (missile == 0u) && ((t.star_field != 0) || (t.missile0_form != machine::tia::FORM_NORMAL));
 }
 
-// Where a RESMx strobe at clock `h` of a line puts the missile.
+// Position that a RESMx strobe at clock `h` of a line gives the missile.
 PARL_FN int32_t missile_strobe(uint32_t missile, int32_t h, int32_t since_hmove) {
-    int32_t new_ = machine::tia::position::plain(h);
+    int32_t new_ = machine::tia::position::usual_position(h);
     if (((missile == 0u) && (since_hmove == 60)) && (h == 69)) {
         new_ = 8;
     }
@@ -10396,15 +10451,15 @@ PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t 
         machine::tia::beam::catch_up(m, board, target);
         m.tia.missile0_form = machine::tia::FORM_NORMAL;
         m.tia.position[machine::tia::M0] = static_cast<uint8_t>(new_);
-        machine::tia::write::moved(m, board, machine::tia::M0);
+        machine::tia::write::mark_moved(m, board, machine::tia::M0);
     } else {
-        machine::tia::position::place(m, board, target, machine::tia::M0 + missile, new_);
+        machine::tia::position::move_object(m, board, target, machine::tia::M0 + missile, new_);
     }
 }
 
-// Where a RESBL strobe at clock `h` of a line puts the ball.
+// Position that a RESBL strobe at clock `h` of a line gives the ball.
 PARL_FN int32_t ball_strobe(int32_t h, int32_t since_hmove) {
-    int32_t new_ = machine::tia::position::plain(h);
+    int32_t new_ = machine::tia::position::usual_position(h);
     if ((since_hmove == 54) && ((h == 60) || (h == 69))) {
         new_ = 10;
     }
@@ -10425,11 +10480,11 @@ PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clo
     const int32_t h = machine::tia::line_clock(m.tia, clock);
     const int32_t since_hmove = rs::wrapping_sub<int32_t>(clock, m.tia.last_hmove);
     const int32_t new_ = machine::tia::position::ball_strobe(h, since_hmove);
-    machine::tia::position::place(m, board, clock, machine::tia::BL, new_);
+    machine::tia::position::move_object(m, board, clock, machine::tia::BL, new_);
 }
 
-// Where a missile stands when its lock to its player is released.
-PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile) {
+// Position of a missile when it is released from its player.
+PARL_FN uint8_t released_position(const machine::tia::Tia& t, uint32_t missile) {
     const uint8_t mode = t.nusiz[missile] & 7;
     int32_t middle = 4;
     if (mode == 5) {
@@ -10441,11 +10496,11 @@ PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile) {
     return static_cast<uint8_t>(rs::add<int32_t>(static_cast<int32_t>(t.position[machine::tia::P0 + missile]), middle) % machine::tia::VISIBLE_CLOCKS);
 }
 
-// RESMP0, RESMP1: while set the missile is hidden; on release it sits in the middle of its player.
-PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value) {
+// RESMP0, RESMP1: while set, the missile is hidden. On release it is at the center of its player.
+PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     if (on == m.tia.resmp[missile]) {
-        if (m.eager != 0) {
+        if (m.access_by_access != 0) {
             machine::tia::beam::catch_up(m, board, clock);
         }
         return;
@@ -10453,48 +10508,44 @@ PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t cloc
     machine::tia::beam::catch_up(m, board, clock);
     m.tia.resmp[missile] = on;
     if (on == 0) {
-        m.tia.position[machine::tia::M0 + missile] = machine::tia::position::released(m.tia, missile);
+        m.tia.position[machine::tia::M0 + missile] = machine::tia::position::released_position(m.tia, missile);
         if (missile == 0u) {
             m.tia.missile0_form = machine::tia::FORM_NORMAL;
         }
     }
-    machine::tia::write::moved(m, board, machine::tia::M0 + missile);
+    machine::tia::write::mark_moved(m, board, machine::tia::M0 + missile);
     machine::tia::write::show_missile(m.tia, board, missile);
 }
 }
 
 namespace cule::machine::tia::rows {
 
-// Four pixels from the bits 0 and 1 of their classes, the first lowest.
-PARL_FN uint32_t four(uint32_t colors, uint32_t low, uint32_t high) {
-#ifdef __CUDACC__
-    return __byte_perm(colors, 0, ((low & 15) * 0x249 & 0x1111) | ((high & 15) * 0x492 & 0x2222));
-#else
+// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
+PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high) {
     uint32_t pixels = 0u;
     for (uint32_t i = 0u; i < 4u; ++i) {
         const uint32_t class_ = ((low >> i) & 1u) | (((high >> i) & 1u) << 1);
         pixels |= ((colors >> (8u * class_)) & 0xFFu) << (8u * i);
     }
     return pixels;
-#endif
 }
 
-// True when a row of this kind is classes.
+// True if a row of this kind is stored as classes.
 PARL_FN bool has_classes(uint32_t kind) {
     return kind >= machine::tia::rows::CLASSES;
 }
 
-// The four colors of a row.
+// The four current colors of a row.
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
-    return ((static_cast<uint32_t>(t.color[machine::tia::paint::BACK]) | (static_cast<uint32_t>(t.color[machine::tia::P0]) << 8)) | (static_cast<uint32_t>(t.color[machine::tia::P1]) << 16)) | (static_cast<uint32_t>(t.color[machine::tia::paint::FIELD]) << 24);
+    return ((static_cast<uint32_t>(t.color[machine::tia::paint::BACKGROUND]) | (static_cast<uint32_t>(t.color[machine::tia::P0]) << 8)) | (static_cast<uint32_t>(t.color[machine::tia::P1]) << 16)) | (static_cast<uint32_t>(t.color[machine::tia::paint::PLAYFIELD]) << 24);
 }
 
-// Draws clocks `from..to` of the present row as classes; false where the row has become bytes, and they are to be drawn
-// as such.
+// Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
+// caller then draws them as bytes.
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
     const uint32_t number = static_cast<uint32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE) % machine::tia::MAX_ROWS;
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
-    if (m.eager != 0) {
+    if (m.access_by_access != 0) {
         machine::tia::rows::expand(board, buffer, number);
         return false;
     }
@@ -10506,10 +10557,10 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const bool dark = machine::tia::hidden(m.tia);
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
     const bool blank = (m.tia.blank_pending != 0) && (a < machine::tia::rows::BLANK_PIXELS);
-    const bool here = (board.front.row == (static_cast<uint32_t>(number) + 1u)) && (board.front.buffer == static_cast<uint32_t>(buffer));
+    const bool here = (board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer));
     bool fits = !blank || (b >= machine::tia::rows::BLANK_PIXELS);
     if (a > 0) {
-        fits = ((!blank && here) && (board.front.to == a)) && (board.rows[buffer][number].colors == colors);
+        fits = ((!blank && here) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
     }
     if (!fits) {
         machine::tia::rows::expand(board, buffer, number);
@@ -10522,29 +10573,29 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
-        machine::tia::rows::close(board);
+        machine::tia::rows::expand_partial_row(board);
         if (b < static_cast<int32_t>(machine::tia::WIDTH)) {
-            board.front.row = static_cast<uint32_t>(number) + 1u;
-            board.front.buffer = static_cast<uint32_t>(buffer);
-            board.front.kind = board.rows[buffer][number].kind;
-            board.front.colors = board.rows[buffer][number].colors;
+            board.partial_row.row = static_cast<uint32_t>(number) + 1u;
+            board.partial_row.buffer = static_cast<uint32_t>(buffer);
+            board.partial_row.kind = board.rows[buffer][number].kind;
+            board.partial_row.colors = board.rows[buffer][number].colors;
         }
         board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
         board.rows[buffer][number].colors = colors;
     } else if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-        board.front.row = 0u;
+        board.partial_row.row = 0u;
     }
-    board.front.to = b;
+    board.partial_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
-    const uint8_t order = machine::tia::paint::order_of(m.tia);
+    const uint8_t order = machine::tia::paint::drawing_order(m.tia);
     const uint32_t first = static_cast<uint32_t>(a >> 5);
     const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(b, 1) >> 5) + 1u;
     for (uint32_t w = first; w < last; ++w) {
         uint64_t classes = 0ull;
         if (!dark) {
-            const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::shown(board, w, order);
+            const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
             const uint32_t c0 = t1._0;
             const uint32_t c1 = t1._1;
             const uint32_t cf = t1._2;
@@ -10560,7 +10611,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     return true;
 }
 
-// Makes a row of classes like the one above it; false where that one is bytes.
+// Copies the class row above. Returns false if that row is stored as bytes.
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number) {
     if (!machine::tia::rows::has_classes(board.rows[buffer][above].kind)) {
         board.rows[buffer][number].kind = machine::tia::rows::BYTES;
@@ -10570,7 +10621,7 @@ PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint
     return true;
 }
 
-// Eight pixels of a row of classes.
+// Eight pixels of a class row.
 PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group) {
     if ((kind == machine::tia::rows::BLANKED) && (group == 0u)) {
         return 0ull;
@@ -10578,10 +10629,10 @@ PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint3
     const uint64_t classes = row.classes[group / 4u] >> (8u * (group & 3u));
     const uint32_t low = static_cast<uint32_t>(classes);
     const uint32_t high = static_cast<uint32_t>(classes >> 32);
-    return static_cast<uint64_t>(machine::tia::rows::four(colors, low, high)) | (static_cast<uint64_t>(machine::tia::rows::four(colors, low >> 4, high >> 4)) << 32);
+    return static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low, high)) | (static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low >> 4, high >> 4)) << 32);
 }
 
-// Makes a row bytes.
+// Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
     const machine::tia::rows::Row row = board.rows[buffer][number];
     if (!machine::tia::rows::has_classes(row.kind)) {
@@ -10589,10 +10640,10 @@ PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t numbe
     }
     uint32_t to = machine::tia::WIDTH;
     uint32_t groups = machine::tia::WIDTH / 8u;
-    if ((board.front.row == (static_cast<uint32_t>(number) + 1u)) && (board.front.buffer == static_cast<uint32_t>(buffer))) {
-        to = static_cast<uint32_t>(board.front.to);
-        board.front.row = 0u;
-        if (!machine::tia::rows::has_classes(board.front.kind)) {
+    if ((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) {
+        to = static_cast<uint32_t>(board.partial_row.drawn_pixels);
+        board.partial_row.row = 0u;
+        if (!machine::tia::rows::has_classes(board.partial_row.kind)) {
             groups = (to + 7u) / 8u;
         }
     }
@@ -10602,37 +10653,37 @@ PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t numbe
         const uint32_t at = line + (8u * group);
         uint64_t new_ = machine::tia::rows::pixels(row, row.kind, row.colors, group);
         if (to < ((8u * group) + 8u)) {
-            uint64_t old = machine::tia::paint::eight(board, buffer, at);
-            if (machine::tia::rows::has_classes(board.front.kind)) {
-                old = machine::tia::rows::pixels(row, board.front.kind, board.front.colors, group);
+            uint64_t old = machine::tia::paint::load_eight(board, buffer, at);
+            if (machine::tia::rows::has_classes(board.partial_row.kind)) {
+                old = machine::tia::rows::pixels(row, board.partial_row.kind, board.partial_row.colors, group);
             }
             const uint64_t drawn = (to > (8u * group)) ? ((1ull << (8u * (to - (8u * group)))) - 1ull) : 0ull;
             new_ = (new_ & drawn) | (old & (~drawn));
         }
-        machine::tia::paint::put(board, buffer, at, new_);
+        machine::tia::paint::store_eight(board, buffer, at, new_);
     }
     board.rows[buffer][number].kind = machine::tia::rows::BYTES;
 }
 
-// Makes the first rows of a picture bytes.
+// Converts the first `count` rows of a picture to bytes.
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count) {
     for (uint32_t number = 0u; number < count; ++number) {
         machine::tia::rows::expand(board, buffer, number);
     }
 }
 
-// A row that is not complete becomes bytes: it is not continued, or an older one is wanted.
-PARL_FN void close(machine::Board& board) {
-    if (board.front.row != 0u) {
-        const uint32_t buffer = static_cast<uint32_t>(board.front.buffer);
-        const uint32_t number = static_cast<uint32_t>(board.front.row) - 1u;
+// Converts the incomplete row to bytes: it is not continued, or an older row is read.
+PARL_FN void expand_partial_row(machine::Board& board) {
+    if (board.partial_row.row != 0u) {
+        const uint32_t buffer = static_cast<uint32_t>(board.partial_row.buffer);
+        const uint32_t number = static_cast<uint32_t>(board.partial_row.row) - 1u;
         machine::tia::rows::expand(board, buffer, number);
     }
 }
 
-// The pictures have been written to as bytes.
-PARL_NOINLINE void forget(machine::Board& board) {
-    board.front.row = 0u;
+// Marks all rows as bytes, after the pictures were written as bytes.
+PARL_NOINLINE void mark_all_as_bytes(machine::Board& board) {
+    board.partial_row.row = 0u;
     PARL_ROLLED
     for (uint32_t number = 0u; number < machine::tia::MAX_ROWS; ++number) {
         board.rows[0u][number].kind = machine::tia::rows::BYTES;
@@ -10643,75 +10694,77 @@ PARL_NOINLINE void forget(machine::Board& board) {
 
 namespace cule::machine::tia::write {
 
-// Notes that objects look different but cover the same cells.
-PARL_FN void reshaped(machine::tia::Tia& t, uint8_t objects) {
+// Records that objects changed their graphics but cover the same cells.
+PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects) {
     t.dirty |= objects;
-    t.settled = 0;
+    t.collisions_final = 0;
 }
 
-// Notes that an object has moved or changed its size.
-PARL_NOINLINE void moved(machine::Machine& m, machine::Board& board, uint32_t object) {
+// Records that an object moved or changed its size.
+PARL_FN void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object) {
     board.cells[object] = machine::tia::objects::cells(m.tia, object);
     m.tia.dirty |= machine::tia::bit(object);
-    m.tia.settled = 0;
-    machine::tia::collision::follow(m.tia, board, object);
+    m.tia.collisions_final = 0;
+    machine::tia::collision::update_may_collide(m.tia, board, object);
 }
 
-// `near` no longer holds.
-PARL_FN void unsettle(machine::tia::Tia& t) {
-    t.near_stale = 1;
-    t.guard = machine::tia::GUARD_ALL;
+// Marks `may_collide` as out of date.
+PARL_FN void invalidate_may_collide(machine::tia::Tia& t) {
+    t.may_collide_outdated = 1;
+    t.needs_beam = machine::tia::ALL_NEED_BEAM;
 }
 
-// Notes that an object shows or no longer shows.
+// Records that an object became enabled or disabled.
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on) {
     if (on) {
         t.enabled |= machine::tia::bit(object);
-        machine::tia::collision::follow(t, board, object);
+        machine::tia::collision::update_may_collide(t, board, object);
     } else {
         t.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(object));
-        t.near_loose |= (t.near_ >> object) & 1;
+        t.may_collide_overestimated |= (t.may_collide >> object) & 1;
     }
 }
 
-// Lets the beam run up to `target` when a change of `objects` could be seen there; `visible` says that they change.
-PARL_NOINLINE void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
-    if (m.eager != 0) {
+// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
+// changes them.
+PARL_FN void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
+    if (m.access_by_access != 0) {
         machine::tia::beam::catch_up(m, board, target);
         return;
     }
-    if (visible && ((m.draw != 0) || machine::tia::write::is_near(m, board, objects))) {
+    if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, objects))) {
         machine::tia::beam::catch_up(m, board, target);
     }
 }
 
-// True when one of `objects` comes near one that it could collide with.
-PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects) {
-    if (m.tia.near_stale != 0) {
-        machine::tia::collision::refresh_near(m, board);
+// True if one of `objects` is near an object that it could collide with.
+PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t objects) {
+    if (m.tia.may_collide_outdated != 0) {
+        machine::tia::collision::refresh_may_collide(m, board);
     }
-    return (m.tia.near_ & objects) != 0;
+    return (m.tia.may_collide & objects) != 0;
 }
 
-// Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
-PARL_NOINLINE void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
-    bool seen = (m.draw != 0) || (m.eager != 0);
+// Advances the beam to `target` if a move of `object` to `cells` could be visible there.
+PARL_FN void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
+    bool seen = (m.draw != 0) || (m.access_by_access != 0);
     if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
-        seen = machine::tia::write::is_near(m, board, machine::tia::bit(object)) || machine::tia::collision::meets(m, board, object, cells);
+        seen = machine::tia::write::can_collide(m, board, machine::tia::bit(object)) || machine::tia::collision::would_collide(m, board, object, cells);
     }
     if (seen) {
         machine::tia::beam::catch_up(m, board, target);
     }
 }
 
-// Lets the beam run up to `target`, whatever changes.
-PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t target, bool visible) {
-    if (visible || (m.eager != 0)) {
+// Advances the beam to `target` for any visible change.
+PARL_FN void catch_up_if(machine::Machine& m, machine::Board& board, int32_t target, bool visible) {
+    if (visible || (m.access_by_access != 0)) {
         machine::tia::beam::catch_up(m, board, target);
     }
 }
 
-// Writes register `address` mod 64 at the end of cycle `cycles`; returns the cycles that WSYNC stalls.
+// Writes register `address` mod 64 at the end of cycle `cycles`. Returns the cycles for which WSYNC stalls
+// the processor.
 PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write) {
     const uint32_t register_ = address & 0x3Fu;
     const int32_t clock = machine::tia::clock_of(cycles);
@@ -10733,7 +10786,7 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
             break;
         }
         case 2u: {
-            machine::tia::write::touch_always(m, board, clock, false);
+            machine::tia::write::catch_up_if(m, board, clock, false);
             const uint32_t phase = static_cast<uint32_t>(machine::tia::line_clock(m.tia, clock) / 3);
             if (!after_write && (phase != 0u)) {
                 return machine::tia::CYCLES_PER_LINE - phase;
@@ -10814,7 +10867,7 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         }
         case 40u:
         case 41u: {
-            machine::tia::position::write_lock(m, board, clock, static_cast<uint32_t>(register_ - 0x28u), value);
+            machine::tia::position::write_resmp(m, board, clock, static_cast<uint32_t>(register_ - 0x28u), value);
             break;
         }
         case 42u: {
@@ -10822,19 +10875,19 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
             break;
         }
         case 43u: {
-            machine::tia::write::touch_always(m, board, clock, false);
+            machine::tia::write::catch_up_if(m, board, clock, false);
             m.tia.motion = Array<uint8_t, 5>{{0, 0, 0, 0, 0}};
             break;
         }
         case 44u: {
             machine::tia::beam::catch_up(m, board, clock);
             m.tia.collisions = 0;
-            m.tia.settled = 0;
-            machine::tia::write::unsettle(m.tia);
+            m.tia.collisions_final = 0;
+            machine::tia::write::invalidate_may_collide(m.tia);
             break;
         }
         default: {
-            machine::tia::write::touch_always(m, board, clock, false);
+            machine::tia::write::catch_up_if(m, board, clock, false);
             break;
         }
     }
@@ -10842,12 +10895,12 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
 }
 
 PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
-    machine::tia::write::touch_always(m, board, clock, false);
+    machine::tia::write::catch_up_if(m, board, clock, false);
     if ((value & 2u) != 0u) {
         m.tia.arm = rs::wrapping_add<int32_t>(clock, machine::tia::CLOCKS_PER_LINE);
-        if ((m.draw != 0) && (m.eager == 0)) {
+        if ((m.draw != 0) && (m.access_by_access == 0)) {
             machine::tia::beam::catch_up(m, board, clock);
-            m.eager = 1;
+            m.access_by_access = 1;
         }
     } else if (clock >= m.tia.arm) {
         m.tia.arm = machine::tia::NEVER;
@@ -10859,10 +10912,10 @@ PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clo
 PARL_FN void write_vblank(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
     const uint8_t new_ = static_cast<uint8_t>(value);
     const bool toggles = ((m.tia.vblank ^ new_) & 2) != 0;
-    machine::tia::write::touch_always(m, board, rs::wrapping_add<int32_t>(clock, 1), toggles);
+    machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), toggles);
     if (toggles) {
-        m.tia.settled = 0;
-        machine::tia::write::unsettle(m.tia);
+        m.tia.collisions_final = 0;
+        machine::tia::write::invalidate_may_collide(m.tia);
     }
     if (((m.tia.vblank & 0x80) == 0) && ((new_ & 0x80) != 0)) {
         m.tia.dump = 1;
@@ -10883,14 +10936,14 @@ PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clo
     const bool sized = ((m.tia.nusiz[player] ^ new_) & 0x37) != 0;
     const uint8_t both = machine::tia::bit(machine::tia::P0 + player) | machine::tia::bit(machine::tia::M0 + player);
     if (special || (sized && ((m.tia.enabled & both) == both))) {
-        machine::tia::write::touch_always(m, board, target, true);
+        machine::tia::write::catch_up_if(m, board, target, true);
     } else if (sized) {
         const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
         const uint64_t missile_cells = machine::tia::objects::missile_cells(m.tia.position[machine::tia::M0 + player], new_);
-        machine::tia::write::touch_move(m, board, target, machine::tia::P0 + player, player_cells);
-        machine::tia::write::touch_move(m, board, target, machine::tia::M0 + player, missile_cells);
+        machine::tia::write::catch_up_for_move(m, board, target, machine::tia::P0 + player, player_cells);
+        machine::tia::write::catch_up_for_move(m, board, target, machine::tia::M0 + player, missile_cells);
     } else {
-        machine::tia::write::touch_always(m, board, target, false);
+        machine::tia::write::catch_up_if(m, board, target, false);
     }
     m.tia.nusiz[player] = new_;
     if (special || sized) {
@@ -10898,8 +10951,8 @@ PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clo
         if (player == 0u) {
             m.tia.missile0_form = machine::tia::FORM_NORMAL;
         }
-        machine::tia::write::moved(m, board, machine::tia::P0 + player);
-        machine::tia::write::moved(m, board, machine::tia::M0 + player);
+        machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
+        machine::tia::write::mark_moved(m, board, machine::tia::M0 + player);
     }
 }
 
@@ -10908,7 +10961,7 @@ PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clo
     if (m.tia.layout.pal != 0) {
         color |= static_cast<uint8_t>(m.tia.last_lines & 1);
     }
-    machine::tia::write::touch_always(m, board, clock, (m.draw != 0) && (color != m.tia.color[index]));
+    machine::tia::write::catch_up_if(m, board, clock, (m.draw != 0) && (color != m.tia.color[index]));
     m.tia.color[index] = color;
 }
 
@@ -10919,35 +10972,35 @@ PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t cl
     const bool now = machine::tia::line_clock(m.tia, clock) < machine::tia::write::MIRROR_CLOCKS;
     const bool turned = (mirror != m.tia.mirror) || ((changes & 1) != 0);
     const bool sized = (changes & 0x30) != 0;
-    machine::tia::write::touch_always(m, board, clock, turned || ((m.draw != 0) && (changes != 0)));
-    if ((sized && (m.draw == 0)) && (m.eager == 0)) {
+    machine::tia::write::catch_up_if(m, board, clock, turned || ((m.draw != 0) && (changes != 0)));
+    if ((sized && (m.draw == 0)) && (m.access_by_access == 0)) {
         const uint64_t cells = machine::tia::objects::ball_cells(m.tia.position[machine::tia::BL], new_);
-        machine::tia::write::touch_move(m, board, clock, machine::tia::BL, cells);
+        machine::tia::write::catch_up_for_move(m, board, clock, machine::tia::BL, cells);
     }
     m.tia.ctrlpf = new_;
     if (sized) {
-        machine::tia::write::moved(m, board, machine::tia::BL);
+        machine::tia::write::mark_moved(m, board, machine::tia::BL);
     }
     if (turned) {
         if (now) {
             m.tia.mirror = mirror;
         }
-        machine::tia::write::moved(m, board, machine::tia::PF);
-        machine::tia::write::unsettle(m.tia);
+        machine::tia::write::mark_moved(m, board, machine::tia::PF);
+        machine::tia::write::invalidate_may_collide(m.tia);
     }
 }
 
 PARL_FN void write_reflect(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 3) & 1u);
     const bool changes = on != m.tia.reflect[player];
-    machine::tia::write::touch(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::bit(machine::tia::P0 + player), changes);
     if (changes) {
         m.tia.reflect[player] = on;
-        machine::tia::write::reshaped(m.tia, machine::tia::bit(machine::tia::P0 + player));
+        machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::P0 + player));
     }
 }
 
-// The playfield after a write to PF0, PF1 or PF2.
+// Playfield bits after a write to PF0, PF1 or PF2.
 PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value) {
     switch (part) {
         case 0u: {
@@ -10965,14 +11018,14 @@ PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value) {
 PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t part, uint32_t value) {
     const uint32_t old = m.tia.playfield;
     const uint32_t new_ = machine::tia::write::next_playfield(old, part, value);
-    if ((new_ == old) && (m.eager == 0)) {
+    if ((new_ == old) && (m.access_by_access == 0)) {
         return;
     }
     const uint64_t changes = machine::tia::objects::playfield_cells(old ^ new_, m.tia.mirror);
-    bool seen = (m.draw != 0) || (m.eager != 0);
+    bool seen = (m.draw != 0) || (m.access_by_access != 0);
     if (!seen) {
-        if (m.tia.near_stale != 0) {
-            machine::tia::collision::refresh_near(m, board);
+        if (m.tia.may_collide_outdated != 0) {
+            machine::tia::collision::refresh_may_collide(m, board);
         }
         seen = (changes & board.playfield_partners) != 0ull;
     }
@@ -10981,14 +11034,14 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
         machine::tia::beam::catch_up(m, board, target);
     }
     m.tia.playfield = new_;
-    machine::tia::write::reshaped(m.tia, machine::tia::bit(machine::tia::PF));
+    machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::PF));
     board.cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
     m.tia.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(machine::tia::PF));
     if (new_ != 0u) {
         m.tia.enabled |= machine::tia::bit(machine::tia::PF);
     }
     if ((changes & board.any_cells) != 0ull) {
-        machine::tia::collision::follow(m.tia, board, machine::tia::PF);
+        machine::tia::collision::update_may_collide(m.tia, board, machine::tia::PF);
     }
 }
 
@@ -10997,7 +11050,7 @@ PARL_FN int32_t playfield_delay(const machine::Machine& m, int32_t clock) {
     return machine::tia::write::PLAYFIELD_DELAY[static_cast<uint32_t>(cycle & 3)];
 }
 
-// Clocks after which a write takes effect (RESPx inside a copy apart).
+// Clocks until a write takes effect, except RESPx while a copy is drawn.
 PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clock) {
     switch (register_) {
         case 1u:
@@ -11024,32 +11077,32 @@ PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clo
     }
 }
 
-// Works out which graphics a player shows.
+// Updates the graphics that a player shows.
 PARL_NOINLINE void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player) {
     const uint8_t seen = (t.vdelp[player] != 0) ? t.grp_old[player] : t.grp[player];
     if (seen != t.graphics[player]) {
         t.graphics[player] = seen;
-        machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::P0 + player));
+        machine::tia::write::mark_dirty(t, machine::tia::bit(machine::tia::P0 + player));
         if ((seen != 0) != ((t.enabled & machine::tia::bit(machine::tia::P0 + player)) != 0)) {
             machine::tia::write::enable(t, board, machine::tia::P0 + player, seen != 0);
         }
     }
 }
 
-// Works out whether the ball shows.
+// Updates whether the ball is enabled.
 PARL_FN void show_ball(machine::tia::Tia& t, machine::Board& board) {
     const bool on = ((t.vdelbl != 0) ? t.enabl_old : t.enabl) != 0;
     if (on != ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0)) {
-        machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::BL));
+        machine::tia::write::mark_dirty(t, machine::tia::bit(machine::tia::BL));
         machine::tia::write::enable(t, board, machine::tia::BL, on);
     }
 }
 
-// Works out whether a missile shows.
+// Updates whether a missile is enabled.
 PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t missile) {
     const bool on = (t.enam[missile] != 0) && (t.resmp[missile] == 0);
     if (on != ((t.enabled & machine::tia::bit(machine::tia::M0 + missile)) != 0)) {
-        machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::M0 + missile));
+        machine::tia::write::mark_dirty(t, machine::tia::bit(machine::tia::M0 + missile));
         machine::tia::write::enable(t, board, machine::tia::M0 + missile, on);
     }
 }
@@ -11068,9 +11121,9 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
         objects |= machine::tia::bit(machine::tia::BL);
     }
     if ((objects & rs::wrapping_sub<uint8_t>(objects, 1)) != 0) {
-        machine::tia::write::touch_always(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
+        machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
     } else {
-        machine::tia::write::touch(m, board, rs::wrapping_add<int32_t>(clock, 1), objects, objects != 0);
+        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), objects, objects != 0);
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
@@ -11085,7 +11138,7 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
 PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = on != m.tia.enam[missile];
-    machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::M0 + missile), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::M0 + missile), changes);
     m.tia.enam[missile] = on;
     machine::tia::write::show_missile(m.tia, board, missile);
 }
@@ -11093,7 +11146,7 @@ PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t cloc
 PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = (m.tia.vdelbl == 0) && (m.tia.enabl != on);
-    machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
     m.tia.enabl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -11102,7 +11155,7 @@ PARL_FN void write_vdelp(machine::Machine& m, machine::Board& board, int32_t clo
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.grp_old[player] : m.tia.grp[player];
     const bool changes = seen != m.tia.graphics[player];
-    machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::P0 + player), changes);
     m.tia.vdelp[player] = on;
     machine::tia::write::show_player(m.tia, board, player);
 }
@@ -11111,7 +11164,7 @@ PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t cl
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.enabl_old : m.tia.enabl;
     const bool changes = (seen != 0) != ((m.tia.enabled & machine::tia::bit(machine::tia::BL)) != 0);
-    machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
     m.tia.vdelbl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -11119,7 +11172,7 @@ PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t cl
 
 namespace cule::numpy_random {
 
-// A word that goes into the pool of `SeedSequence`, and the constant for the next one.
+// Hashes a word for the pool of `SeedSequence`, and updates the hash constant.
 PARL_FN uint32_t scramble(uint32_t value, uint32_t& constant) {
     const uint32_t mixed = value ^ constant;
     constant = rs::wrapping_mul<uint32_t>(constant, 0x931E8875u);
@@ -11127,7 +11180,7 @@ PARL_FN uint32_t scramble(uint32_t value, uint32_t& constant) {
     return product ^ (product >> 16);
 }
 
-// Words made from a seed: the first ones of `SeedSequence(seed).generate_state(8)`, whatever their number.
+// The first eight words of `SeedSequence(seed).generate_state(n)`, which are the same for all n >= 8.
 PARL_FN Array<uint32_t, 8> seed_words(uint64_t seed) {
     const Array<uint32_t, 4> entropy = Array<uint32_t, 4>{{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), 0u, 0u}};
     uint32_t constant = 0x43B0D7E5u;
@@ -11156,14 +11209,14 @@ PARL_FN Array<uint32_t, 8> seed_words(uint64_t seed) {
     return words;
 }
 
-// The low 128 bits of a sum; high word, low word.
+// Low 128 bits of a sum: high word, low word.
 PARL_FN Array<uint64_t, 2> add(Array<uint64_t, 2> a, Array<uint64_t, 2> b) {
     const uint64_t low = rs::wrapping_add<uint64_t>(a[1u], b[1u]);
     const uint64_t carry = static_cast<uint64_t>(low < a[1u]);
     return Array<uint64_t, 2>{{rs::wrapping_add<uint64_t>(rs::wrapping_add<uint64_t>(a[0u], b[0u]), carry), low}};
 }
 
-// The high word of a product.
+// High word of a product.
 PARL_FN uint64_t high(uint64_t a, uint64_t b) {
     const uint64_t low = (a & 0xFFFFFFFFull) * (b & 0xFFFFFFFFull);
     const uint64_t first = ((a >> 32) * (b & 0xFFFFFFFFull)) + (low >> 32);
@@ -11171,7 +11224,7 @@ PARL_FN uint64_t high(uint64_t a, uint64_t b) {
     return (((a >> 32) * (b >> 32)) + (first >> 32)) + (second >> 32);
 }
 
-// The low 128 bits of a product.
+// Low 128 bits of a product: high word, low word.
 PARL_FN Array<uint64_t, 2> multiply(Array<uint64_t, 2> a, Array<uint64_t, 2> b) {
     const uint64_t outer = rs::wrapping_add<uint64_t>(rs::wrapping_mul<uint64_t>(a[0u], b[1u]), rs::wrapping_mul<uint64_t>(a[1u], b[0u]));
     return Array<uint64_t, 2>{{rs::wrapping_add<uint64_t>(numpy_random::high(a[1u], b[1u]), outer), rs::wrapping_mul<uint64_t>(a[1u], b[1u])}};
@@ -11206,7 +11259,7 @@ PARL_FN uint32_t next_u32(numpy_random::NumpyRandom& random) {
     return static_cast<uint32_t>(both);
 }
 
-// `integers(low, high)`: uniform in `low..high`.
+// `integers(low, high)`: uniform in `low..high`. Requires `low < high`.
 PARL_FN uint32_t integers(numpy_random::NumpyRandom& random, uint32_t low, uint32_t high) {
     const uint32_t n = high - low;
     if (n == 1u) {
@@ -11223,7 +11276,7 @@ PARL_FN uint32_t integers(numpy_random::NumpyRandom& random, uint32_t low, uint3
 
 namespace cule::observe {
 
-// Brightness of a row of indices.
+// Converts a row of palette indices to gray.
 PARL_FN void gray_row(Slice<const uint8_t> indices, const Array<uint8_t, 256>& gray, Slice<uint8_t> out) {
     PARL_ROLLED
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
@@ -11231,7 +11284,7 @@ PARL_FN void gray_row(Slice<const uint8_t> indices, const Array<uint8_t, 256>& g
     }
 }
 
-// Brightness of the brighter of two frames, pixel by pixel.
+// Pixel-wise maximum of the gray values of two rows.
 PARL_FN void pooled_row(Slice<const uint8_t> last, Slice<const uint8_t> before, const Array<uint8_t, 256>& gray, Slice<uint8_t> out) {
     PARL_ROLLED
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
@@ -11241,7 +11294,7 @@ PARL_FN void pooled_row(Slice<const uint8_t> last, Slice<const uint8_t> before, 
     }
 }
 
-// Averages along a row: source pixels to `cells.len()` sums, in the order of the table.
+// Weighted sums along a row, one per cell, added in the order of the table.
 PARL_FN void area_row(Slice<const uint8_t> source, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<float> out) {
     for (uint32_t d = 0u; d < cells.length; ++d) {
         const observe::Cell cell = cells[d];
@@ -11255,7 +11308,7 @@ PARL_FN void area_row(Slice<const uint8_t> source, Slice<const observe::Cell> ce
     }
 }
 
-// Adds a weighted row of sums; the first one replaces what is there.
+// Adds `sums * weight` to `out`; the first row replaces the content of `out`.
 PARL_FN void add_row(Slice<const float> sums, float weight, bool first, Slice<float> out) {
     for (uint32_t d = 0u; d < sums.length; ++d) {
         const float product = rs::fmul(sums[d], weight);
@@ -11263,20 +11316,22 @@ PARL_FN void add_row(Slice<const float> sums, float weight, bool first, Slice<fl
     }
 }
 
-// Rounds sums to pixels, halves to even.
+// Rounds sums to pixels, half to even.
 PARL_FN void round_row(Slice<const float> sums, Slice<uint8_t> out) {
     for (uint32_t d = 0u; d < sums.length; ++d) {
         out[d] = observe::round_pixel(sums[d]);
     }
 }
 
-// A sum of at least 0 as a pixel, halves to even. Adding 2^23 leaves no bits below one, and rounds as the sum does.
+// Rounds a sum of at least 0 to a pixel, half to even. Adding 2^23 drops the fractional bits with the
+// rounding of the addition.
 PARL_FN uint8_t round_pixel(float sum) {
     const float rounded = rs::fsub(rs::fadd(sum, observe::round_pixel_TO_INTEGERS), observe::round_pixel_TO_INTEGERS);
     return (rounded > 255.0f) ? 255 : rs::float_to<uint8_t>(rounded);
 }
 
-// One pixel of the area average, as the rows above give it. `rows` are the places of the source rows in `source`.
+// One pixel of the area average, equal to that of the functions above. `rows` are the offsets of the source
+// rows in `source`.
 PARL_FN uint8_t area_pixel(Slice<const uint8_t> source, Slice<const uint32_t> rows, observe::Cell x_cell, Slice<const float> x_weights, observe::Cell y_cell, Slice<const float> y_weights) {
     float total = 0.0f;
     for (uint32_t j = 0u; j < static_cast<uint32_t>(y_cell.count); ++j) {
@@ -11291,17 +11346,17 @@ PARL_FN uint8_t area_pixel(Slice<const uint8_t> source, Slice<const uint32_t> ro
     return observe::round_pixel(total);
 }
 
-// The average of whole blocks, 2 x 2: rounded half up.
+// Average of a 2 x 2 block, rounded half up.
 PARL_FN uint8_t quarter(uint32_t sum) {
     return static_cast<uint8_t>((sum + 2u) >> 2);
 }
 
-// The average of whole blocks of any other size.
+// Average of a block of any other size; `scale` is 1 / its number of pixels.
 PARL_FN uint8_t block_average(uint32_t sum, float scale) {
     return observe::round_pixel(rs::fmul(static_cast<float>(sum), scale));
 }
 
-// `sum` and the products of four pairs of bytes: one instruction of a GPU.
+// `sum` plus the products of four pairs of bytes; a single instruction on a GPU.
 PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum) {
 #ifdef __CUDACC__
     return __dp4a(a, b, sum);
@@ -11315,13 +11370,14 @@ PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum) {
 #endif
 }
 
-// Source rows with their weights in fifths for output row `d`, 210 rows to 84.
+// First source row of output row `d` and the weights of three source rows in fifths, for 210 rows to 84.
 PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d) {
     const uint32_t five = (d / 2u) * 5u;
     return ((d & 1u) == 0u) ? Tuple2<uint32_t, Array<uint16_t, 3>>{five, Array<uint16_t, 3>{{2, 2, 1}}} : Tuple2<uint32_t, Array<uint16_t, 3>>{five + 2u, Array<uint16_t, 3>{{1, 2, 2}}};
 }
 
-// A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
+// Computes a row of an 84 x 84 picture from three source rows, in 200ths. `sums` receives the exact sums
+// plus 100, for columns below 84.
 PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums) {
     Array<uint16_t, 160> columns = Array<uint16_t, 160>{};
     PARL_ROLLED
@@ -11347,7 +11403,8 @@ PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t
     }
 }
 
-// Sums plus 100 to pixels. True when a sum lies exactly between two pixels: the caller then asks `area_pixel`.
+// Converts sums plus 100 to pixels. Returns true if a sum is halfway between two pixels; the caller then
+// uses `area_pixel` for it.
 PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out) {
     uint16_t ties = 0;
     PARL_ROLLED
@@ -11359,12 +11416,12 @@ PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& o
     return ties != 0;
 }
 
-// True when this sum, 100 included, lies exactly between two pixels.
+// True if this sum, 100 included, is halfway between two pixels.
 PARL_FN bool is_tie_84(uint16_t sum) {
     return (static_cast<uint32_t>(sum) % observe::WEIGHT_84) == 0u;
 }
 
-// Blends along a row.
+// Interpolates along a row.
 PARL_FN void blend_row(Slice<const uint8_t> source, Slice<const observe::Blend> blends, Slice<int32_t> out) {
     for (uint32_t d = 0u; d < blends.length; ++d) {
         const observe::Blend b = blends[d];
@@ -11372,7 +11429,7 @@ PARL_FN void blend_row(Slice<const uint8_t> source, Slice<const observe::Blend> 
     }
 }
 
-// Blends two rows of sums to pixels.
+// Interpolates between two rows of sums, and converts to pixels.
 PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, Array<int32_t, 2> weight, Slice<uint8_t> out) {
     for (uint32_t d = 0u; d < out.length; ++d) {
         const int32_t above = rs::mul<int32_t>(weight[0u], upper[d] >> 4) >> 16;
@@ -11385,14 +11442,14 @@ PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, 
 
 namespace cule::observe::plane {
 
-// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
-PARL_FN uint8_t brightest(const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
+// Maximum over the chosen pictures at one pixel. `boards` are the two pictures of the board, concatenated.
+PARL_FN uint8_t brightest(const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
     const uint32_t board_bytes = boards.length / 2u;
     uint8_t most = 0;
     for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = chosen.picture[i];
-        if (picture != env::state::NONE) {
-            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : work[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at];
+        const uint8_t picture = picture_set.picture[i];
+        if (picture != env::state::NO_PICTURE) {
+            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : work[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at];
             const uint8_t value = table[static_cast<uint32_t>(index)];
             if (value > most) {
                 most = value;
@@ -11402,8 +11459,8 @@ PARL_FN uint8_t brightest(const observe::plane::Chosen& chosen, Slice<const uint
     return most;
 }
 
-// A pixel of the area average, in floats, as `observe::area_pixel`.
-PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column) {
+// A pixel of the area average in floats, equal to `observe::area_pixel`.
+PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column) {
     const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
     const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
     const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
@@ -11411,9 +11468,9 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
     float total = 0.0f;
     for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
         const uint32_t from = ((static_cast<uint32_t>(y.first) + j) * observe::WIDTH) + static_cast<uint32_t>(x.first);
-        float sum = rs::fmul(static_cast<float>(observe::plane::brightest(chosen, boards, work, table, from)), weights[x_at]);
+        float sum = rs::fmul(static_cast<float>(observe::plane::brightest(picture_set, boards, work, table, from)), weights[x_at]);
         for (uint32_t i = 1u; i < static_cast<uint32_t>(x.count); ++i) {
-            const uint8_t value = observe::plane::brightest(chosen, boards, work, table, from + i);
+            const uint8_t value = observe::plane::brightest(picture_set, boards, work, table, from + i);
             sum = rs::fadd(sum, rs::fmul(static_cast<float>(value), weights[x_at + i]));
         }
         const float product = rs::fmul(sum, weights[y_at + j]);
@@ -11422,12 +11479,12 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
     return observe::round_pixel(total);
 }
 
-// Four bytes, the first lowest. They begin at a multiple of four.
+// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
     return rs::load<uint32_t>(bytes.data, at);
 }
 
-// The larger byte of each of four pairs.
+// Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #ifdef __CUDACC__
     return __vmaxu4(a, b);
@@ -11441,7 +11498,7 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #endif
 }
 
-// The values of four bytes.
+// Looks up four bytes in a table.
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     uint32_t values = 0u;
     for (uint32_t k = 0u; k < 4u; ++k) {
@@ -11450,8 +11507,9 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
-PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
+// As `brightest`, for 32 pixels of a row from a multiple of 32 on: writes eight words of a strip, from `to`
+// on.
+PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
     const uint32_t at = (row * observe::WIDTH) + (32u * word);
     Array<uint32_t, 8> most = Array<uint32_t, 8>{};
     bool any = false;
@@ -11459,8 +11517,8 @@ PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::B
     uint32_t last_colors = 0u;
     uint64_t last_classes = 0ull;
     for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = chosen.picture[i];
-        if (picture != env::state::NONE) {
+        const uint8_t picture = picture_set.picture[i];
+        if (picture != env::state::NO_PICTURE) {
             uint32_t kind = machine::tia::rows::BYTES;
             uint32_t colors = 0u;
             uint64_t classes = 0ull;
@@ -11474,7 +11532,7 @@ PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::B
                 Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
                 if (!machine::tia::rows::has_classes(kind)) {
                     for (uint32_t k = 0u; k < 8u; ++k) {
-                        const uint32_t indices = (picture < 2) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : observe::plane::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at) + (4u * k));
+                        const uint32_t indices = (picture < 2) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : observe::plane::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
                         fours[k] = observe::plane::four_values(table, indices);
                     }
                 } else {
@@ -11482,7 +11540,7 @@ PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::B
                     const uint32_t low = static_cast<uint32_t>(classes);
                     const uint32_t high = static_cast<uint32_t>(classes >> 32);
                     for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
-                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four(values, low >> (4u * k_2), high >> (4u * k_2));
+                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four_pixels(values, low >> (4u * k_2), high >> (4u * k_2));
                     }
                     if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                         fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
@@ -11508,7 +11566,7 @@ PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::B
     }
 }
 
-// As `area` of a plane of 84 x 84, from a strip.
+// As `area`, for an 84 x 84 plane, from a strip.
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
     const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
     const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
@@ -11530,8 +11588,8 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane:
     return observe::round_pixel(total);
 }
 
-// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
-// exactly between two pixels, the floats decide.
+// A pixel of an 84 x 84 plane from the strip that contains it, in integers (200ths). If the sum is halfway
+// between two pixels, the float computation decides.
 PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
     const Array<uint32_t, 2> across = observe::ACROSS_84[column];
     const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
@@ -11552,7 +11610,7 @@ PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::
 }
 
 // Byte `index` of a plane.
-PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
+PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
     const uint32_t size = reduction.rows * reduction.columns;
     uint32_t channel = 0u;
     uint32_t place = index;
@@ -11572,7 +11630,7 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
                 const uint32_t from = (((row * static_cast<uint32_t>(reduction.down)) + j) * observe::WIDTH) + (column * static_cast<uint32_t>(reduction.across));
                 const uint32_t t2 = static_cast<uint32_t>(reduction.across);
                 for (uint32_t i = 0u; i < t2; ++i) {
-                    sum += static_cast<uint32_t>(observe::plane::brightest(chosen, boards, work, table, from + i));
+                    sum += static_cast<uint32_t>(observe::plane::brightest(picture_set, boards, work, table, from + i));
                 }
             }
             return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
@@ -11588,14 +11646,14 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
                 const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
                 uint32_t four = 0u;
                 for (uint32_t i_2 = 0u; i_2 < 4u; ++i_2) {
-                    four |= static_cast<uint32_t>(observe::plane::brightest(chosen, boards, work, table, from_2 + i_2)) << (8u * i_2);
+                    four |= static_cast<uint32_t>(observe::plane::brightest(picture_set, boards, work, table, from_2 + i_2)) << (8u * i_2);
                 }
                 sum_2 = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j_2]), sum_2);
             }
-            return observe::is_tie_84(static_cast<uint16_t>(sum_2)) ? observe::plane::area(reduction, chosen, boards, work, cells, weights, table, row, column) : static_cast<uint8_t>(sum_2 / observe::WEIGHT_84);
+            return observe::is_tie_84(static_cast<uint16_t>(sum_2)) ? observe::plane::area(reduction, picture_set, boards, work, cells, weights, table, row, column) : static_cast<uint8_t>(sum_2 / observe::WEIGHT_84);
         }
         case 2u: {
-            return observe::plane::area(reduction, chosen, boards, work, cells, weights, table, row, column);
+            return observe::plane::area(reduction, picture_set, boards, work, cells, weights, table, row, column);
         }
         case 3u: {
             const observe::Blend x = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
@@ -11603,8 +11661,8 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
             int32_t sum_3 = 0;
             for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
                 const uint32_t from_3 = static_cast<uint32_t>(y.from[j_3]) * observe::WIDTH;
-                const uint8_t left = observe::plane::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));
-                const uint8_t right = observe::plane::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[1u]));
+                const uint8_t left = observe::plane::brightest(picture_set, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));
+                const uint8_t right = observe::plane::brightest(picture_set, boards, work, table, from_3 + static_cast<uint32_t>(x.from[1u]));
                 const int32_t across_2 = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x.weight[1u]));
                 sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y.weight[j_3], across_2 >> 4) >> 16);
             }
@@ -11612,7 +11670,7 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
             return (value > 255) ? 255 : static_cast<uint8_t>(value);
         }
         default: {
-            return observe::plane::brightest(chosen, boards, work, table, (row * observe::WIDTH) + column);
+            return observe::plane::brightest(picture_set, boards, work, table, (row * observe::WIDTH) + column);
         }
     }
 }
@@ -11620,7 +11678,7 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
 
 namespace cule::random {
 
-// A generator seeded with one integer.
+// Returns a generator seeded with one integer.
 PARL_FN random::Random seeded(uint32_t seed) {
     random::Random random = random::Random{Array<uint32_t, 624>{}, static_cast<uint32_t>(random::STATE_WORDS)};
     random::seed(random, seed);
@@ -11651,7 +11709,7 @@ PARL_NOINLINE void refill(random::Random& random) {
     random.position = 0u;
 }
 
-// The next output.
+// Returns the next output.
 PARL_FN uint32_t draw(random::Random& random) {
     if (static_cast<uint32_t>(random.position) >= random::STATE_WORDS) {
         random::refill(random);
@@ -11664,7 +11722,7 @@ PARL_FN uint32_t draw(random::Random& random) {
     return y ^ (y >> 18);
 }
 
-// Leaves out `count` outputs: a tenth of the time of drawing them.
+// Skips `count` outputs, in a tenth of the time of drawing them.
 PARL_NOINLINE void skip(random::Random& random, uint32_t count) {
     uint64_t place = static_cast<uint64_t>(random.position) + static_cast<uint64_t>(count);
     while (place > static_cast<uint64_t>(random::STATE_WORDS)) {

@@ -4,57 +4,57 @@
 #include "layout.cuh"
 #include "runner.cuh"
 
-using cule::env::state::Extra;
+using cule::env::state::StepOutput;
 using cule::env::state::Head;
 using cule::env::state::EnvGame;
 
-static __device__ void restart(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
+static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, ShowRequest& request) {
     Head head;
     load_head(b, env, head);
-    Extra extra = b.extras[env];
-    const EnvGame& game = b.games[b.playing[env]];
-    if (call.mode == RESET_ASKED && call.mask != nullptr && call.mask[env] == 0) {
+    StepOutput output = b.step_outputs[env];
+    const EnvGame& game = b.games[b.env_games[env]];
+    if (call.mode == RESET_REQUESTED && call.mask != nullptr && call.mask[env] == 0) {
         if (head.ready == 0) fault(b, FAULT_NOT_RESET, env);
-        extra.push = cule::env::state::PUSH_NOTHING;
-        extra.clear = 0;
-        b.extras[env] = extra;
-        give_reset(b, call, env, head, false);
-        shown = Shown{env, head.newest, 0, 0, extra};
+        output.push = cule::env::state::PUSH_NOTHING;
+        output.clear = 0;
+        b.step_outputs[env] = output;
+        store_reset_figures(b, call, env, head, false);
+        request = ShowRequest{env, head.newest, 0, 0, output};
         return;
     }
-    if (call.mode == RESET_ASKED && call.seeds != nullptr && call.seeds[env] >= 0) {
+    if (call.mode == RESET_REQUESTED && call.seeds != nullptr && call.seeds[env] >= 0) {
         cule::env::state::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), b.rules->noops);
     }
-    if (cule::env::reset::is_quick(head, *b.rules, game)) {
-        reset_from_table<Compact>(b, env, head, extra, workspace);
+    if (cule::env::reset::can_copy_reset_state(head, *b.rules, game)) {
+        reset_from_table<Compact>(b, env, head, output, workspace);
     } else {
         Compact runner{rom_of(b, game)};
-        workspace.board->front.on = 1;
+        workspace.board->partial_row.uses_classes = 1;
         const uint32_t given_up =
-            cule::env::reset::reset(runner, head, extra, b.randoms[env], workspace.generators[0], workspace.generators[1],
+            cule::env::reset::reset(runner, head, output, b.randoms[env], workspace.generators[0], workspace.generators[1],
                                      *workspace.board, kept_of(b, env), boot_of(b, env), *b.rules, game);
         if (given_up != 0) fault(b, FAULT_MODE, env);
-        keep_pictures(b, env, extra, workspace);
+        keep_pictures(b, env, output, workspace);
     }
     store_head(b, env, head);
-    b.extras[env] = extra;
-    give_reset(b, call, env, head, call.mode == RESET_WITHIN);
-    shown = Shown{env, head.newest, 0, 0, extra};
+    b.step_outputs[env] = output;
+    store_reset_figures(b, call, env, head, call.mode == RESET_WITHIN);
+    request = ShowRequest{env, head.newest, 0, 0, output};
 }
 
 extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call) {
-    __shared__ Shown shown[LANES];
-    const bool asked = call.mode == RESET_ASKED;
+    __shared__ ShowRequest requests[LANES];
+    const bool asked = call.mode == RESET_REQUESTED;
     const uint32_t total = asked ? b.threads : *static_cast<volatile uint32_t*>(b.queued);
     for (uint32_t first = blockIdx.x * LANES; first < total; first += gridDim.x * LANES) {
         if (threadIdx.x < LANES) {
             const uint32_t at = first + threadIdx.x;
             const uint32_t env = at >= total ? NO_ENV : asked ? b.order[at] : b.queue[at];
-            shown[threadIdx.x].env = NO_ENV;
-            if (env != NO_ENV) restart(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+            requests[threadIdx.x].env = NO_ENV;
+            if (env != NO_ENV) reset_env(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), requests[threadIdx.x]);
         }
         __syncthreads();
-        show(b, call, shown);
+        show(b, call, requests);
         __syncthreads();
     }
     // The last block empties the queue for the next step.

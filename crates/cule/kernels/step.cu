@@ -4,7 +4,7 @@
 #include "forms.cuh"
 #include "layout.cuh"
 
-using cule::env::state::Extra;
+using cule::env::state::StepOutput;
 using cule::env::state::Head;
 using cule::env::state::EnvGame;
 using cule::env::state::EnvSettings;
@@ -18,7 +18,7 @@ static __device__ cule::env::Action action_of(const Batch& b, const Call& call, 
         for (uint32_t i = 0; i < 4; ++i) {
             if (stick[i] - stick[i] != 0.0f) {
                 fault(b, FAULT_STICK, env);
-                return cule::env::full(cule::env::NOOP);
+                return cule::env::full_strength(cule::env::NOOP);
             }
         }
         return cule::env::rules::continuous_action(stick[0], stick[1], stick[2], stick[3], call.threshold);
@@ -31,88 +31,88 @@ static __device__ cule::env::Action action_of(const Batch& b, const Call& call, 
         fault(b, FAULT_ACTION, env);
         code = cule::env::NOOP;
     }
-    return cule::env::full(code);
+    return cule::env::full_strength(code);
 }
 
 // Runs one step, or the reset after the end of an episode.
-static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
-    Extra extra = b.extras[env];
-    extra.push = cule::env::state::PUSH_NOTHING;
-    extra.clear = 0;
-    extra.due = 0;
+static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, ShowRequest& request) {
+    StepOutput output = b.step_outputs[env];
+    output.push = cule::env::state::PUSH_NOTHING;
+    output.clear = 0;
+    output.reset_due = 0;
     Head head;
     load_head(b, env, head);
     const EnvSettings& rules = *b.rules;
-    const EnvGame& game = b.games[b.playing[env]];
+    const EnvGame& game = b.games[b.env_games[env]];
     bool shows = true;
-    uint32_t moved = 0;
+    uint32_t stack_moved = 0;
     if (head.ready == 0) {
         fault(b, FAULT_NOT_RESET, env);
     } else if (head.episode.ended != 0 && call.mode == DISABLED) {
         fault(b, FAULT_ENDED, env);
     } else if (head.episode.ended != 0 && call.mode == NEXT_STEP) {
-        if (cule::env::reset::is_quick(head, rules, game)) {
-            reset_from_table<Formed>(b, env, head, extra, workspace);
+        if (cule::env::reset::can_copy_reset_state(head, rules, game)) {
+            reset_from_table<FormRunner>(b, env, head, output, workspace);
             store_head(b, env, head);
-            give_reset(b, call, env, head, false);
+            store_reset_figures(b, call, env, head, false);
         } else {
             b.queue[atomicAdd(b.queued, 1)] = env;
             shows = false;
         }
     } else {
         Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(workspace.inputs), b.inputs_per_env);
-        Formed runner{rom_of(b, game)};
-        workspace.board->front.on = 1;
-        cule::env::step::step(runner, head, extra, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
+        FormRunner runner{rom_of(b, game)};
+        workspace.board->partial_row.uses_classes = 1;
+        cule::env::step::step(runner, head, output, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
                                      inputs, rules, game, action_of(b, call, env, game));
-        keep_pictures(b, env, extra, workspace);
-        give_figures(b, call, env, cule::env::step::report(head, env, rules));
-        extra.due = head.episode.ended != 0 && call.mode == SAME_STEP;
-        moved = 1;
+        keep_pictures(b, env, output, workspace);
+        store_figures(b, call, env, cule::env::step::report(head, env, rules));
+        output.reset_due = head.episode.ended != 0 && call.mode == SAME_STEP;
+        stack_moved = 1;
         store_head(b, env, head);
     }
-    b.extras[env] = extra;
-    if (shows) shown = Shown{env, head.newest, extra.due, moved, extra};
+    b.step_outputs[env] = output;
+    if (shows) request = ShowRequest{env, head.newest, output.reset_due, stack_moved, output};
 }
 
 // Runs the reset within a step (SAME_STEP), after the last observation of the episode has been written.
-static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
-    Extra extra = b.extras[env];
-    if (extra.due == 0) return;
+static __device__ void reset_within_step(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, ShowRequest& request) {
+    StepOutput output = b.step_outputs[env];
+    if (output.reset_due == 0) return;
     Head head;
     load_head(b, env, head);
-    if (!cule::env::reset::is_quick(head, *b.rules, b.games[b.playing[env]])) {
+    if (!cule::env::reset::can_copy_reset_state(head, *b.rules, b.games[b.env_games[env]])) {
         b.queue[atomicAdd(b.queued, 1)] = env;
         return;
     }
-    reset_from_table<Formed>(b, env, head, extra, workspace);
+    reset_from_table<FormRunner>(b, env, head, output, workspace);
     store_head(b, env, head);
-    b.extras[env] = extra;
-    give_reset(b, call, env, head, true);
-    shown = Shown{env, head.newest, 0, 0, extra};
+    b.step_outputs[env] = output;
+    store_reset_figures(b, call, env, head, true);
+    request = ShowRequest{env, head.newest, 0, 0, output};
 }
 
 // Steps every environment. Each block runs several groups of environments, one after the other.
 extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) {
-    __shared__ Shown shown[LANES];
+    __shared__ ShowRequest requests[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
         const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NO_ENV;
         // All environments of a group play the same game, and the first lane always has an environment.
         if (threadIdx.x == 0) {
-            const uint32_t game = b.playing[env];
+            const uint32_t game = b.env_games[env];
             schedule_of_block() = WarpSchedule{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};
         }
         __syncthreads();
-        if (threadIdx.x < LANES) shown[threadIdx.x].env = NO_ENV;
-        if (env != NO_ENV) play(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        if (threadIdx.x < LANES) requests[threadIdx.x].env = NO_ENV;
+        if (env != NO_ENV) step_env(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), requests[threadIdx.x]);
         __syncthreads();
-        show(b, call, shown);
+        show(b, call, requests);
         __syncthreads();
         if (call.mode != SAME_STEP) continue;
-        if (threadIdx.x < LANES) shown[threadIdx.x].env = NO_ENV;
-        if (env != NO_ENV) play_on(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        if (threadIdx.x < LANES) requests[threadIdx.x].env = NO_ENV;
+        if (env != NO_ENV) reset_within_step(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), requests[threadIdx.x]);
         __syncthreads();
-        show(b, call, shown);
+        show(b, call, requests);
         __syncthreads();
     }
 }

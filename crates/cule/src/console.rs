@@ -3,16 +3,16 @@
 mod boot;
 pub mod device;
 mod pictures;
-mod prepared;
+mod rom_cache;
 mod states;
 pub(crate) mod undrawn;
 
 pub use pictures::Drawing;
-use pictures::Looks;
+use pictures::ReadPredictor;
 use undrawn::{CpuRunner, UndrawnFrames};
 
 use crate::CuleError;
-use crate::env::{self, Action, NOOP, State, full};
+use crate::env::{self, Action, NOOP, State, full_strength};
 use crate::fast_cpu::Code;
 use crate::games::table::{GAME_COUNT, GAMES, UNKNOWN};
 use crate::machine::Board;
@@ -70,7 +70,7 @@ pub struct Console {
     /// Frames that ran without pixels and that the picture buffers should show.
     undrawn: UndrawnFrames,
     /// Predicts which frames are read.
-    looks: Looks,
+    read_predictor: ReadPredictor,
     /// Hash of the ROM image, compared when a saved state is loaded.
     fingerprint: u32,
 }
@@ -108,11 +108,11 @@ impl Console {
                 bound: "an index into the table of games",
             });
         }
-        Self::booted(&prepared::of(rom), game, options)
+        Self::booted(&rom_cache::get(rom), game, options)
     }
 
     /// Switches permanently from the fast CPU to the plain interpreter. The results are equal.
-    pub fn run_plainly(&mut self) {
+    pub fn use_plain_interpreter(&mut self) {
         let bytes = self.code.rom_bytes() as usize;
         self.code = Code::plain(&self.code.image()[..bytes]);
     }
@@ -122,24 +122,32 @@ impl Console {
     /// Action codes that the game does not use have no effect. After the end of the episode no frame runs and
     /// the reward is 0.
     pub fn act(&mut self, action: u8) -> i32 {
-        self.act_two(full(u32::from(action)), full(u32::from(NOOP)))
+        self.act_two(full_strength(u32::from(action)), full_strength(u32::from(NOOP)))
     }
 
     /// As [`Console::act`], for two players, with a paddle movement for each.
     pub fn act_two(&mut self, a: Action, b: Action) -> i32 {
-        let keep = f64::from(self.options.repeat_action_probability);
+        let repeat_probability = f64::from(self.options.repeat_action_probability);
         let draws_last = match self.options.drawing {
             Drawing::EveryFrame => true,
-            Drawing::WhenAsked => false,
-            Drawing::Guessed => self.looks.next(),
+            Drawing::OnRequest => false,
+            Drawing::Predicted => self.read_predictor.next(),
         };
         let mut total = 0i32;
         for left in (0..self.options.frame_skip).rev() {
             let draws = self.options.drawing == Drawing::EveryFrame || draws_last && left == 0;
-            let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps: true };
+            let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
             self.state.machine.draw = u8::from(draws);
             let (state, random) = (&mut self.state, &mut self.env_random);
-            total = total.wrapping_add(env::act(&mut runner, state, random, &mut self.board, keep, a, b));
+            total = total.wrapping_add(env::act(
+                &mut runner,
+                state,
+                random,
+                &mut self.board,
+                repeat_probability,
+                a,
+                b,
+            ));
         }
         total
     }
@@ -150,11 +158,11 @@ impl Console {
     }
 
     /// Continues from a state that another interpreter computed for this console, with all frames drawn.
-    pub(crate) fn take(&mut self, state: State, random: Random, board: Box<Board>) {
+    pub(crate) fn replace_state(&mut self, state: State, random: Random, board: Box<Board>) {
         self.state = state;
         self.env_random = random;
         self.board = board;
-        self.undrawn.forget(false);
+        self.undrawn.clear(false);
     }
 
     // ------------------------------------------------------------ accessors

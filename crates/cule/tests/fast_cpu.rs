@@ -153,21 +153,21 @@ impl Runner {
 /// The part of a machine that must be equal: everything its future depends on. In an open frame the beam may
 /// lag in a way that no program can detect; if the processor has jammed, it may also be ahead by the delay of
 /// the last write.
-fn essence(m: &Machine) -> Machine {
+fn canonical_state(m: &Machine) -> Machine {
     let mut m = *m;
     if m.unfinished != 0 {
         let mut board: Box<Board> = bytemuck::zeroed_box();
         m.draw = 0;
-        m.eager = 0;
+        m.access_by_access = 0;
         m.tia.dirty = tia::ALL_OBJECTS;
-        m.tia.settled = 0;
-        tia::write::unsettle(&mut m.tia);
+        m.tia.collisions_final = 0;
+        tia::write::invalidate_may_collide(&mut m.tia);
         tia::objects::refresh_cells(&m.tia, &mut board);
         let ahead = if m.cpu.jammed != 0 { tia::position::DISPLAY_TAIL } else { 0 };
         let now = tia::clock_of(m.cpu.cycles);
         tia::beam::catch_up(&mut m, &mut board, now + ahead);
     }
-    machine::essence(&m)
+    machine::canonical_state(&m)
 }
 
 fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
@@ -189,14 +189,22 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
         drawing.frame(true);
         for (i, other) in others.iter_mut().enumerate() {
             other.frame(false);
-            assert_eq!(essence(&other.m), essence(&reference.m), "{name}, frame {frame}, variant {i}");
+            assert_eq!(
+                canonical_state(&other.m),
+                canonical_state(&reference.m),
+                "{name}, frame {frame}, variant {i}"
+            );
             assert!(
                 other.board.ram == reference.board.ram,
                 "{name}, frame {frame}, variant {i}: cartridge RAM"
             );
         }
-        assert_eq!(essence(&drawn.m), essence(&reference.m), "{name}, frame {frame}: drawn");
-        assert_eq!(essence(&drawing.m), essence(&reference.m), "{name}, frame {frame}: drawn fast");
+        assert_eq!(canonical_state(&drawn.m), canonical_state(&reference.m), "{name}, frame {frame}: drawn");
+        assert_eq!(
+            canonical_state(&drawing.m),
+            canonical_state(&reference.m),
+            "{name}, frame {frame}: drawn fast"
+        );
         assert!(drawing.board.picture == drawn.board.picture, "{name}, frame {frame}: pictures");
     }
 }

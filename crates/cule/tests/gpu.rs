@@ -14,10 +14,10 @@ use cule::batch::cuda::{
     calibrate::{self, Effort},
 };
 use cule::batch::{
-    Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
+    Autoreset, Batch, BatchConfig, Boot, ChannelOrder, CpuBatch, Noops, ObsType, Outputs, Padding, Report,
     Settings,
 };
-use cule::env::full;
+use cule::env::full_strength;
 use cule::env::rules::{self, StepRules};
 use cule::env::state::{FLAGS, Head, NUMBERS};
 use cule::games::table::{GAMES, UNKNOWN};
@@ -97,10 +97,10 @@ impl Device for Host {
 fn settings() -> Settings {
     Settings {
         rules: StepRules {
-            keep: 0.25,
+            repeat_probability: 0.25,
             frame_limit: 108_000,
             step_limit: 0,
-            life: rules::LIFE_PLAIN,
+            life: rules::LIFE_IGNORED,
             clip: rules::CLIP_CLAMP,
         },
         frame_skip: (4, 4),
@@ -174,7 +174,7 @@ impl Pair {
 
     fn of(games: &[(rom::Rom, usize)], envs: usize, settings: &Settings) -> Self {
         let assignment: Vec<usize> = (0..envs).map(|env| env % games.len()).collect();
-        let layout = Layout {
+        let config = BatchConfig {
             games,
             assignment: &assignment,
             threads: 1,
@@ -184,12 +184,12 @@ impl Pair {
             wants_ram: true,
             entropy: 77,
         };
-        let cpu = CpuBatch::new(&layout, settings.clone()).unwrap();
+        let cpu = CpuBatch::new(&config, settings.clone()).unwrap();
         // With one game, additional warps help to write observations; with several, two warps run the groups
         // in turn.
         let launched = Rc::new(RefCell::new(vec![]));
         let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, launched: launched.clone() };
-        let gpu = CudaBatch::new(host, &layout, settings.clone()).unwrap();
+        let gpu = CudaBatch::new(host, &config, settings.clone()).unwrap();
         assert_eq!((cpu.obs_shape(), cpu.actions()), (gpu.obs_shape(), gpu.actions()));
         let bytes = cpu.obs_bytes();
         Self {
@@ -253,7 +253,8 @@ impl Pair {
     fn step(&mut self, what: &str) {
         let codes = self.cpu.actions();
         let indices: Vec<i32> = (0..self.envs).map(|_| self.next(codes.len() as u64) as i32).collect();
-        let actions: Vec<_> = indices.iter().map(|&index| full(u32::from(codes[index as usize]))).collect();
+        let actions: Vec<_> =
+            indices.iter().map(|&index| full_strength(u32::from(codes[index as usize]))).collect();
         let out = Outputs {
             obs: &mut self.cpu_results.obs,
             final_obs: Some(&mut self.cpu_results.final_obs),
@@ -477,13 +478,13 @@ fn lanes_of_a_warp_share_their_instructions() {
 fn a_calibration_measures_what_there_is() {
     let Some(mut pair) = Pair::new(&["pong"], 2, &settings()) else { return };
     let choices = [Choice::default(), Choice { form: Form::Plain, window: 0 }];
-    let effort = Effort { before: 1, steps: 2, rounds: 2 };
+    let effort = Effort { warmup_steps: 1, steps: 2, rounds: 2 };
     let found = pair.gpu.measure(&choices, effort, 0).unwrap();
     assert_eq!(found.iter().map(|(choice, _)| *choice).collect::<Vec<_>>(), choices);
     assert!(found.iter().all(|(_, seconds)| *seconds > 0.0 && *seconds < 60.0), "{found:?}");
     let steps = pair.launched.borrow().iter().filter(|kernel| *kernel == "parl_step").count();
     assert_eq!(steps, 1 + 2 * 2 * 2);
-    let chosen = calibrate::quickest(&found).unwrap();
+    let chosen = calibrate::fastest(&found).unwrap();
     assert_eq!(calibrate::from_text(&calibrate::to_text(&found)), Some(chosen));
     assert!(pair.gpu.measure(&[], effort, 0).is_err());
     // After a measurement the environments can be reset and stepped as usual.
@@ -694,7 +695,7 @@ fn an_environment_has_less_than_a_kilobyte() {
     };
     // Both batches have the same number of places for saved pictures and of lanes that draw.
     let (Some(few), Some(many)) = (bytes(1120), bytes(1376)) else { return };
-    // Head 976 bytes, `Extra` 8; place of its pictures, entry of the queue, game and order 4 each.
+    // Head 976 bytes, `StepOutput` 8; place of its pictures, entry of the queue, game and order 4 each.
     assert_eq!(many - few, 256 * 1000);
 }
 

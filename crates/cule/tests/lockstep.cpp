@@ -93,7 +93,7 @@ struct Lane {
         state.machine.draw = static_cast<uint8_t>(draw);
         cule::env::rules::begin_step(episode);
         Plain runner{image()};
-        const int32_t reward = cule::env::act(runner, state, random, *board, rules.keep, a, b);
+        const int32_t reward = cule::env::act(runner, state, random, *board, rules.repeat_probability, a, b);
         cule::env::rules::count(episode, state, reward);
         const uint32_t said = cule::env::rules::stops(rules, episode, state) |
                               cule::env::rules::terminated(rules, episode, state) << 1 |

@@ -147,7 +147,8 @@ impl Lane {
         rules::begin_step(&mut self.episode);
         let mut runner = Plain { rom: &self.rom };
         let (state, random) = (&mut self.state, &mut self.random);
-        let reward = env::act(&mut runner, state, random, &mut self.board, self.rules.keep, a, b);
+        let reward =
+            env::act(&mut runner, state, random, &mut self.board, self.rules.repeat_probability, a, b);
         rules::count(&mut self.episode, &self.state, reward);
         let said = u32::from(rules::stops(&self.rules, &self.episode, &self.state))
             | u32::from(rules::terminated(&self.rules, &self.episode, &self.state)) << 1
@@ -243,7 +244,7 @@ impl Draws {
 
     fn rules(&mut self) -> StepRules {
         StepRules {
-            keep: f64::from(self.next(3)) / 4.0,
+            repeat_probability: f64::from(self.next(3)) / 4.0,
             frame_limit: 100 + self.next(400) as i32,
             step_limit: self.next(2) as i32 * 300,
             life: self.next(4),
@@ -404,7 +405,7 @@ fn the_twin_notices_a_changed_byte() {
     lane.state.machine.riot.ram[5] ^= 1;
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for _ in 0..3 {
-            lane.frame(env::full(0), env::full(0), true, "changed");
+            lane.frame(env::full_strength(0), env::full_strength(0), true, "changed");
         }
     }));
     let text = failed.unwrap_err().downcast::<String>().unwrap();

@@ -25,7 +25,7 @@ fn console(kind: u8, rom: &[u8], board: &mut Board) -> Machine {
     let mut m = machine::new(kind, rom.len() as u32, &[0; 128], env::layout(0, false));
     machine::reset(&mut m, board, rom, 0);
     machine::begin_step(&mut m, board);
-    (m.draw, m.eager) = (0, 0);
+    (m.draw, m.access_by_access) = (0, 0);
     m
 }
 
@@ -51,12 +51,12 @@ fn step(m: &mut Machine, boards: &mut [Box<Board>; 2], rom: &[u8], what: &str) -
     let mut lane: Lane = predicated::begin(m, 1001);
     plain.left = 1000;
     let opcode = cpu::execute(m, &mut plain, board, rom);
-    let by_hand = predicated::step(&mut other, &mut lane, other_board, rom);
+    let used_compact = predicated::step(&mut other, &mut lane, other_board, rom);
     m.cpu = plain;
     predicated::end(&mut other, &lane);
-    assert_eq!(other, *m, "{what}, opcode {opcode:02X}, by hand {by_hand}");
+    assert_eq!(other, *m, "{what}, opcode {opcode:02X}, by compact {used_compact}");
     assert!(board.ram == other_board.ram, "{what}, opcode {opcode:02X}: cartridge RAM");
-    !by_hand
+    !used_compact
 }
 
 fn boards() -> [Box<Board>; 2] {
@@ -201,7 +201,7 @@ fn games() {
         let mut ours = start.state().machine;
         let mut theirs = ours;
         let mut all = boards();
-        let (mut by_hand, mut count) = (0, 0);
+        let (mut used_compact, mut count) = (0, 0);
         for number in 0..40 {
             let port = (number as u8).wrapping_mul(37) | 0x0F;
             (ours.input.port_a, theirs.input.port_a) = (port, port);
@@ -211,7 +211,7 @@ fn games() {
             machine::begin_step(&mut ours, &mut all[0]);
             let mut lane = predicated::begin(&ours, machine::INSTRUCTIONS_PER_STEP);
             while lane.left != 0 {
-                by_hand += u32::from(predicated::step(&mut ours, &mut lane, &mut all[0], &image));
+                used_compact += u32::from(predicated::step(&mut ours, &mut lane, &mut all[0], &image));
                 count += 1;
             }
             predicated::end(&mut ours, &lane);
@@ -219,7 +219,7 @@ fn games() {
             assert_eq!(ours, theirs, "{game}, frame {number}");
             assert!(all[0].picture == all[1].picture, "{game}, picture of frame {number}");
         }
-        println!("{game}: {by_hand} of {count} instructions by hand");
-        assert!(by_hand * 40 < count, "{game}: {by_hand} of {count} instructions");
+        println!("{game}: {used_compact} of {count} instructions by compact");
+        assert!(used_compact * 40 < count, "{game}: {used_compact} of {count} instructions");
     }
 }

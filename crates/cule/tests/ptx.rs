@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails if its files cannot be read")]
 #![allow(unsafe_code, reason = "calls a function of a library that was compiled here")]
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records};
@@ -278,7 +277,7 @@ fn programs() {
 /// Runs a frame as a kernel does: the block, and single instructions where it stops.
 fn frame(lane: &Lane, m: &mut Machine, board: &mut Board) -> (u32, u32) {
     machine::begin_step(m, board);
-    m.eager = 0;
+    m.access_by_access = 0;
     let (mut left, mut inside, mut entries) = (machine::INSTRUCTIONS_PER_STEP, 0, 0);
     while left > 0 && m.tia.stop == 0 && m.cpu.jammed == 0 {
         let done = lane.enter(m, board, left);

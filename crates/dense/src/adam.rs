@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // Calls functions compiled for AVX2 after checking that the processor has it.
 
 use crate::DenseError;
-use crate::error::length;
+use crate::error::check_length;
 
 /// Number of partial sums that are computed in parallel.
 const LANES: usize = 16;
@@ -20,7 +20,7 @@ pub struct Adam {
     /// Decay of the running means of gradients and of their squares.
     pub betas: (f64, f64),
     /// Largest norm of the gradients: longer ones are scaled down to it. Infinity disables the scaling.
-    pub longest: f64,
+    pub max_grad_norm: f64,
 }
 
 /// The buffers of [`Adam::step`], all of the same length.
@@ -28,7 +28,7 @@ pub struct Adam {
 pub struct Buffers<'a> {
     /// Updated in place.
     pub weights: &'a mut [f32],
-    /// Scaled down in place if their norm is above [`Adam::longest`].
+    /// Scaled down in place if their norm is above [`Adam::max_grad_norm`].
     pub gradients: &'a mut [f32],
     /// Running mean of the gradients; zeros before the first step.
     pub mean: &'a mut [f32],
@@ -41,10 +41,10 @@ pub struct Buffers<'a> {
 struct Factors {
     scale: f32,
     betas: (f32, f32),
-    rests: (f32, f32),
-    root: f32,
+    one_minus_betas: (f32, f32),
+    root_correction: f32,
     epsilon: f32,
-    size: f32,
+    step_size: f32,
 }
 
 impl Adam {
@@ -52,7 +52,7 @@ impl Adam {
     /// + epsilon)`.
     ///
     /// # Errors
-    /// [`DenseError::Length`] if the buffers differ in length, [`DenseError::Gradient`] if `longest` is
+    /// [`DenseError::Length`] if the buffers differ in length, [`DenseError::Gradient`] if `max_grad_norm` is
     /// finite and the norm of the gradients is not. The buffers are then unchanged.
     pub fn step(&self, buffers: &mut Buffers<'_>, step: u64) -> Result<(), DenseError> {
         let expected = buffers.weights.len();
@@ -61,30 +61,30 @@ impl Adam {
             ("mean", buffers.mean.len()),
             ("square", buffers.square.len()),
         ] {
-            length(what, 0, got, expected)?;
+            check_length(what, 0, got, expected)?;
         }
-        let norm = if self.longest < f64::INFINITY { norm(buffers.gradients) } else { 0.0 };
+        let norm = if self.max_grad_norm < f64::INFINITY { norm(buffers.gradients) } else { 0.0 };
         if !norm.is_finite() {
             return Err(DenseError::Gradient { norm });
         }
-        let scale = if norm <= self.longest { 1.0 } else { self.longest / (norm + 1e-6) };
+        let scale = if norm <= self.max_grad_norm { 1.0 } else { self.max_grad_norm / (norm + 1e-6) };
         let count = i32::try_from(step).unwrap_or(i32::MAX);
         let rest = |beta: f64| 1.0 - beta.powi(count);
         let factors = Factors {
             scale: scale as f32,
             betas: (self.betas.0 as f32, self.betas.1 as f32),
-            rests: ((1.0 - self.betas.0) as f32, (1.0 - self.betas.1) as f32),
-            root: rest(self.betas.1).sqrt() as f32,
+            one_minus_betas: ((1.0 - self.betas.0) as f32, (1.0 - self.betas.1) as f32),
+            root_correction: rest(self.betas.1).sqrt() as f32,
             epsilon: self.epsilon as f32,
-            size: (self.learning_rate / rest(self.betas.0)) as f32,
+            step_size: (self.learning_rate / rest(self.betas.0)) as f32,
         };
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            unsafe { change_avx2(buffers, factors) };
+            unsafe { update_avx2(buffers, factors) };
             return Ok(());
         }
-        change(buffers, factors);
+        update(buffers, factors);
         Ok(())
     }
 }
@@ -94,21 +94,21 @@ fn norm(numbers: &[f32]) -> f64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { squares_avx2(numbers) }.sqrt();
+        return unsafe { sum_of_squares_avx2(numbers) }.sqrt();
     }
-    squares(numbers).sqrt()
+    sum_of_squares(numbers).sqrt()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn squares_avx2(numbers: &[f32]) -> f64 {
-    squares(numbers)
+fn sum_of_squares_avx2(numbers: &[f32]) -> f64 {
+    sum_of_squares(numbers)
 }
 
 /// Sum of squares: in single precision within parts of some hundred numbers, in double precision over the
 /// parts.
 #[inline(always)]
-fn squares(numbers: &[f32]) -> f64 {
+fn sum_of_squares(numbers: &[f32]) -> f64 {
     const PART: usize = 32 * LANES;
     let part = |numbers: &[f32]| {
         let mut sums = [0.0f32; LANES];
@@ -126,19 +126,19 @@ fn squares(numbers: &[f32]) -> f64 {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn change_avx2(buffers: &mut Buffers<'_>, factors: Factors) {
-    change(buffers, factors);
+fn update_avx2(buffers: &mut Buffers<'_>, factors: Factors) {
+    update(buffers, factors);
 }
 
 #[inline(always)]
-fn change(buffers: &mut Buffers<'_>, f: Factors) {
+fn update(buffers: &mut Buffers<'_>, f: Factors) {
     let Buffers { weights, gradients, mean, square } = buffers;
     let rows = weights.iter_mut().zip(gradients.iter_mut()).zip(mean.iter_mut()).zip(square.iter_mut());
     for (((weight, gradient), mean), square) in rows {
         let g = *gradient * f.scale;
         *gradient = g;
-        *mean = f.betas.0 * *mean + f.rests.0 * g;
-        *square = f.betas.1 * *square + f.rests.1 * g * g;
-        *weight -= f.size * *mean / (square.sqrt() / f.root + f.epsilon);
+        *mean = f.betas.0 * *mean + f.one_minus_betas.0 * g;
+        *square = f.betas.1 * *square + f.one_minus_betas.1 * g * g;
+        *weight -= f.step_size * *mean / (square.sqrt() / f.root_correction + f.epsilon);
     }
 }

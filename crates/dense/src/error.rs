@@ -53,6 +53,11 @@ pub enum DenseError {
 }
 
 /// Checks the length of array `number` of its kind.
-pub fn length(what: &'static str, number: usize, got: usize, expected: usize) -> Result<(), DenseError> {
+pub fn check_length(
+    what: &'static str,
+    number: usize,
+    got: usize,
+    expected: usize,
+) -> Result<(), DenseError> {
     if got == expected { Ok(()) } else { Err(DenseError::Length { what, number, got, expected }) }
 }

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
 use crate::DenseError;
-use crate::error::length;
+use crate::error::check_length;
 use crate::product::{add_product, product};
 
 /// Widths of a network.
@@ -12,7 +12,7 @@ pub struct Shape {
     inputs: usize,
     hidden: Vec<usize>,
     heads: Vec<usize>,
-    is_turned: bool,
+    is_transposed: bool,
 }
 
 impl Shape {
@@ -29,15 +29,15 @@ impl Shape {
         ];
         match missing.into_iter().find(|(is_missing, _)| *is_missing) {
             Some((_, what)) => Err(DenseError::Without(what)),
-            None => Ok(Self { inputs, hidden, heads, is_turned: false }),
+            None => Ok(Self { inputs, hidden, heads, is_transposed: false }),
         }
     }
 
     /// Returns the same shape with the given order of weights and their gradients: (inputs, width) if
-    /// `is_turned`, else (width, inputs).
+    /// `is_transposed`, else (width, inputs).
     #[must_use]
-    pub fn turned(self, is_turned: bool) -> Self {
-        Self { is_turned, ..self }
+    pub fn transposed(self, is_transposed: bool) -> Self {
+        Self { is_transposed, ..self }
     }
 
     /// Width and inputs of each layer, the heads last.
@@ -55,7 +55,7 @@ impl Shape {
     }
 }
 
-/// Weight, (width, inputs) or turned, and bias, (width,), of a layer.
+/// Weight, (width, inputs) or transposed, and bias, (width,), of a layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer<'a> {
     /// In row-major order.
@@ -80,16 +80,16 @@ pub struct Pass {
     shape: Shape,
     rows: usize,
     /// Output of each hidden layer, (rows, width).
-    seen: Vec<Array2<f32>>,
+    activations: Vec<Array2<f32>>,
     /// Gradients of these outputs.
-    backs: Vec<Array2<f32>>,
+    gradients: Vec<Array2<f32>>,
 }
 
 impl Pass {
     /// Creates an empty pass for a network of this shape.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
-        Self { shape, rows: 0, seen: Vec::new(), backs: Vec::new() }
+        Self { shape, rows: 0, activations: Vec::new(), gradients: Vec::new() }
     }
 
     /// Computes the outputs of the heads for `rows` rows of inputs `x`, and writes them to `outputs`.
@@ -110,15 +110,15 @@ impl Pass {
         })?;
         if self.rows != rows {
             let memory = || self.shape.hidden.iter().map(|width| Array2::zeros((rows, *width))).collect();
-            (self.rows, self.seen, self.backs) = (rows, memory(), memory());
+            (self.rows, self.activations, self.gradients) = (rows, memory(), memory());
         }
-        let (hidden, heads) = layers.split_at(self.seen.len());
+        let (hidden, heads) = layers.split_at(self.activations.len());
         for (number, layer) in hidden.iter().enumerate() {
-            let (before, now) = self.seen.split_at_mut(number);
+            let (before, now) = self.activations.split_at_mut(number);
             let below = before.last().map_or(x, |below| below.view());
-            layer.forward(&below, &mut now[0].view_mut(), rectified);
+            layer.forward(&below, &mut now[0].view_mut(), relu);
         }
-        let features = self.seen[hidden.len() - 1].view();
+        let features = self.activations[hidden.len() - 1].view();
         for (layer, out) in heads.iter().zip(&mut outputs) {
             layer.forward(&features, out, |value| value);
         }
@@ -147,30 +147,30 @@ impl Pass {
             ArrayView2::from_shape((rows, width), array)
         })?;
         self.check_gradients(gradients)?;
-        let last = self.seen.len() - 1;
+        let last = self.activations.len() - 1;
         let (hidden, heads) = layers.split_at(last + 1);
         let (of_hidden, of_heads) = gradients.split_at_mut(last + 1);
         for (number, ((layer, g), to)) in heads.iter().zip(&of_outputs).zip(of_heads).enumerate() {
-            self.shape.add(to, g, &self.seen[last].view());
+            self.shape.add_weight_gradient(to, g, &self.activations[last].view());
             for row in g.rows() {
                 to.bias.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
             }
             let multiply = if number == 0 { product } else { add_product };
-            multiply(g, &layer.weight, &mut self.backs[last].view_mut());
+            multiply(g, &layer.weight, &mut self.gradients[last].view_mut());
         }
         for (number, to) in of_hidden.iter_mut().enumerate().rev() {
-            let (before, now) = self.backs.split_at_mut(number);
+            let (before, now) = self.gradients.split_at_mut(number);
             let g = &mut now[0];
-            for (g, seen) in rows_of(g).zip(rows_of(&mut self.seen[number])) {
-                mask(g, seen);
+            for (g, seen) in rows_of(g).zip(rows_of(&mut self.activations[number])) {
+                relu_backward(g, seen);
                 to.bias.iter_mut().zip(g).for_each(|(sum, value)| *sum += *value);
             }
             match before.last_mut() {
                 Some(below) => {
-                    self.shape.add(to, &g.view(), &self.seen[number - 1].view());
+                    self.shape.add_weight_gradient(to, &g.view(), &self.activations[number - 1].view());
                     product(&g.view(), &hidden[number].weight, &mut below.view_mut());
                 }
-                None => self.shape.add(to, &g.view(), &x),
+                None => self.shape.add_weight_gradient(to, &g.view(), &x),
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Pass {
     ///
     /// # Errors
     /// As [`Pass::backward`], and [`DenseError::First`].
-    pub fn back_to_inputs(
+    pub fn backward_to_inputs(
         &mut self,
         rows: usize,
         first: usize,
@@ -196,7 +196,7 @@ impl Pass {
             None | Some(0) => return Err(DenseError::First { first, inputs: self.shape.inputs }),
             Some(wanted) => wanted,
         };
-        length("gradient of inputs", 0, of_inputs.len(), rows * wanted)?;
+        check_length("gradient of inputs", 0, of_inputs.len(), rows * wanted)?;
         let layers = self.layers(layers)?;
         let of_outputs = self.outputs(rows, of_outputs.iter().copied(), |array, width| {
             ArrayView2::from_shape((rows, width), array)
@@ -205,17 +205,17 @@ impl Pass {
         let has_gradient = |row: &usize| of_outputs.iter().any(|g| g.row(*row).iter().any(|g| *g != 0.0));
         let chosen: Vec<usize> = (0..rows).filter(has_gradient).collect();
         let part = s![..chosen.len(), ..];
-        let last = self.seen.len() - 1;
+        let last = self.activations.len() - 1;
         let (hidden, heads) = layers.split_at(last + 1);
         for (number, (layer, g)) in heads.iter().zip(&of_outputs).enumerate() {
             let multiply = if number == 0 { product } else { add_product };
             let g = g.select(Axis(0), &chosen);
-            multiply(&g.view(), &layer.weight, &mut self.backs[last].slice_mut(part));
+            multiply(&g.view(), &layer.weight, &mut self.gradients[last].slice_mut(part));
         }
         for (number, layer) in hidden.iter().enumerate().rev() {
-            let (before, now) = self.backs.split_at_mut(number);
+            let (before, now) = self.gradients.split_at_mut(number);
             for (g, row) in rows_of(&mut now[0]).zip(&chosen) {
-                mask(g, self.seen[number].row(*row).as_slice().unwrap_or_default());
+                relu_backward(g, self.activations[number].row(*row).as_slice().unwrap_or_default());
             }
             let g = now[0].slice(part);
             match before.last_mut() {
@@ -233,17 +233,17 @@ impl Pass {
     }
 
     fn layers<'a>(&self, layers: &[Layer<'a>]) -> Result<Vec<Matrix<'a>>, DenseError> {
-        count("layers", layers.len(), self.shape.layers().count())?;
+        check_count("layers", layers.len(), self.shape.layers().count())?;
         let fit = |(number, (layer, (width, inputs))): (usize, (&Layer<'a>, (usize, usize)))| {
-            length("bias", number, layer.bias.len(), width)?;
+            check_length("bias", number, layer.bias.len(), width)?;
             let expected = width * inputs;
             let got = layer.weight.len();
-            let lying = if self.shape.is_turned { (inputs, width) } else { (width, inputs) };
+            let lying = if self.shape.is_transposed { (inputs, width) } else { (width, inputs) };
             let weight = ArrayView2::from_shape(lying, layer.weight)
                 .ok()
                 .filter(|_| got == expected)
                 .ok_or(DenseError::Length { what: "weight", number, got, expected })?;
-            let weight = if self.shape.is_turned { weight.reversed_axes() } else { weight };
+            let weight = if self.shape.is_transposed { weight.reversed_axes() } else { weight };
             Ok(Matrix { weight, bias: layer.bias })
         };
         layers.iter().zip(self.shape.layers()).enumerate().map(fit).collect()
@@ -251,7 +251,7 @@ impl Pass {
 
     fn inputs<'a>(&self, rows: usize, x: &'a [f32]) -> Result<ArrayView2<'a, f32>, DenseError> {
         let (got, expected) = (x.len(), rows * self.shape.inputs);
-        length("inputs", 0, got, expected)?;
+        check_length("inputs", 0, got, expected)?;
         ArrayView2::from_shape((rows, self.shape.inputs), x).map_err(|_| DenseError::Length {
             what: "inputs",
             number: 0,
@@ -267,26 +267,26 @@ impl Pass {
         arrays: impl ExactSizeIterator<Item = A>,
         view: impl Fn(A, usize) -> Result<M, E>,
     ) -> Result<Vec<M>, DenseError> {
-        count("outputs", arrays.len(), self.shape.heads.len())?;
+        check_count("outputs", arrays.len(), self.shape.heads.len())?;
         let fit = |(number, (array, width)): (usize, (A, usize))| {
             let (got, expected) = (array.as_ref().len(), rows * width);
-            length("output", number, got, expected)?;
+            check_length("output", number, got, expected)?;
             view(array, width).map_err(|_| DenseError::Length { what: "output", number, got, expected })
         };
         arrays.zip(self.shape.heads()).enumerate().map(fit).collect()
     }
 
     fn check_gradients(&self, gradients: &[Gradient<'_>]) -> Result<(), DenseError> {
-        count("gradients", gradients.len(), self.shape.layers().count())?;
+        check_count("gradients", gradients.len(), self.shape.layers().count())?;
         for (number, (one, (width, inputs))) in gradients.iter().zip(self.shape.layers()).enumerate() {
-            length("gradient of weight", number, one.weight.len(), width * inputs)?;
-            length("gradient of bias", number, one.bias.len(), width)?;
+            check_length("gradient of weight", number, one.weight.len(), width * inputs)?;
+            check_length("gradient of bias", number, one.bias.len(), width)?;
         }
         Ok(())
     }
 }
 
-fn count(what: &'static str, got: usize, expected: usize) -> Result<(), DenseError> {
+fn check_count(what: &'static str, got: usize, expected: usize) -> Result<(), DenseError> {
     if got == expected { Ok(()) } else { Err(DenseError::Count { what, got, expected }) }
 }
 
@@ -308,8 +308,8 @@ impl Matrix<'_> {
 
 impl Shape {
     /// Adds the gradient `g^T x` of a weight, whose length was checked.
-    fn add(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
-        let (left, right) = if self.is_turned { (x, g) } else { (g, x) };
+    fn add_weight_gradient(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
+        let (left, right) = if self.is_transposed { (x, g) } else { (g, x) };
         if let Ok(mut weight) = ArrayViewMut2::from_shape((left.ncols(), right.ncols()), &mut *to.weight) {
             add_product(&left.t(), right, &mut weight);
         }
@@ -323,12 +323,12 @@ fn rows_of(matrix: &mut Array2<f32>) -> std::slice::ChunksExactMut<'_, f32> {
 }
 
 /// ReLU; NaN stays NaN.
-fn rectified(value: f32) -> f32 {
+fn relu(value: f32) -> f32 {
     if value < 0.0 { 0.0 } else { value }
 }
 
 /// Backward pass of a ReLU with output `seen`.
-fn mask(g: &mut [f32], seen: &[f32]) {
+fn relu_backward(g: &mut [f32], seen: &[f32]) {
     for (g, seen) in g.iter_mut().zip(seen) {
         *g = if *seen <= 0.0 { 0.0 } else { *g };
     }

@@ -157,13 +157,13 @@ fn gradients_are_differences_of_the_sums() {
 }
 
 /// Transposes `x` from (width, inputs) to (inputs, width).
-fn turned(x: &[f32], width: usize) -> Vec<f32> {
+fn transposed(x: &[f32], width: usize) -> Vec<f32> {
     let inputs = x.len() / width;
     (0..x.len()).map(|at| x[at % width * inputs + at / width]).collect()
 }
 
 #[test]
-fn weights_that_lie_turned_give_the_same() {
+fn transposed_weights_give_the_same() {
     let numbers = &mut Numbers(5);
     let rows = 9;
     let network = Network::new(numbers, 3, &[8, 5], &[2, 1]);
@@ -172,9 +172,9 @@ fn weights_that_lie_turned_give_the_same() {
     let expected = forward(&mut pass, &network, rows, &x);
     let gradients = backward(&mut pass, &network, rows, &x, &of_outputs);
 
-    let layers = network.layers.iter().map(|(weight, bias)| (turned(weight, bias.len()), bias.clone()));
+    let layers = network.layers.iter().map(|(weight, bias)| (transposed(weight, bias.len()), bias.clone()));
     let other = Network { layers: layers.collect(), hidden: vec![8, 5], heads: vec![2, 1], inputs: 3 };
-    let mut pass = Pass::new(network.shape().turned(true));
+    let mut pass = Pass::new(network.shape().transposed(true));
     let near = |got: &[f32], expected: &[f32]| {
         assert_eq!(got.len(), expected.len());
         for (got, expected) in got.iter().zip(expected) {
@@ -185,7 +185,7 @@ fn weights_that_lie_turned_give_the_same() {
         near(got, expected);
     }
     for (got, expected) in backward(&mut pass, &other, rows, &x, &of_outputs).iter().zip(&gradients) {
-        near(&got.0, &turned(&expected.0, expected.1.len()));
+        near(&got.0, &transposed(&expected.0, expected.1.len()));
         near(&got.1, &expected.1);
     }
 }
@@ -194,7 +194,7 @@ fn weights_that_lie_turned_give_the_same() {
 fn gradients_of_inputs_are_differences_of_the_sums() {
     let numbers = &mut Numbers(6);
     let (rows, inputs) = (7, 4);
-    for is_turned in [false, true] {
+    for is_transposed in [false, true] {
         let mut network = Network::new(numbers, inputs, &[8, 5], &[2, 1]);
         let mut x = numbers.take(rows * inputs);
         let mut of_outputs = vec![numbers.take(rows * 2), numbers.take(rows)];
@@ -213,17 +213,18 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
                 (up - down) / (above - below)
             })
             .collect();
-        if is_turned {
+        if is_transposed {
             for (weight, bias) in &mut network.layers {
-                *weight = turned(weight, bias.len());
+                *weight = transposed(weight, bias.len());
             }
         }
-        let mut pass = Pass::new(network.shape().turned(is_turned));
+        let mut pass = Pass::new(network.shape().transposed(is_transposed));
         forward(&mut pass, &network, rows, &x);
         let of_outputs: Vec<_> = of_outputs.iter().map(Vec::as_slice).collect();
         for first in [0, 1, 3] {
             let mut found = vec![f32::NAN; rows * (inputs - first)];
-            pass.back_to_inputs(rows, first, &network.layers(), &of_outputs, &mut found).expect("arrays fit");
+            pass.backward_to_inputs(rows, first, &network.layers(), &of_outputs, &mut found)
+                .expect("arrays fit");
             let expected = steps.chunks(inputs).flat_map(|row| &row[first..]);
             for (got, expected) in found.iter().zip(expected) {
                 assert!(
@@ -232,13 +233,14 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
                 );
             }
         }
-        let error = pass.back_to_inputs(rows, 4, &network.layers(), &of_outputs, &mut []).expect_err("none");
+        let error =
+            pass.backward_to_inputs(rows, 4, &network.layers(), &of_outputs, &mut []).expect_err("none");
         assert_eq!(error.to_string(), "first input 4 is outside 0..4");
     }
 }
 
 #[test]
-fn what_is_not_a_number_is_seen_in_the_outputs() {
+fn nan_inputs_give_nan_outputs() {
     let network = Network::new(&mut Numbers(3), 2, &[4], &[1]);
     let mut pass = Pass::new(network.shape());
     let outputs = forward(&mut pass, &network, 2, &[f32::NAN, 0.0, 0.5, 0.5]);

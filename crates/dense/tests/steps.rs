@@ -4,8 +4,8 @@ use dense::{Adam, Buffers, DenseError};
 
 #[test]
 fn steps_are_those_of_the_equations() {
-    for (longest, count) in [(f64::INFINITY, 5usize), (1.0, 37), (1e3, 1_000)] {
-        let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), longest };
+    for (max_grad_norm, count) in [(f64::INFINITY, 5usize), (1.0, 37), (1e3, 1_000)] {
+        let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), max_grad_norm };
         let start = |i: usize| ((i * 7919) % 101) as f32 / 50.0 - 1.0;
         let mut weights: Vec<f32> = (0..count).map(start).collect();
         let (mut mean, mut square) = (vec![0.0; count], vec![0.0; count]);
@@ -13,7 +13,7 @@ fn steps_are_those_of_the_equations() {
         for step in 1..=3u64 {
             let mut gradients: Vec<f32> = (0..count).map(|i| start(i + step as usize)).collect();
             let norm = gradients.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
-            let scale = (longest / (norm + 1e-6)).min(1.0);
+            let scale = (max_grad_norm / (norm + 1e-6)).min(1.0);
             for (row, g) in model.iter_mut().zip(&gradients) {
                 let g = f64::from(*g) * scale;
                 row[1] = 0.9 * row[1] + 0.1 * g;
@@ -30,7 +30,7 @@ fn steps_are_those_of_the_equations() {
             };
             adam.step(&mut buffers, step).expect("as long as each other");
             let length = gradients.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
-            assert!((length - norm.min(longest)).abs() < 1e-4 * norm);
+            assert!((length - norm.min(max_grad_norm)).abs() < 1e-4 * norm);
             for (got, row) in weights.iter().zip(&model) {
                 assert!((f64::from(*got) - row[0]).abs() < 1e-5, "{got} is not {}", row[0]);
             }
@@ -40,7 +40,7 @@ fn steps_are_those_of_the_equations() {
 
 #[test]
 fn gradients_that_are_not_finite_change_nothing_and_lengths_are_checked() {
-    let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), longest: 1.0 };
+    let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), max_grad_norm: 1.0 };
     let (mut weights, mut gradients, mut mean, mut square) = ([0.5; 2], [0.0; 2], [0.0; 2], [0.0; 2]);
     // The last one is finite, its square is not.
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {

@@ -30,13 +30,14 @@ struct Transition {
 
 // Follows the window of a row, in the same order of operations as the CPU's `draw.rs`. Stores the slots of its steps
 // and of the row after them in `walk`, `stride` apart, unless `walk` is null.
-PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = nullptr, uint64_t stride = 0) {
+PARL_FN Transition follow_window(const Replay& replay, uint32_t slot, uint32_t* walk = nullptr, uint64_t stride = 0) {
     Transition t{0.0, 1.0, slot, slot, 1, false, false, false};
     if (!replay.steps) return t;
     for (uint32_t step = 1;; ++step) {
         if (walk != nullptr) walk[(step - 1) * stride] = t.last;
-        t.reward = add_once(t.reward, multiply_once(t.discount, column_real(replay.reward, replay.reward_is_double, t.last)));
-        t.discount = multiply_once(t.discount, multiply_once(replay.gamma, row_discount(replay, t.last)));
+        const double reward = column_real(replay.reward, replay.reward_is_double, t.last);
+        t.reward = add_rn(t.reward, multiply_rn(t.discount, reward));
+        t.discount = multiply_rn(t.discount, multiply_rn(replay.gamma, row_discount(replay, t.last)));
         t.terminated = flag(replay.terminated, t.last);
         t.truncated = !t.terminated && flag(replay.truncated, t.last);
         const uint32_t link = state(replay, t.last)->y;
@@ -59,61 +60,63 @@ PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = 
 
 // Stores the slots of the stack that ends in row `sequence`, newest first, `stride` apart. Frames before its episode
 // are padding.
-PARL_ONCE void put_stack(const Replay& replay, uint32_t* to, uint64_t stride, uint64_t sequence, bool is_lost) {
-    Before what = is_lost ? LOST : A_ROW;
+PARL_NOINLINE void store_stack_slots(const Replay& replay, uint32_t* to, uint64_t stride, uint64_t sequence,
+                                     bool is_lost) {
+    PreviousRow previous = is_lost ? OVERWRITTEN : STORED;
     for (uint32_t frame = 0; frame < replay.frames; ++frame, to += stride) {
-        const bool is_there = what == A_ROW || (replay.pads_first != 0 && !is_lost);
+        const bool is_there = previous == STORED || (replay.pads_first != 0 && !is_lost);
         *to = is_there ? static_cast<uint32_t>(sequence % replay.slots) : NONE;
-        if (what == A_ROW) what = before(replay, sequence, sequence);
+        if (previous == STORED) previous = find_previous(replay, sequence, sequence);
     }
 }
 
-struct ReplayTaker {
+struct ReplayDrawWriter {
     const Replay& replay;
     const ReplayDraw& call;
 
-    __device__ void put(uint32_t row, uint32_t i, uint32_t slot) {
-        *place(row, i) = slot;
+    __device__ void store_slot(uint32_t row, uint32_t i, uint32_t slot) {
+        *slot_address(row, i) = slot;
     }
 
-    __device__ uint32_t* place(uint32_t row, uint32_t i) {
+    __device__ uint32_t* slot_address(uint32_t row, uint32_t i) {
         return at<uint32_t>(call.table) + static_cast<uint64_t>(row) * call.draws.count + i;
     }
 
     // True if goals are drawn after the rows, with the numbers that follow.
-    __device__ bool goes_on() { return replay.strategy != 0; }
+    __device__ bool draws_later() { return replay.strategy != 0; }
 
     // All lanes compute the same; the first one writes.
-    PARL_ONCE_MEMBER bool take(uint32_t i, const Drawn& drawn) {
+    PARL_NOINLINE_MEMBER bool store_draw(uint32_t i, const Drawn& drawn) {
         const uint32_t slot = drawn.leaf;
         const uint4 own = *state(replay, slot);
         const Row row{slot, own.x >> LAP_SHIFT};
         const bool is_there = (own.x & (OPEN | SAMPLEABLE)) == (OPEN | SAMPLEABLE);
         const bool is_sequence = replay.period != 0;
-        uint32_t* walk = is_sequence && lane() == 0 ? place(WALK, i) : nullptr;
-        const Transition t = follow(replay, slot, walk, call.draws.count);
+        uint32_t* walk = is_sequence && lane() == 0 ? slot_address(WALK, i) : nullptr;
+        const Transition t = follow_window(replay, slot, walk, call.draws.count);
         const uint64_t sequence = replay.frames > 1 ? sequence_of(replay, row) : 0;
-        const bool is_lost = !is_there || t.is_lost || (replay.frames > 1 && !is_whole(replay, sequence));
+        const bool is_lost = !is_there || t.is_lost || (replay.frames > 1 && !has_whole_stack(replay, sequence));
         if (lane() == 0) {
             at<uint32_t>(call.drawn)[i] = is_lost ? 0 : drawn.weight;
             at<int64_t>(call.indices)[i] = slot;
             at<uint64_t>(call.tickets)[i] = ticket_of(replay, row);
-            put(OWN, i, slot);
-            put(LAST, i, t.last);
-            put(NEXT, i, t.next);
+            store_slot(OWN, i, slot);
+            store_slot(LAST, i, t.last);
+            store_slot(NEXT, i, t.next);
             if (is_sequence) {
-                put(LENGTH, i, is_lost ? 0 : t.steps);
+                store_slot(LENGTH, i, is_lost ? 0 : t.steps);
             } else if (replay.frames > 1) {
                 const uint64_t stride = call.draws.count;
-                put_stack(replay, place(FRAMES, i), stride, sequence, is_lost);
-                put_stack(replay, place(FRAMES + replay.frames, i), stride, later(replay, sequence, t.next), is_lost);
+                store_stack_slots(replay, slot_address(FRAMES, i), stride, sequence, is_lost);
+                const uint64_t after = later_sequence(replay, sequence, t.next);
+                store_stack_slots(replay, slot_address(FRAMES + replay.frames, i), stride, after, is_lost);
             }
-            put_step(i, t);
+            store_step(i, t);
         }
         return !is_lost;
     }
 
-    __device__ void put_step(uint32_t i, const Transition& t) {
+    __device__ void store_step(uint32_t i, const Transition& t) {
         if (call.discounts != 0) at<float>(call.discounts)[i] = static_cast<float>(t.discount);
         if (call.rewards != 0 && replay.reward_is_double) at<double>(call.rewards)[i] = t.reward;
         if (call.rewards != 0 && !replay.reward_is_double) at<float>(call.rewards)[i] = static_cast<float>(t.reward);
@@ -124,25 +127,25 @@ struct ReplayTaker {
     __device__ bool is_lost(uint32_t i) { return at<uint32_t>(call.drawn)[i] == 0; }
 
     // Result of a draw without a row: weight 0, `NO_TICKET`, zeros for the row.
-    __device__ void nothing(uint32_t i) {
+    __device__ void store_empty(uint32_t i) {
         if (lane() != 0) return;
         at<uint32_t>(call.drawn)[i] = 0;
         at<int64_t>(call.indices)[i] = 0;
         at<uint64_t>(call.tickets)[i] = NO_TICKET;
         const uint32_t rows = replay.period != 0 ? WALK + 1 : FRAMES + 2 * replay.frames;
-        for (uint32_t row = 0; row < rows; ++row) put(row, i, NONE);
-        if (replay.period != 0) put(LENGTH, i, 0);
-        put_step(i, Transition{0.0, 0.0, 0, 0, 0, false, false, false});
+        for (uint32_t row = 0; row < rows; ++row) store_slot(row, i, NONE);
+        if (replay.period != 0) store_slot(LENGTH, i, 0);
+        store_step(i, Transition{0.0, 0.0, 0, 0, 0, false, false, false});
     }
 
     __device__ void finish(uint64_t total) {
-        weigh();
+        store_importance_weights();
         if (threadIdx.x == 0 && total != 0) count(replay.tree, SAMPLED, call.draws.count);
     }
 
     // Importance weights, by a whole block: (probability of the row / smallest probability) ** -beta. The smallest
     // probability is that of the batch, or a bound for all rows.
-    __device__ void weigh() {
+    __device__ void store_importance_weights() {
         __shared__ uint32_t least;
         if (threadIdx.x == 0) least = NONE;
         __syncthreads();
@@ -165,7 +168,7 @@ struct ReplayTaker {
         const double beta = call.beta_at != 0 ? *at<double>(call.beta_at) : call.beta;
         float* weights = at<float>(call.weights);
         for (uint32_t i = threadIdx.x; i < call.draws.count; i += blockDim.x) {
-            weights[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_once(smallest, drawn[i]), beta));
+            weights[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_rn(smallest, drawn[i]), beta));
         }
     }
 };

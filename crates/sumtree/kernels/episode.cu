@@ -28,14 +28,14 @@ PARL_KERNEL(THREADS) parl_replay_steps(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
             uint64_t sequence = 0;
             if (slot != NONE) {
                 const Row row{own, state(replay, own)->x >> LAP_SHIFT};
-                sequence = later(replay, sequence_of(replay, row), slot);
+                sequence = later_sequence(replay, sequence_of(replay, row), slot);
             }
-            put_stack(replay, frames + k, all, sequence, slot == NONE);
+            store_stack_slots(replay, frames + k, all, sequence, slot == NONE);
         }
         if (step == replay.n_step) continue;
         const bool is_there = step < length;
         double discount = 0.0;
-        if (is_there && !flag(replay.terminated, slot)) discount = multiply_once(replay.gamma, row_discount(replay, slot));
+        if (is_there && !flag(replay.terminated, slot)) discount = multiply_rn(replay.gamma, row_discount(replay, slot));
         steps[k] = is_there ? slot : NONE;
         at<float>(call.discounts)[k] = static_cast<float>(discount);
         at<uint8_t>(call.mask)[k] = is_there ? 1 : 0;
@@ -61,11 +61,11 @@ PARL_FN uint32_t* goals_of(const Replay& replay, const ReplayGoals& call) {
 // Goes through the rows with goals that the episode of the row in `slot` achieved: those before it (backwards), then
 // those from it on. Returns the slot of number `which`, or how many there are if `which` is NONE. The same order as the
 // CPU's `hindsight.rs`.
-PARL_ONCE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which) {
+PARL_NOINLINE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which) {
     uint32_t found = 0;
     if (replay.strategy == EPISODE) {
         uint64_t here = sequence_of(replay, Row{slot, state(replay, slot)->x >> LAP_SHIFT}), earlier = 0;
-        for (; before(replay, here, earlier) == A_ROW; here = earlier, ++found) {
+        for (; find_previous(replay, here, earlier) == STORED; here = earlier, ++found) {
             if (found == which) return static_cast<uint32_t>((replay.goal_in_next ? here : earlier) % replay.slots);
         }
     }
@@ -99,7 +99,7 @@ PARL_KERNEL(THREADS) parl_replay_reach(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
     if (!is_last_block(replay.tree)) return;
     if (threadIdx.x == 0) words(replay.tree)[DONE] = 0;
     if (threadIdx.x >= LANES) return;
-    Random random = left_behind(replay.tree);
+    Random random = load_rng(replay.tree);
     for (uint64_t start = 0; start < count; start += LANES) {
         const uint64_t i = start + lane();
         const uint32_t mine = i < count ? goals[i] : 0;

@@ -16,7 +16,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
-struct Three {
+struct Dim3 {
     uint32_t x;
 };
 struct alignas(16) uint4 {
@@ -25,7 +25,7 @@ struct alignas(16) uint4 {
 struct alignas(8) uint2 {
     uint32_t x, y;
 };
-static Three blockIdx, blockDim, threadIdx, gridDim;
+static Dim3 blockIdx, blockDim, threadIdx, gridDim;
 
 namespace emulation {
 
@@ -35,7 +35,7 @@ struct Warp {
     uint64_t values[2][WARP];
     uint32_t arrived, phase;
 };
-struct Fibre {
+struct Fiber {
     jmp_buf place;
     ucontext_t start;
     std::unique_ptr<char[]> stack;
@@ -44,7 +44,7 @@ struct Fibre {
     uint32_t seen;
 };
 
-static Fibre fibres[THREADS_MAX];
+static Fiber fibers[THREADS_MAX];
 static Warp warps[THREADS_MAX / WARP];
 static uint32_t arrived, phase, running;
 // 1: runs blocks and threads from the last to the first.
@@ -56,17 +56,17 @@ static void** arguments;
 static void run(uint32_t i) {
     running = i;
     threadIdx.x = i;
-    _longjmp(fibres[i].place, 1);
+    _longjmp(fibers[i].place, 1);
 }
 
 // Switches to the next coroutine that can run, of `count` from `first` on, if there is one.
-static void go_on(uint32_t first, uint32_t count) {
+static void switch_to_next(uint32_t first, uint32_t count) {
     const uint32_t from = running - first;
     for (uint32_t step = 1; step <= count; ++step) {
         const uint32_t i = first + (backwards ? from + count - step : from + step) % count;
-        Fibre& fibre = fibres[i];
-        if (fibre.is_done || (fibre.phase != nullptr && *fibre.phase == fibre.seen)) continue;
-        fibre.phase = nullptr;
+        Fiber& fiber = fibers[i];
+        if (fiber.is_done || (fiber.phase != nullptr && *fiber.phase == fiber.seen)) continue;
+        fiber.phase = nullptr;
         run(i);
     }
 }
@@ -74,10 +74,10 @@ static void go_on(uint32_t first, uint32_t count) {
 // Switches to another coroutine: of the same warp, or else of the block.
 static void yield() {
     const uint32_t n = blockDim.x;
-    go_on(running / WARP * WARP, WARP);
-    go_on(0, n);
+    switch_to_next(running / WARP * WARP, WARP);
+    switch_to_next(0, n);
     for (uint32_t i = 0; i < n; ++i) {
-        if (!fibres[i].is_done) {
+        if (!fibers[i].is_done) {
             std::fprintf(stderr, "thread %u of block %u waits at a barrier that others do not reach\n", i, blockIdx.x);
             std::abort();
         }
@@ -86,10 +86,10 @@ static void yield() {
 }
 
 static void wait(const uint32_t& until) {
-    Fibre& fibre = fibres[running];
-    fibre.phase = &until;
-    fibre.seen = until;
-    if (_setjmp(fibre.place) == 0) yield();
+    Fiber& fiber = fibers[running];
+    fiber.phase = &until;
+    fiber.seen = until;
+    if (_setjmp(fiber.place) == 0) yield();
 }
 
 static void barrier(uint32_t& count, uint32_t& turn, uint32_t all) {
@@ -104,8 +104,8 @@ static void barrier(uint32_t& count, uint32_t& turn, uint32_t all) {
 static void body() {
     for (;;) {
         kernel(arguments);
-        fibres[running].is_done = true;
-        if (_setjmp(fibres[running].place) == 0) yield();
+        fibers[running].is_done = true;
+        if (_setjmp(fibers[running].place) == 0) yield();
     }
 }
 
@@ -115,27 +115,27 @@ static void launch(uint32_t blocks, uint32_t threads) {
     blockDim.x = threads;
     gridDim.x = blocks;
     for (i = 0; i < threads; ++i) {
-        Fibre& fibre = fibres[i];
-        if (fibre.stack != nullptr) continue;
-        fibre.stack = std::make_unique<char[]>(STACK_BYTES);
-        getcontext(&fibre.start);
-        fibre.start.uc_stack.ss_sp = fibre.stack.get();
-        fibre.start.uc_stack.ss_size = STACK_BYTES;
-        fibre.start.uc_link = nullptr;
-        makecontext(&fibre.start, reinterpret_cast<void (*)()>(+[] {
+        Fiber& fiber = fibers[i];
+        if (fiber.stack != nullptr) continue;
+        fiber.stack = std::make_unique<char[]>(STACK_BYTES);
+        getcontext(&fiber.start);
+        fiber.start.uc_stack.ss_sp = fiber.stack.get();
+        fiber.start.uc_stack.ss_size = STACK_BYTES;
+        fiber.start.uc_link = nullptr;
+        makecontext(&fiber.start, reinterpret_cast<void (*)()>(+[] {
                         // The first time it only records where it continues.
-                        if (_setjmp(fibres[running].place) == 0) _longjmp(launcher, 1);
+                        if (_setjmp(fibers[running].place) == 0) _longjmp(launcher, 1);
                         body();
                     }),
                     0);
         running = i;
-        if (_setjmp(launcher) == 0) setcontext(&fibre.start);
+        if (_setjmp(launcher) == 0) setcontext(&fiber.start);
     }
     for (number = 0; number < blocks; ++number) {
         blockIdx.x = backwards ? blocks - 1 - number : number;
         for (i = 0; i < threads; ++i) {
-            fibres[i].is_done = false;
-            fibres[i].phase = nullptr;
+            fibers[i].is_done = false;
+            fibers[i].phase = nullptr;
         }
         std::memset(warps, 0, sizeof(warps));
         arrived = phase = 0;

@@ -14,11 +14,11 @@ typedef long long int64_t;
 #define PARL_FN static __device__ inline
 // For functions called from several places, or rarely: not inlined, which compiles faster.
 #ifdef __CUDACC__
-#define PARL_ONCE static __device__ __noinline__
-#define PARL_ONCE_MEMBER __device__ __noinline__
+#define PARL_NOINLINE static __device__ __noinline__
+#define PARL_NOINLINE_MEMBER __device__ __noinline__
 #else
-#define PARL_ONCE static
-#define PARL_ONCE_MEMBER
+#define PARL_NOINLINE static
+#define PARL_NOINLINE_MEMBER
 #endif
 // A kernel whose blocks have at most THREADS threads, by which the compiler allocates registers.
 #ifdef __CUDACC__
@@ -66,28 +66,28 @@ template <class T> PARL_FN T sum(T value) {
 
 // One rounding per operation, as on the CPU.
 #ifdef __CUDACC__
-PARL_FN double add_once(double a, double b) { return __dadd_rn(a, b); }
-PARL_FN double multiply_once(double a, double b) { return __dmul_rn(a, b); }
-PARL_FN double divide_once(double a, double b) { return __ddiv_rn(a, b); }
-PARL_FN float add_once(float a, float b) { return __fadd_rn(a, b); }
-PARL_FN float multiply_once(float a, float b) { return __fmul_rn(a, b); }
+PARL_FN double add_rn(double a, double b) { return __dadd_rn(a, b); }
+PARL_FN double multiply_rn(double a, double b) { return __dmul_rn(a, b); }
+PARL_FN double divide_rn(double a, double b) { return __ddiv_rn(a, b); }
+PARL_FN float add_rn(float a, float b) { return __fadd_rn(a, b); }
+PARL_FN float multiply_rn(float a, float b) { return __fmul_rn(a, b); }
 // In double precision, then rounded to single: the CPU's `powf` gives the same except for rare ties.
 PARL_FN float power(float a, float b) { return static_cast<float>(pow(static_cast<double>(a), static_cast<double>(b))); }
 PARL_FN uint64_t bits_of(double a) { return static_cast<uint64_t>(__double_as_longlong(a)); }
-PARL_FN double of_bits(uint64_t a) { return __longlong_as_double(static_cast<int64_t>(a)); }
+PARL_FN double from_bits(uint64_t a) { return __longlong_as_double(static_cast<int64_t>(a)); }
 #else
-PARL_FN double add_once(double a, double b) { return a + b; }
-PARL_FN double multiply_once(double a, double b) { return a * b; }
-PARL_FN double divide_once(double a, double b) { return a / b; }
-PARL_FN float add_once(float a, float b) { return a + b; }
-PARL_FN float multiply_once(float a, float b) { return a * b; }
+PARL_FN double add_rn(double a, double b) { return a + b; }
+PARL_FN double multiply_rn(double a, double b) { return a * b; }
+PARL_FN double divide_rn(double a, double b) { return a / b; }
+PARL_FN float add_rn(float a, float b) { return a + b; }
+PARL_FN float multiply_rn(float a, float b) { return a * b; }
 PARL_FN float power(float a, float b) { return powf(a, b); }
 PARL_FN uint64_t bits_of(double a) {
     uint64_t bits;
     __builtin_memcpy(&bits, &a, sizeof bits);
     return bits;
 }
-PARL_FN double of_bits(uint64_t a) {
+PARL_FN double from_bits(uint64_t a) {
     double value;
     __builtin_memcpy(&value, &a, sizeof value);
     return value;

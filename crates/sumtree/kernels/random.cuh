@@ -30,14 +30,14 @@ PARL_FN uint64_t number_of(uint64_t seed, uint64_t i) {
 }
 
 // True if Lemire's method rejects the number for `bound`; another one is drawn then.
-PARL_ONCE bool is_surplus(uint64_t number, uint64_t bound) {
+PARL_NOINLINE bool is_rejected(uint64_t number, uint64_t bound) {
     const uint64_t low = number * bound;
     return low < bound && low < (0 - bound) % bound;
 }
 
 PARL_FN uint64_t below(Random& random, uint64_t bound) {
     uint64_t number = next(random);
-    while (is_surplus(number, bound)) number = next(random);
+    while (is_rejected(number, bound)) number = next(random);
     return __umul64hi(number, bound);
 }
 
@@ -54,7 +54,7 @@ struct Draws {
 };
 
 // (high * 2^64 + low) / by, the quotient below 2^64.
-PARL_ONCE uint64_t divide(uint64_t high, uint64_t low, uint64_t by) {
+PARL_NOINLINE uint64_t divide(uint64_t high, uint64_t low, uint64_t by) {
     if (high == 0) return low / by;
     uint64_t quotient = 0;
 #pragma unroll 1

@@ -4,15 +4,15 @@
 // ------------------------------------------------------------ sampling
 
 PARL_KERNEL(SAMPLE_THREADS) parl_replay_draw(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayDraw call) {
-    ReplayTaker taker{replay, call};
-    sample(replay.tree, call.draws, taker, at<uint64_t>(call.indices));
+    ReplayDrawWriter writer{replay, call};
+    sample(replay.tree, call.draws, writer, at<uint64_t>(call.indices));
 }
 
 // Largest number of outputs of one gather launch.
 constexpr uint32_t OUTPUTS_MAX = 24;
 // Pieces that a thread copies at once, so that their loads overlap.
 constexpr uint32_t PIECES = 4;
-constexpr uint64_t NOWHERE = ~static_cast<uint64_t>(0);
+constexpr uint64_t NO_DESTINATION = ~static_cast<uint64_t>(0);
 
 struct Output {
     uint64_t column, out;
@@ -41,7 +41,7 @@ PARL_FN void gather(const Output& output, const ReplayGather& call, uint32_t til
         const uint32_t piece = first + k * blockDim.x;
         const uint32_t unit = piece / output.pieces, part = piece - unit * output.pieces;
         const uint32_t row = tile * call.tile_rows + unit / output.frames, frame = unit % output.frames;
-        to[k] = NOWHERE;
+        to[k] = NO_DESTINATION;
         pieces[k] = Piece{};
         if (unit >= units || row >= call.count) continue;
         // Stacks are oldest first, the table newest first.
@@ -51,7 +51,7 @@ PARL_FN void gather(const Output& output, const ReplayGather& call, uint32_t til
         if (slot != NONE) pieces[k] = at<Piece>(output.column)[static_cast<uint64_t>(slot) * output.pieces + part];
     }
     for (uint32_t k = 0; k < PIECES; ++k) {
-        if (to[k] != NOWHERE) at<Piece>(output.out)[to[k]] = pieces[k];
+        if (to[k] != NO_DESTINATION) at<Piece>(output.out)[to[k]] = pieces[k];
     }
 }
 
@@ -102,7 +102,7 @@ PARL_KERNEL(THREADS) parl_replay_stamp(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
             bad = !is_finite(priority);
             kept = !bad && slot != NONE;
             stale = !unknown && slot == NONE;
-            if (!bad) note_largest(tree, weight_of(replay, priority, saturated));
+            if (!bad) update_largest(tree, weight_of(replay, priority, saturated));
             if (kept) stamp(tree, slot, static_cast<uint32_t>(i));
         }
         count_lanes(tree, BAD_PRIORITY, bad);
@@ -122,7 +122,7 @@ PARL_KERNEL(THREADS) parl_replay_scatter(PARL_ARGUMENT Replay replay, PARL_ARGUM
             const double priority = real(call.priorities, i);
             const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], unknown);
             stale = !unknown && slot == NONE;
-            if (is_finite(priority) && slot != NONE && has_won(replay.tree, slot, static_cast<uint32_t>(i))) {
+            if (is_finite(priority) && slot != NONE && is_last_update(replay.tree, slot, static_cast<uint32_t>(i))) {
                 bool saturated = false;
                 weight = weight_of(replay, priority, saturated);
                 uint4* cell = state(replay, slot);
@@ -152,11 +152,11 @@ struct ReplayAdd {
     uint32_t count;
 };
 
-enum End : uint32_t { GOES_ON = 0, TERMINATED = 1, TRUNCATED = 2 };
+enum End : uint32_t { NOT_ENDED = 0, TERMINATED = 1, TRUNCATED = 2 };
 
 PARL_FN End end_of(const ReplayAdd& call, uint64_t i) {
     if (call.terminated != 0 && at<uint8_t>(call.terminated)[i] != 0) return TERMINATED;
-    return call.truncated != 0 && at<uint8_t>(call.truncated)[i] != 0 ? TRUNCATED : GOES_ON;
+    return call.truncated != 0 && at<uint8_t>(call.truncated)[i] != 0 ? TRUNCATED : NOT_ENDED;
 }
 // True if a row needs its final observation in this call, because the next row does not carry it.
 PARL_FN bool needs_final(const Replay& replay, const ReplayAdd& call, uint64_t i) {
@@ -169,23 +169,23 @@ PARL_KERNEL(THREADS) parl_replay_note(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
     for (uint64_t i = thread(); i < call.count; i += threads()) {
         const double priority = real(call.priorities, i);
         bool saturated = false;
-        if (is_finite(priority)) note_largest(replay.tree, weight_of(replay, priority, saturated));
+        if (is_finite(priority)) update_largest(replay.tree, weight_of(replay, priority, saturated));
     }
 }
 
 // In one block: numbers the final observations, and reserves the sequence numbers of the call.
 PARL_KERNEL(1024) parl_replay_reserve(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
-    __shared__ uint32_t of_warp[LANES];
+    __shared__ uint32_t warp_counts[LANES];
     uint64_t* word = words(replay.tree);
     uint32_t before = 0;
     for (uint32_t start = 0; start < call.count; start += blockDim.x) {
         const uint32_t i = start + threadIdx.x;
         const bool has = i < call.count && needs_final(replay, call, i) && call.finals != 0;
         const uint32_t lanes = __ballot_sync(ALL, has), warp = threadIdx.x / LANES;
-        if (lane() == 0) of_warp[warp] = static_cast<uint32_t>(__popc(lanes));
+        if (lane() == 0) warp_counts[warp] = static_cast<uint32_t>(__popc(lanes));
         __syncthreads();
         const uint32_t warps = blockDim.x / LANES;
-        const uint32_t upto = prefix_sum(lane() < warps ? of_warp[lane()] : 0);
+        const uint32_t upto = prefix_sum(lane() < warps ? warp_counts[lane()] : 0);
         const uint32_t earlier = __shfl_sync(ALL, upto, (warp + LANES - 1) % LANES) * (warp > 0 ? 1 : 0);
         const uint32_t all = __shfl_sync(ALL, upto, LANES - 1);
         const uint32_t below_me = static_cast<uint32_t>(__popc(lanes & ((1u << lane()) - 1)));
@@ -240,7 +240,7 @@ PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUM
                 bad = is_finite(priority) ? 0 : 1;
                 if (!bad) {
                     parked = weight_of(replay, priority, beyond);
-                    note_largest(tree, parked);
+                    update_largest(tree, parked);
                     saturated = beyond && (call.priorities.is_scalar == 0 || i == 0) ? 1 : 0;
                 }
             }
@@ -314,7 +314,7 @@ PARL_KERNEL(THREADS) parl_replay_write(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
 }
 
 // The rows of an episode are counted up to about this number.
-constexpr uint64_t AGE_MAX = (1u << 30) - 1;
+constexpr uint64_t EPISODE_ROWS_MAX = (1u << 30) - 1;
 
 // The newest row of one environment and the rows that wait for the end of their window, as in the CPU's `tails.rs`.
 struct Tail {
@@ -330,44 +330,44 @@ struct Tail {
     __device__ End ended() { return static_cast<End>(words_[0] >> 32 & 3); }
     __device__ void set_ended(End end) { words_[0] = (words_[0] & ~(3ull << 32)) | static_cast<uint64_t>(end) << 32; }
 
-    // Number of rows of an episode after one more; beyond AGE_MAX whole periods are subtracted.
-    __device__ uint64_t counted(uint64_t rows) {
-        if (rows < AGE_MAX) return rows + 1;
-        return rows + 1 - replay.period * (AGE_MAX / replay.period / 2);
+    // Number of rows of an episode after one more; beyond EPISODE_ROWS_MAX whole periods are subtracted.
+    __device__ uint64_t next_episode_rows(uint64_t rows) {
+        if (rows < EPISODE_ROWS_MAX) return rows + 1;
+        return rows + 1 - replay.period * (EPISODE_ROWS_MAX / replay.period / 2);
     }
 
     // True if a sequence of `left` steps starts at the row `age` rows after the first of its episode. Shorter sequences
     // at the end of an episode are left out if their steps are all in the one before, or all burn-in.
-    __device__ bool starts(uint64_t age, uint64_t left) {
+    __device__ bool starts_sequence(uint64_t age, uint64_t left) {
         if (replay.period == 0) return true;
         const uint64_t overlap = age == 0 ? 0 : replay.n_step - replay.period;
         return age % replay.period == 0 && left > (overlap > replay.burn_in ? overlap : replay.burn_in);
     }
 
     // Adds the row after the newest. Only rows with complete stacks wait to become sampleable.
-    __device__ void push(Row row, bool is_whole) {
+    __device__ void push(Row row, bool has_whole_stack) {
         const uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
-        if (replay.period != 0) words_[0] = (words_[0] & 0x3ffffffffull) | counted(words_[0] >> 34) << 34;
+        if (replay.period != 0) words_[0] = (words_[0] & 0x3ffffffffull) | next_episode_rows(words_[0] >> 34) << 34;
         words_[1] = packed(row);
-        if (!is_whole) return;
+        if (!has_whole_stack) return;
         words_[2 + (first + waiting) % replay.window_rows] = packed(row);
         words_[0] += 1;
     }
 
     // Makes the oldest waiting rows sampleable until `left` remain.
-    PARL_ONCE_MEMBER void complete(uint64_t left) {
+    PARL_NOINLINE_MEMBER void complete(uint64_t left) {
         uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
         const uint64_t rows = words_[0] >> 34;
         // Rows that only carry the final observation of a waiting row are not steps and were not pushed.
         const uint64_t beyond = replay.rebuilds != 0 && left > 0 ? 1 : 0;
         for (; waiting > left; --waiting, first = (first + 1) % replay.window_rows) {
-            if (starts(rows - waiting, waiting - beyond)) list(replay, unpacked(words_[2 + first]));
+            if (starts_sequence(rows - waiting, waiting - beyond)) make_sampleable(replay, unpacked(words_[2 + first]));
         }
         words_[0] = (words_[0] >> 32 << 32) | first << 16 | waiting;
     }
 
     // Makes a row sampleable, if it is still stored.
-    static __device__ void list(const Replay& replay, Row row) {
+    static __device__ void make_sampleable(const Replay& replay, Row row) {
         uint4* cell = state(replay, row.slot);
         if (cell->x != (row.lap << LAP_SHIFT | OPEN)) return;
         cell->x |= SAMPLEABLE;
@@ -381,33 +381,33 @@ struct Tail {
             const Row old = unpacked(before);
             const uint64_t laps = (row.lap - old.lap) & LAP_MASK;
             const int64_t far = static_cast<int64_t>(laps * replay.slots) + row.slot - old.slot;
-            distance = far > 0 && far < static_cast<int64_t>(LOST_ROW) ? static_cast<uint32_t>(far) : LOST_ROW;
+            distance = far > 0 && far < static_cast<int64_t>(UNREACHABLE) ? static_cast<uint32_t>(far) : UNREACHABLE;
         }
         state(replay, row.slot)->w = distance;
     }
 
-    PARL_ONCE_MEMBER void append(Row row, End end, bool has_final, Row final_row, bool lacks_final) {
+    PARL_NOINLINE_MEMBER void append(Row row, End end, bool has_final, Row final_row, bool lacks_final) {
         set_before(row, words_[1]);
         if (has_final) set_before(final_row, packed(row));
         const Row newest = unpacked(words_[1]);
         const bool follows = words_[1] != 0 && is_open(replay, newest);
         if (follows) state(replay, newest.slot)->y = row.slot + 1;
-        if (ended() != GOES_ON) {
+        if (ended() != NOT_ENDED) {
             // This row only carries the final observation of the one before.
             if (follows && ended() == TRUNCATED) complete(0);
             return empty();
         }
         if (!follows) empty();
-        push(row, replay.frames == 1 || is_whole(replay, sequence_of(replay, row)));
+        push(row, replay.frames == 1 || has_whole_stack(replay, sequence_of(replay, row)));
         if (lacks_final) return empty();
-        if (end == GOES_ON || (end == TRUNCATED && replay.rebuilds && replay.resets_next_step)) {
+        if (end == NOT_ENDED || (end == TRUNCATED && replay.rebuilds && replay.resets_next_step)) {
             // The rows whose window reaches the end of the episode wait for the final observation.
             complete(replay.window_rows - 1);
         } else {
             if (has_final) state(replay, row.slot)->y = final_row.slot + 1;
             complete(0);
         }
-        if (end == GOES_ON) return;
+        if (end == NOT_ENDED) return;
         if (replay.resets_next_step) return set_ended(end);
         empty();
     }
@@ -421,7 +421,7 @@ PARL_KERNEL(THREADS) parl_replay_append(PARL_ARGUMENT Replay replay, PARL_ARGUME
     for (uint64_t start = thread(); start < call.count; start += threads()) {
         uint64_t i = order == nullptr ? start : static_cast<uint64_t>(order[start]);
         if (replay.independent) {
-            Tail::list(replay, row_at(replay, first + i));
+            Tail::make_sampleable(replay, row_at(replay, first + i));
             continue;
         }
         const int64_t env = envs == nullptr ? static_cast<int64_t>(i) : envs[i];

@@ -11,7 +11,7 @@ constexpr uint32_t NO_LINK = 0;
 // Ticket that a call returns if it has no rows to draw.
 constexpr uint64_t NO_TICKET = 0;
 // Distances to the row before: there is none in the episode, or it is too far back.
-constexpr uint32_t FIRST_ROW = 0, LOST_ROW = 0xffffffffu;
+constexpr uint32_t FIRST_ROW = 0, UNREACHABLE = 0xffffffffu;
 
 struct Replay {
     Tree tree;
@@ -54,18 +54,18 @@ PARL_FN Row row_of(const Replay& replay, uint64_t ticket) {
     const Row row = unpacked(ticket);
     return Row{row.slot, row.lap ^ replay.tag};
 }
-PARL_ONCE Row row_at(const Replay& replay, uint64_t sequence) {
+PARL_NOINLINE Row row_at(const Replay& replay, uint64_t sequence) {
     const uint64_t lap = sequence / replay.slots;
     return Row{static_cast<uint32_t>(sequence - lap * replay.slots), static_cast<uint32_t>(lap + 1) & LAP_MASK};
 }
 // Sequence number of a stored row.
-PARL_ONCE uint64_t sequence_of(const Replay& replay, Row row) {
+PARL_NOINLINE uint64_t sequence_of(const Replay& replay, Row row) {
     const uint64_t newest = words(replay.tree)[NEWEST_LAP];
     const uint64_t behind = (newest - row.lap + 1) & LAP_MASK;
     return (newest >= behind ? newest - behind : 0) * replay.slots + row.slot;
 }
 // Sequence number of the row in `slot`, which was added less than a lap after row `sequence`.
-PARL_FN uint64_t later(const Replay& replay, uint64_t sequence, uint32_t slot) {
+PARL_FN uint64_t later_sequence(const Replay& replay, uint64_t sequence, uint32_t slot) {
     const uint64_t here = sequence % replay.slots;
     return sequence + (slot + replay.slots - here) % replay.slots;
 }
@@ -75,19 +75,19 @@ PARL_FN bool is_open(const Replay& replay, Row row) {
 }
 
 // What precedes a row: a stored row, the start of its episode, or a row that is no longer stored.
-enum Before : uint32_t { A_ROW, START, LOST };
-PARL_ONCE Before before(const Replay& replay, uint64_t sequence, uint64_t& found) {
+enum PreviousRow : uint32_t { STORED, EPISODE_START, OVERWRITTEN };
+PARL_NOINLINE PreviousRow find_previous(const Replay& replay, uint64_t sequence, uint64_t& found) {
     const uint32_t distance = state(replay, static_cast<uint32_t>(sequence % replay.slots))->w;
-    if (distance == FIRST_ROW) return START;
-    if (distance == LOST_ROW || distance > sequence) return LOST;
+    if (distance == FIRST_ROW) return EPISODE_START;
+    if (distance == UNREACHABLE || distance > sequence) return OVERWRITTEN;
     found = sequence - distance;
-    return found >= words(replay.tree)[HORIZON] ? A_ROW : LOST;
+    return found >= words(replay.tree)[HORIZON] ? STORED : OVERWRITTEN;
 }
 // True if the earlier rows that a row's stacks need are stored, as far as its episode has them.
-PARL_ONCE bool is_whole(const Replay& replay, uint64_t sequence) {
+PARL_NOINLINE bool has_whole_stack(const Replay& replay, uint64_t sequence) {
     for (uint32_t i = 1; i < replay.frames; ++i) {
-        const Before what = before(replay, sequence, sequence);
-        if (what != A_ROW) return what == START;
+        const PreviousRow previous = find_previous(replay, sequence, sequence);
+        if (previous != STORED) return previous == EPISODE_START;
     }
     return true;
 }
@@ -101,17 +101,17 @@ PARL_FN double row_discount(const Replay& replay, uint32_t slot) {
 PARL_FN bool flag(uint64_t column, uint32_t slot) { return column != 0 && at<uint8_t>(column)[slot] != 0; }
 
 // `(|priority| + epsilon) ** alpha` in units of weight.
-PARL_ONCE uint32_t weight_of(const Replay& replay, double priority, bool& saturated) {
-    const float base = add_once(static_cast<float>(priority < 0.0 ? -priority : priority), replay.epsilon);
+PARL_NOINLINE uint32_t weight_of(const Replay& replay, double priority, bool& saturated) {
+    const float base = add_rn(static_cast<float>(priority < 0.0 ? -priority : priority), replay.epsilon);
     const float units = static_cast<float>(replay.tree.units), most = static_cast<float>(MAX_WEIGHT);
-    const float scaled = replay.alpha == 0.0f ? units : multiply_once(power(base, replay.alpha), units);
+    const float scaled = replay.alpha == 0.0f ? units : multiply_rn(power(base, replay.alpha), units);
     saturated = scaled > most;
     // Rounds half up; a positive priority never becomes weight 0.
-    uint32_t weight = static_cast<uint32_t>(add_once(saturated ? most : scaled, 0.5f));
+    uint32_t weight = static_cast<uint32_t>(add_rn(saturated ? most : scaled, 0.5f));
     if (weight == 0 && base > 0.0f) weight = 1;
     return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;
 }
 
-PARL_FN void note_largest(const Tree& tree, uint32_t weight) {
+PARL_FN void update_largest(const Tree& tree, uint32_t weight) {
     if (weight > words(tree)[LARGEST_EVER]) atomicMax(&words(tree)[LARGEST_EVER], static_cast<uint64_t>(weight));
 }

@@ -22,8 +22,9 @@ struct ReplayKeys {
 PARL_FN bool is_drawable(const Replay& replay, uint32_t slot) {
     const uint32_t generation = state(replay, slot)->x;
     if ((generation & (OPEN | SAMPLEABLE)) != (OPEN | SAMPLEABLE)) return false;
-    if (replay.frames > 1 && !is_whole(replay, sequence_of(replay, Row{slot, generation >> LAP_SHIFT}))) return false;
-    return !follow(replay, slot).is_lost;
+    const Row row{slot, generation >> LAP_SHIFT};
+    if (replay.frames > 1 && !has_whole_stack(replay, sequence_of(replay, row))) return false;
+    return !follow_window(replay, slot).is_lost;
 }
 
 PARL_KERNEL(THREADS) parl_replay_keys(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayKeys call) {
@@ -88,7 +89,7 @@ struct ReplaySelect {
 };
 
 // `share * count`, rounded up with a probability equal to its fractional part, else down.
-PARL_FN uint64_t share_of(uint32_t count, double share, uint64_t word) {
+PARL_FN uint64_t stochastic_round(uint32_t count, double share, uint64_t word) {
     const double exact = share * count;
     const uint64_t whole = static_cast<uint64_t>(exact);
     const uint64_t found = whole + (unit(word) <= exact - static_cast<double>(whole) ? 1 : 0);
@@ -98,7 +99,7 @@ PARL_FN uint64_t share_of(uint32_t count, double share, uint64_t word) {
 // In one block: computes how many draws of a mixture are of each kind, and which rows are the newest (twice as many
 // while none of them can be drawn).
 PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplaySelect call) {
-    __shared__ uint32_t of_warp[LANES];
+    __shared__ uint32_t warp_counts[LANES];
     uint64_t* word = words(replay.tree);
     const uint64_t reserved = word[RESERVED];
     const uint64_t most = reserved < replay.capacity ? reserved : replay.capacity;
@@ -110,32 +111,32 @@ PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT R
             if (weight_in(replay, (reserved - 1 - i) % replay.slots) != 0) mine += 1;
         }
         const uint32_t together = sum(mine);
-        if (lane() == 0) of_warp[threadIdx.x / LANES] = together;
+        if (lane() == 0) warp_counts[threadIdx.x / LANES] = together;
         __syncthreads();
-        ready = sum(lane() < blockDim.x / LANES ? of_warp[lane()] : 0);
+        ready = sum(lane() < blockDim.x / LANES ? warp_counts[lane()] : 0);
         __syncthreads();
         if (ready != 0 || rows >= most) break;
         rows = 2 * rows < most ? 2 * rows : most;
     }
     if (threadIdx.x != 0) return;
     const uint64_t seed = call_seed(replay.tree);
-    const uint64_t newest = share_of(call.draw.draws.count, call.newest, number_of(seed, 0));
-    const uint64_t uniform = share_of(call.draw.draws.count, call.uniform, number_of(seed, 1));
+    const uint64_t newest = stochastic_round(call.draw.draws.count, call.newest, number_of(seed, 0));
+    const uint64_t uniform = stochastic_round(call.draw.draws.count, call.uniform, number_of(seed, 1));
     const uint64_t left = call.draw.draws.count - newest;
-    word[YOUNG] = rows;
-    word[YOUNG_READY] = ready;
-    word[OF_NEWEST] = newest;
-    word[OF_ALL] = uniform < left ? uniform : left;
+    word[NEWEST_ROWS] = rows;
+    word[NEWEST_READY] = ready;
+    word[NEWEST_DRAWS] = newest;
+    word[UNIFORM_DRAWS] = uniform < left ? uniform : left;
 }
 
 // Attempts of a warp, each with one row per lane, before it reads all rows.
-constexpr uint32_t TRIES = 64;
+constexpr uint32_t UNIFORM_ATTEMPTS = 64;
 
 // Draws one of the `among` newest slots with a weight above zero, uniformly (except for a share of among / 2^64). All
 // lanes return the same.
-PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
+PARL_NOINLINE Drawn draw_uniform(const Replay& replay, Random& random, uint64_t among) {
     const uint64_t newest = words(replay.tree)[RESERVED] - 1;
-    for (uint32_t i = 0; i < TRIES; ++i) {
+    for (uint32_t i = 0; i < UNIFORM_ATTEMPTS; ++i) {
         const uint64_t back = __umul64hi(number_of(next(random), lane()), among);
         const uint32_t slot = static_cast<uint32_t>((newest - back) % replay.slots), weight = weight_in(replay, slot);
         const uint32_t found = __ballot_sync(ALL, weight != 0);
@@ -166,18 +167,19 @@ PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
 }
 
 // Takes draw i of a batch. Called by all lanes of a warp. False if no row can be drawn.
-PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTaker& taker, uint32_t i, uint64_t total) {
+PARL_NOINLINE bool draw_one(const Replay& replay, const ReplaySelect& call, ReplayDrawWriter& writer, uint32_t i,
+                            uint64_t total) {
     const Tree& tree = replay.tree;
     const uint64_t* word = words(tree);
     if (call.kind == DISTINCT || call.kind == LARGEST_FIRST) {
         if (at<uint64_t>(call.keys)[i] == 0) return false;
         const uint32_t slot = static_cast<uint32_t>(at<int64_t>(call.chosen)[i]);
-        return taker.take(i, Drawn{slot, weight_in(replay, slot)});
+        return writer.store_draw(i, Drawn{slot, weight_in(replay, slot)});
     }
     const uint32_t count = call.draw.draws.count;
     const uint64_t live = word[RESERVED] < replay.slots ? word[RESERVED] : replay.slots;
-    const uint64_t newest = call.kind == MIXTURE ? word[OF_NEWEST] : 0;
-    const uint64_t others = call.kind == MIXTURE ? newest + word[OF_ALL] : count;
+    const uint64_t newest = call.kind == MIXTURE ? word[NEWEST_DRAWS] : 0;
+    const uint64_t others = call.kind == MIXTURE ? newest + word[UNIFORM_DRAWS] : count;
     uint64_t seen, prefix;
     read_top(tree, seen, prefix);
     Random random{number_of(call_seed(tree), 2 + static_cast<uint64_t>(i))};
@@ -185,9 +187,9 @@ PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTa
     for (uint32_t tries = 0; tries < REDRAWS_MAX; ++tries) {
         Drawn drawn;
         if (is_newest) {
-            drawn = pick(replay, random, word[YOUNG]);
+            drawn = draw_uniform(replay, random, word[NEWEST_ROWS]);
         } else if (is_any) {
-            drawn = pick(replay, random, live);
+            drawn = draw_uniform(replay, random, live);
         } else {
             const uint64_t offset = below(random, total);
             const Draws rest{STRATIFIED, static_cast<uint32_t>(count - others), 0, 1};
@@ -196,89 +198,90 @@ PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTa
             drawn = descend(tree, target, seen, prefix);
         }
         if (drawn.weight == 0) return false;
-        if (taker.take(i, drawn)) return true;
+        if (writer.store_draw(i, drawn)) return true;
         if (lane() == 0) ::count(tree, REDRAWN, 1);
         if (call.kind != MIXTURE) continue;
         // Replaced by one draw of the mixture.
-        const double what = unit(next(random));
-        is_newest = what <= call.newest;
-        is_any = what <= call.newest + call.uniform;
+        const double fraction = unit(next(random));
+        is_newest = fraction <= call.newest;
+        is_any = fraction <= call.newest + call.uniform;
     }
     return false;
 }
 
 // The probability of a row in one draw of a mixture. The same order of operations as the CPU's `mixture.rs`.
-struct Odds {
+struct MixtureProbabilities {
     const Replay& replay;
     const ReplaySelect& call;
     double total, live;
 
-    __device__ double least(uint32_t weight) {
+    __device__ double lower_bound(uint32_t weight) {
         return (1.0 - call.uniform - call.newest) * weight / total + call.uniform / (live > 1.0 ? live : 1.0);
     }
-    __device__ double of(uint64_t slot, uint32_t weight) {
+    __device__ double probability(uint64_t slot, uint32_t weight) {
         const uint64_t* word = words(replay.tree);
         double p = (1.0 - call.uniform - call.newest) * weight / total;
         if (call.uniform > 0.0) p += call.uniform / (live > 1.0 ? live : 1.0);
         const uint64_t newest = (word[RESERVED] - 1) % replay.slots;
-        if (call.newest > 0.0 && (newest + replay.slots - slot) % replay.slots < word[YOUNG]) {
-            p += call.newest / static_cast<double>(word[YOUNG_READY] > 1 ? word[YOUNG_READY] : 1);
+        if (call.newest > 0.0 && (newest + replay.slots - slot) % replay.slots < word[NEWEST_ROWS]) {
+            p += call.newest / static_cast<double>(word[NEWEST_READY] > 1 ? word[NEWEST_READY] : 1);
         }
         return p;
     }
 };
 
-PARL_FN void weigh_mixture(const Replay& replay, const ReplaySelect& call, uint64_t total) {
+PARL_FN void store_mixture_importance_weights(const Replay& replay, const ReplaySelect& call, uint64_t total) {
     __shared__ uint64_t least;
     uint64_t live = 0;
     const uint64_t* word = words(replay.tree);
     for (uint32_t size = 1; size < SIZES; ++size) live += word[HISTOGRAM + size];
-    Odds odds{replay, call, static_cast<double>(total), static_cast<double>(live)};
+    MixtureProbabilities probabilities{replay, call, static_cast<double>(total), static_cast<double>(live)};
     const uint32_t* drawn = at<uint32_t>(call.draw.drawn);
     const int64_t* slots = at<int64_t>(call.draw.indices);
     if (threadIdx.x == 0) least = bits_of(1e300);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < call.draw.draws.count; i += blockDim.x) {
-        if (drawn[i] != 0) atomicMin(&least, bits_of(odds.of(static_cast<uint64_t>(slots[i]), drawn[i])));
+        if (drawn[i] == 0) continue;
+        atomicMin(&least, bits_of(probabilities.probability(static_cast<uint64_t>(slots[i]), drawn[i])));
     }
     __syncthreads();
-    double smallest = of_bits(least);
+    double smallest = from_bits(least);
     for (uint32_t size = 1; replay.is_global != 0 && size < SIZES; ++size) {
         if (word[HISTOGRAM + size] == 0) continue;
-        const double bound = odds.least(1u << (size - 1));
+        const double bound = probabilities.lower_bound(1u << (size - 1));
         if (bound < smallest) smallest = bound;
         break;
     }
     const double beta = call.draw.beta_at != 0 ? *at<double>(call.draw.beta_at) : call.draw.beta;
     for (uint32_t i = threadIdx.x; i < call.draw.draws.count; i += blockDim.x) {
-        const double p = drawn[i] == 0 ? 1.0 : odds.of(static_cast<uint64_t>(slots[i]), drawn[i]);
-        at<float>(call.draw.weights)[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_once(smallest, p), beta));
+        const double p = drawn[i] == 0 ? 1.0 : probabilities.probability(static_cast<uint64_t>(slots[i]), drawn[i]);
+        at<float>(call.draw.weights)[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_rn(smallest, p), beta));
     }
 }
 
 PARL_KERNEL(SAMPLE_THREADS) parl_replay_select(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplaySelect call) {
     __shared__ uint32_t lacks;
     const Tree& tree = replay.tree;
-    ReplayTaker taker{replay, call.draw};
+    ReplayDrawWriter writer{replay, call.draw};
     const uint32_t batch = call.draw.draws.count;
     const uint32_t i = blockIdx.x * DRAWS_PER_BLOCK + threadIdx.x / LANES;
     uint64_t seen, prefix;
     const uint64_t total = read_top(tree, seen, prefix);
-    if (i < batch && (total == 0 || !take_one(replay, call, taker, i, total))) taker.nothing(i);
+    if (i < batch && (total == 0 || !draw_one(replay, call, writer, i, total))) writer.store_empty(i);
     if (!is_last_block(tree)) return;
     if (threadIdx.x == 0) lacks = 0;
     __syncthreads();
     for (uint32_t j = threadIdx.x; j < batch; j += blockDim.x) {
-        if (taker.is_lost(j)) atomicMax(&lacks, 1u);
+        if (writer.is_lost(j)) atomicMax(&lacks, 1u);
     }
     __syncthreads();
     if (call.kind == MIXTURE) {
-        weigh_mixture(replay, call, total);
+        store_mixture_importance_weights(replay, call, total);
     } else if (call.kind == DISTINCT) {
-        taker.weigh();
+        writer.store_importance_weights();
     } else {
         for (uint32_t j = threadIdx.x; j < batch; j += blockDim.x) {
-            at<float>(call.draw.weights)[j] = taker.is_lost(j) ? 0.0f : 1.0f;
+            at<float>(call.draw.weights)[j] = writer.is_lost(j) ? 0.0f : 1.0f;
         }
     }
     __syncthreads();
@@ -287,6 +290,6 @@ PARL_KERNEL(SAMPLE_THREADS) parl_replay_select(PARL_ARGUMENT Replay replay, PARL
     if (lacks != 0) count(tree, EMPTY, 1);
     // LARGEST_FIRST takes no random numbers; the other kinds took those of a separate sequence.
     const uint64_t seed = call_seed(tree);
-    leave(tree, Random{call.kind == LARGEST_FIRST ? seed : number_of(seed, ~static_cast<uint64_t>(0))});
+    store_rng(tree, Random{call.kind == LARGEST_FIRST ? seed : number_of(seed, ~static_cast<uint64_t>(0))});
     end_call(tree);
 }

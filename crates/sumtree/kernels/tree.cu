@@ -3,9 +3,9 @@
 
 // `round(priority * units)`; a positive priority never becomes weight 0.
 PARL_FN uint32_t weight_of(const Tree& tree, double priority, bool& saturated) {
-    const double scaled = multiply_once(priority, tree.units), most = MAX_WEIGHT;
+    const double scaled = multiply_rn(priority, tree.units), most = MAX_WEIGHT;
     saturated = scaled > most;
-    const uint32_t rounded = static_cast<uint32_t>(add_once(saturated ? most : scaled, 0.5));
+    const uint32_t rounded = static_cast<uint32_t>(add_rn(saturated ? most : scaled, 0.5));
     return rounded == 0 && priority > 0.0 ? 1 : rounded;
 }
 
@@ -49,7 +49,7 @@ PARL_KERNEL(THREADS) parl_tree_scatter(PARL_ARGUMENT Tree tree, PARL_ARGUMENT Tr
             const bool fine = is_finite(priority) && priority >= 0.0 && index >= 0 &&
                               index < static_cast<int64_t>(tree.capacity);
             bool saturated = false;
-            if (fine && has_won(tree, static_cast<uint32_t>(index), static_cast<uint32_t>(i))) {
+            if (fine && is_last_update(tree, static_cast<uint32_t>(index), static_cast<uint32_t>(i))) {
                 leaf = static_cast<uint32_t>(index);
                 weight = weight_of(tree, priority, saturated);
             }
@@ -64,20 +64,20 @@ struct TreeSample {
     uint64_t priorities;  // f64
 };
 
-struct TreeTaker {
+struct TreeDrawWriter {
     const Tree& tree;
     const TreeSample& call;
 
-    __device__ bool take(uint32_t i, const Drawn& drawn) {
+    __device__ bool store_draw(uint32_t i, const Drawn& drawn) {
         if (lane() == 0) {
             at<int64_t>(call.indices)[i] = drawn.leaf;
-            at<double>(call.priorities)[i] = divide_once(drawn.weight, tree.units);
+            at<double>(call.priorities)[i] = divide_rn(drawn.weight, tree.units);
         }
         return true;
     }
     __device__ bool is_lost(uint32_t) { return false; }
-    __device__ bool goes_on() { return false; }
-    __device__ void nothing(uint32_t i) {
+    __device__ bool draws_later() { return false; }
+    __device__ void store_empty(uint32_t i) {
         if (lane() == 0) at<int64_t>(call.indices)[i] = 0;
         if (lane() == 0) at<double>(call.priorities)[i] = 0.0;
     }
@@ -85,8 +85,8 @@ struct TreeTaker {
 };
 
 PARL_KERNEL(SAMPLE_THREADS) parl_tree_sample(PARL_ARGUMENT Tree tree, PARL_ARGUMENT TreeSample call) {
-    TreeTaker taker{tree, call};
-    sample(tree, call.draws, taker, at<uint64_t>(call.priorities));
+    TreeDrawWriter writer{tree, call};
+    sample(tree, call.draws, writer, at<uint64_t>(call.priorities));
 }
 
 struct TreeFind {
@@ -101,11 +101,11 @@ PARL_KERNEL(THREADS) parl_tree_find(PARL_ARGUMENT Tree tree, PARL_ARGUMENT TreeF
     const uint64_t total = read_top(tree, seen, prefix);
     for (uint64_t i = thread() / LANES; i < call.count; i += threads() / LANES) {
         const double asked = at<double>(call.prefixes)[i], all = static_cast<double>(total);
-        double scaled = multiply_once(asked, tree.units);
+        double scaled = multiply_rn(asked, tree.units);
         bool fine = scaled >= 0.0 && scaled < all;
         if (call.total >= 0.0) {
             fine = asked >= 0.0 && asked < call.total && total > 0;
-            scaled = multiply_once(divide_once(asked, call.total), all);
+            scaled = multiply_rn(divide_rn(asked, call.total), all);
         }
         if (!fine && lane() == 0) count(tree, BAD_INDEX, 1);
         uint64_t target = fine ? static_cast<uint64_t>(scaled) : 0;

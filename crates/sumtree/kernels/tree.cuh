@@ -19,7 +19,7 @@ enum Word : uint32_t {
     LARGEST_EVER = 6,
     SATURATED = 7,
     DONE = 8,       // blocks of a launch that have ended
-    ODD = 9,        // draws of a launch that need its last block
+    CORRECTIONS = 9,  // draws of a launch that need its last block
     BAD_PRIORITY = 10,
     BAD_INDEX = 11,
     EMPTY = 12,     // sample calls that found nothing
@@ -41,13 +41,13 @@ enum Word : uint32_t {
     NO_FINAL = 62,
     BAD_DISCOUNT = 63,
     // Of a mixture.
-    YOUNG = 64,        // rows that count as newest
-    YOUNG_READY = 65,  // how many of these can be drawn
-    OF_NEWEST = 66,    // draws among them
-    OF_ALL = 67,       // uniform draws among all rows
-    BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
+    NEWEST_ROWS = 64,      // rows that count as newest
+    NEWEST_READY = 65,     // how many of these can be drawn
+    NEWEST_DRAWS = 66,     // draws among them
+    UNIFORM_DRAWS = 67,    // uniform draws among all rows
+    FIRST_SEQUENCE = 68,   // sequence number of the first row ever; not 0 after a load into another capacity
     BAD_REWARD = 69,
-    AFTER = 72,        // state of the generator after the draws of a call, for its goals
+    RNG_AFTER_DRAWS = 72,  // state of the generator after the draws of a call, for its goals
     WORDS = 76,
 };
 
@@ -69,7 +69,7 @@ PARL_FN void count(const Tree& tree, uint32_t word, uint64_t by) {
 }
 
 // Counts the lanes of a warp in which `is` is true. Called by all lanes.
-PARL_ONCE void count_lanes(const Tree& tree, uint32_t word, bool is) {
+PARL_NOINLINE void count_lanes(const Tree& tree, uint32_t word, bool is) {
     const uint32_t lanes = __ballot_sync(ALL, is);
     if (lane() == 0) count(tree, word, static_cast<uint64_t>(__popc(lanes)));
 }
@@ -90,7 +90,7 @@ PARL_FN uint64_t read_top(const Tree& tree, uint64_t& seen, uint64_t& prefix) {
 
 // Finds the leaf that contains a prefix sum below the total. Enters the first child whose running sum is strictly above
 // the residual, so never a child of sum 0.
-PARL_ONCE Drawn descend(const Tree& tree, uint64_t target, uint64_t seen, uint64_t prefix) {
+PARL_NOINLINE Drawn descend(const Tree& tree, uint64_t target, uint64_t seen, uint64_t prefix) {
     uint32_t node = 0;
     for (uint32_t level = tree.depth - 1;; --level) {
         const uint32_t above = __ballot_sync(ALL, prefix > target);
@@ -132,14 +132,14 @@ PARL_FN void add_path(const Tree& tree, uint32_t leaf, uint64_t delta) {
 PARL_FN uint32_t size_of(uint32_t weight) { return LANES - static_cast<uint32_t>(__clz(static_cast<int>(weight))); }
 
 // Adds `by` to the counter of each lane's size, 0 for none, with one addition per distinct size. Called by all lanes.
-PARL_FN void tally(const Tree& tree, uint32_t size, int64_t by) {
+PARL_FN void add_to_histogram(const Tree& tree, uint32_t size, int64_t by) {
     const uint32_t alike = __match_any_sync(ALL, size);
     const bool leads = static_cast<uint32_t>(__ffs(static_cast<int>(alike))) - 1 == lane();
     if (leads && size != 0) count(tree, HISTOGRAM + size, static_cast<uint64_t>(by * __popc(alike)));
 }
 
 // Sets the weight of one leaf per lane, `NONE` for none; leaves of a launch are distinct. Called by all lanes.
-PARL_ONCE void set_weight(const Tree& tree, uint32_t leaf, uint32_t weight) {
+PARL_NOINLINE void set_weight(const Tree& tree, uint32_t leaf, uint32_t weight) {
     uint64_t delta = 0;
     uint32_t from = 0, to = 0;
     if (leaf != NONE) {
@@ -151,8 +151,8 @@ PARL_ONCE void set_weight(const Tree& tree, uint32_t leaf, uint32_t weight) {
         to = size_of(weight);
     }
     if (!__all_sync(ALL, from == to)) {
-        tally(tree, from == to ? 0 : from, -1);
-        tally(tree, from == to ? 0 : to, 1);
+        add_to_histogram(tree, from == to ? 0 : from, -1);
+        add_to_histogram(tree, from == to ? 0 : to, 1);
     }
     add_path(tree, leaf, delta);
 }
@@ -165,7 +165,7 @@ PARL_FN void stamp(const Tree& tree, uint32_t leaf, uint32_t item) {
 
 // In a later launch: returns true for the item that counts for its leaf, and clears the stamp. Other items match
 // neither the stamp nor 0.
-PARL_FN bool has_won(const Tree& tree, uint32_t leaf, uint32_t item) {
+PARL_FN bool is_last_update(const Tree& tree, uint32_t leaf, uint32_t item) {
     uint32_t* cell = &at<uint32_t>(tree.stamps)[leaf];
     if (*cell != item + 1) return false;
     *cell = 0;

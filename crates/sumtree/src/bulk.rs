@@ -45,7 +45,7 @@ impl SumTree {
             let nodes = 0..self.layout.levels()[level].used;
             nodes.into_par_iter().with_min_len(NODES_PER_TASK).for_each(|node| {
                 let children = node * group..(node + 1) * group;
-                let sum = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
+                let sum = children.map(|child| self.load_sum(level - 1, child)).fold(0, u64::wrapping_add);
                 self.store_sum(level, node, sum);
             });
         }
@@ -54,7 +54,7 @@ impl SumTree {
         let largest = (0..SIZES).rev().find(|size| counts[*size] > 0).unwrap_or(0);
         let all = self.leaves.par_iter().with_min_len(1 << 16);
         if largest > 0 {
-            self.note_largest(all.map(|leaf| leaf.load(Relaxed)).max().unwrap_or(0)); // Relaxed: as above.
+            self.update_largest(all.map(|leaf| leaf.load(Relaxed)).max().unwrap_or(0)); // Relaxed: as above.
         }
     }
 

@@ -168,15 +168,15 @@ mod tests {
         }
     }
 
-    /// Sums are stored shifted left by `RAISED` bits, and one bit is their sign.
+    /// Sums are stored shifted left by `SUM_SHIFT` bits, and one bit is their sign.
     #[test]
-    fn the_largest_sums_fit_when_raised() {
+    fn the_largest_sums_fit_when_encoded() {
         for k in FAN_OUTS {
             for capacity in [1, 1 << 10, 1025 << 12, 1 << 31, MAX_CAPACITY] {
                 let layout = Layout::new(capacity, k).unwrap();
                 let shift = layout.levels().last().unwrap().shift;
                 let largest = (capacity as u128).min(1 << shift) * u128::from(max_weight(k));
-                assert!(largest < 1 << (63 - crate::node::RAISED), "{capacity} {k}");
+                assert!(largest < 1 << (63 - crate::node::SUM_SHIFT), "{capacity} {k}");
             }
         }
     }

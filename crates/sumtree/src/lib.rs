@@ -25,7 +25,7 @@ mod write;
 
 pub use error::SumTreeError;
 pub use layout::{DEFAULT_FAN_OUT, FAN_OUTS, MAX_CAPACITY, max_weight};
-pub use mixture::{Mixture, Odds};
+pub use mixture::{Mixture, MixtureProbabilities};
 pub use path::{PATH_VARIABLE, Path};
 pub use priority::{DEFAULT_SCALE, Scale};
 pub use region::{Cells, LINE_BYTES, Region, SharedCell};

@@ -2,7 +2,7 @@
 //! instead of aborting the process. Vectors of up to 4 KiB are allocated as usual.
 
 use crate::SumTreeError;
-use crate::region::check_against_machine;
+use crate::region::check_machine_memory;
 
 /// Vectors up to this size are allocated as usual: if that fails, there is no memory to report an error
 /// either.
@@ -49,7 +49,7 @@ pub fn vec_of_zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, SumTreeE
 #[inline]
 pub fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), SumTreeError> {
     let bytes = more.saturating_mul(size_of::<T>());
-    check_against_machine(bytes)?;
+    check_machine_memory(bytes)?;
     items.try_reserve_exact(more).map_err(|error| out_of_memory(bytes, &error))
 }
 
@@ -60,7 +60,7 @@ pub fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), SumTreeError> {
 /// [`SumTreeError::OutOfMemory`] when the machine, or the control group of this process, has less.
 #[inline]
 pub fn check(bytes: usize) -> Result<(), SumTreeError> {
-    check_against_machine(bytes)
+    check_machine_memory(bytes)
 }
 
 /// Collects an iterator whose length is not known in advance.

@@ -10,7 +10,7 @@ use crate::{Draws, Rng, SumTree, SumTreeError};
 
 /// Uniform attempts before the leaves with a weight above zero are listed instead. If one leaf in 16 has
 /// weight, all attempts fail with probability (15/16)^64 = 2 %.
-const TRIES: u32 = 64;
+const UNIFORM_ATTEMPTS: u32 = 64;
 
 /// Shares of a batch that are not drawn by weight.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,15 +31,15 @@ pub struct Mixture {
 
 /// Probabilities of the leaves in one draw of a mixture, for the tree as read by the drawing call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Odds {
+pub struct MixtureProbabilities {
     total: u64,
     mixture: Mixture,
     /// Number of leaves with a weight above zero, among all live leaves and among the newest.
-    live: u64,
-    young: u64,
+    live_positive: u64,
+    newest_positive: u64,
 }
 
-impl Odds {
+impl MixtureProbabilities {
     /// Sum of all weights.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -48,9 +48,10 @@ impl Odds {
 
     /// A lower bound of the probability of live leaves of at least this weight.
     #[must_use]
-    pub fn least(&self, weight: u32) -> f64 {
+    pub fn lower_bound(&self, weight: u32) -> f64 {
         let Mixture { uniform, newest, .. } = self.mixture;
-        (1.0 - uniform - newest) * f64::from(weight) / self.total as f64 + uniform / self.live.max(1) as f64
+        (1.0 - uniform - newest) * f64::from(weight) / self.total as f64
+            + uniform / self.live_positive.max(1) as f64
     }
 
     /// Probability of a leaf of this weight: `(1 - uniform - newest) * w / total + uniform / live + newest /
@@ -61,10 +62,10 @@ impl Odds {
         let mut p = (1.0 - uniform - newest) * f64::from(weight) / self.total as f64;
         // At least 1: the leaf itself had a weight above zero when it was drawn, whatever the count.
         if *uniform > 0.0 && live.contains(&leaf) {
-            p += uniform / self.live.max(1) as f64;
+            p += uniform / self.live_positive.max(1) as f64;
         }
-        if *newest > 0.0 && self.mixture.newest_runs().iter().any(|run| run.contains(&leaf)) {
-            p += newest / self.young.max(1) as f64;
+        if *newest > 0.0 && self.mixture.newest_ranges().iter().any(|run| run.contains(&leaf)) {
+            p += newest / self.newest_positive.max(1) as f64;
         }
         p
     }
@@ -90,7 +91,7 @@ impl Mixture {
     }
 
     /// The newest leaves as at most two contiguous ranges.
-    fn newest_runs(&self) -> [Range<usize>; 2] {
+    fn newest_ranges(&self) -> [Range<usize>; 2] {
         let end = self.newest_from + self.newest_count;
         let over = end.saturating_sub(self.live.end);
         [self.newest_from..end.min(self.live.end), self.live.start..self.live.start + over]
@@ -120,14 +121,14 @@ impl SumTree {
     ) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
         check_range(&range, self.capacity())?;
-        self.uniform_among(rng, &[range, 0..0], indices, weights)
+        self.sample_uniform_in(rng, &[range, 0..0], indices, weights)
     }
 
     /// Draws a batch of three parts, in this order: from the newest leaves, uniform, and by weight
     /// (stratified). The sizes of the parts are random; on average they are the shares of `mixture`.
-    /// [`Odds::probability`] is the probability of a leaf in one draw of the mixture, for importance weights.
-    /// Reads the newest leaves once to count those with a weight above zero, and the live leaves too if
-    /// `uniform` is above zero, unless `live_is_all`.
+    /// [`MixtureProbabilities::probability`] is the probability of a leaf in one draw of the mixture, for
+    /// importance weights. Reads the newest leaves once to count those with a weight above zero, and the live
+    /// leaves too if `uniform` is above zero, unless `live_is_all`.
     ///
     /// # Errors
     /// [`SumTreeError::Shares`]; [`SumTreeError::Index`] and [`SumTreeError::Length`] for bad ranges and
@@ -139,32 +140,32 @@ impl SumTree {
         mixture: &Mixture,
         indices: &mut [u64],
         weights: &mut [u32],
-    ) -> Result<Odds, SumTreeError> {
+    ) -> Result<MixtureProbabilities, SumTreeError> {
         let n = indices.len();
         same_length("weights", weights.len(), n)?;
         mixture.check(self.capacity())?;
         // Each share is rounded up or down at random, so that it is exact on average.
-        let newest = share_of(n, mixture.newest, rng);
-        let uniform = share_of(n, mixture.uniform, rng).min(n - newest);
-        let runs = mixture.newest_runs();
+        let newest = stochastic_round(n, mixture.newest, rng);
+        let uniform = stochastic_round(n, mixture.uniform, rng).min(n - newest);
+        let runs = mixture.newest_ranges();
         let whole = mixture.live_is_all || mixture.live == (0..self.capacity());
-        let live = match mixture.uniform > 0.0 {
+        let live_positive = match mixture.uniform > 0.0 {
             false => 0,
             true if whole => self.positive(),
-            true => self.positive_among(&[mixture.live.clone(), 0..0]),
+            true => self.count_positive_in(&[mixture.live.clone(), 0..0]),
         };
-        let young = if mixture.newest > 0.0 { self.positive_among(&runs) } else { 0 };
+        let newest_positive = if mixture.newest > 0.0 { self.count_positive_in(&runs) } else { 0 };
         let (a, rest) = indices.split_at_mut(newest);
         let (b, c) = rest.split_at_mut(uniform);
         let (wa, rest) = weights.split_at_mut(newest);
         let (wb, wc) = rest.split_at_mut(uniform);
-        self.uniform_among(rng, &runs, a, wa)?;
-        self.uniform_among(rng, &[mixture.live.clone(), 0..0], b, wb)?;
+        self.sample_uniform_in(rng, &runs, a, wa)?;
+        self.sample_uniform_in(rng, &[mixture.live.clone(), 0..0], b, wb)?;
         let total = self.sample(rng, Draws::Stratified, c, wc)?;
         if total == 0 {
             return Err(SumTreeError::Empty);
         }
-        Ok(Odds { total, mixture: mixture.clone(), live, young })
+        Ok(MixtureProbabilities { total, mixture: mixture.clone(), live_positive, newest_positive })
     }
 
     /// Draws distinct leaves of `range` for prioritized eviction, one after the other, each from the leaves
@@ -189,7 +190,7 @@ impl SumTree {
             return Ok(());
         }
         if asked > range.len() {
-            let positive = self.positive_among(&[range, 0..0]) as usize;
+            let positive = self.count_positive_in(&[range, 0..0]) as usize;
             return Err(SumTreeError::TooFewLeaves { asked, positive });
         }
         // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits
@@ -227,7 +228,7 @@ impl SumTree {
         Ok(())
     }
 
-    fn positive_among(&self, runs: &[Range<usize>; 2]) -> u64 {
+    fn count_positive_in(&self, runs: &[Range<usize>; 2]) -> u64 {
         let count = |run: &Range<usize>| {
             // Relaxed: a count; which leaves are drawn is decided by later loads.
             self.leaves[run.clone()].iter().filter(|leaf| leaf.load(Ordering::Relaxed) > 0).count() as u64
@@ -237,7 +238,7 @@ impl SumTree {
 
     /// Draws uniformly among the leaves of two ranges with a weight above zero: by trying random leaves, or,
     /// if such leaves are rare, from a list of them.
-    fn uniform_among(
+    fn sample_uniform_in(
         &self,
         rng: &mut Rng,
         runs: &[Range<usize>; 2],
@@ -255,7 +256,7 @@ impl SumTree {
                     .map_or_else(|| runs[1].start + nth - runs[0].len(), |_| runs[0].start + nth);
                 (leaf, self.leaves[leaf].load(Ordering::Relaxed)) // Relaxed: the fence below.
             };
-            let tries = if listed.is_some() { 0 } else { TRIES };
+            let tries = if listed.is_some() { 0 } else { UNIFORM_ATTEMPTS };
             let found = (0..tries).map(|_| try_one(rng)).find(|(_, w)| *w > 0);
             let (leaf, seen) = match found {
                 Some(found) => found,
@@ -283,7 +284,7 @@ impl SumTree {
 }
 
 /// Returns `share * n`, rounded up with a probability equal to its fractional part, else down.
-fn share_of(n: usize, share: f64, rng: &mut Rng) -> usize {
+fn stochastic_round(n: usize, share: f64, rng: &mut Rng) -> usize {
     let exact = share * n as f64;
     let up = share > 0.0 && rng.unit() < exact.fract();
     (exact as usize + usize::from(up)).min(n)

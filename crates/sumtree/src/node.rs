@@ -5,18 +5,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// u64 sums are stored shifted left by this many bits. Their lowest byte is therefore always 0, and a writer
 /// can store that 0 to get the cache line ahead of the addition: see [`crate::prefetch::claim`].
-pub(crate) const RAISED: u32 = 8;
+pub(crate) const SUM_SHIFT: u32 = 8;
 
 /// Encodes a sum, or a difference of sums, for storage.
 #[inline(always)]
-pub(crate) fn raised(sum: u64) -> u64 {
-    sum << RAISED
+pub(crate) fn encode_sum(sum: u64) -> u64 {
+    sum << SUM_SHIFT
 }
 
 /// Decodes a stored sum. A temporarily negative sum has its upper bits set.
 #[inline(always)]
-pub(crate) fn lowered(cell: u64) -> u64 {
-    (cell as i64 >> RAISED) as u64
+pub(crate) fn decode_sum(cell: u64) -> u64 {
+    (cell as i64 >> SUM_SHIFT) as u64
 }
 
 /// Result of searching for a residual among siblings.
@@ -32,12 +32,12 @@ pub(crate) enum Step {
 /// A sum or leaf as a level stores it.
 pub(crate) trait Sum {
     /// Reads the sum. A sum that writers have made temporarily negative reads as zero.
-    fn seen(&self) -> u64;
+    fn load_clamped(&self) -> u64;
 }
 
 impl Sum for AtomicU32 {
     #[inline(always)]
-    fn seen(&self) -> u64 {
+    fn load_clamped(&self) -> u64 {
         // Relaxed: a batch of draws ends with an Acquire fence.
         u64::from(self.load(Relaxed))
     }
@@ -45,9 +45,9 @@ impl Sum for AtomicU32 {
 
 impl Sum for AtomicU64 {
     #[inline(always)]
-    fn seen(&self) -> u64 {
+    fn load_clamped(&self) -> u64 {
         // Relaxed: as above.
-        (self.load(Relaxed) as i64).max(0) as u64 >> RAISED
+        (self.load(Relaxed) as i64).max(0) as u64 >> SUM_SHIFT
     }
 }
 
@@ -57,7 +57,7 @@ impl Sum for AtomicU64 {
 pub(crate) fn search<S: Sum>(siblings: &[S], mut residual: u64) -> Step {
     let mut sum = 0;
     for (lane, child) in siblings.iter().enumerate() {
-        let seen = child.seen();
+        let seen = child.load_clamped();
         if residual < seen {
             return Step::Child { lane, residual };
         }
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn a_sum_below_zero_counts_as_zero() {
-        let node = [AtomicU64::new(raised(-5i64 as u64)), AtomicU64::new(raised(2))];
-        assert_eq!(lowered(node[0].load(Relaxed)), -5i64 as u64);
+        let node = [AtomicU64::new(encode_sum(-5i64 as u64)), AtomicU64::new(encode_sum(2))];
+        assert_eq!(decode_sum(node[0].load(Relaxed)), -5i64 as u64);
         assert_eq!(search(&node, 1), Step::Child { lane: 1, residual: 1 });
         assert_eq!(search(&node, 2), Step::Beyond { sum: 2 });
     }

@@ -20,7 +20,7 @@ pub(crate) fn read<T>(at: *const T) {
 /// parallel.
 ///
 /// In terms of the language this is a Relaxed `cell.fetch_or(0)`: the lowest byte of a
-/// [raised](crate::node::RAISED) sum is always 0, so storing 0 there changes nothing.
+/// [encoded](crate::node::SUM_SHIFT) sum is always 0, so storing 0 there changes nothing.
 #[inline(always)]
 pub(crate) fn claim(cell: &crate::sync::AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

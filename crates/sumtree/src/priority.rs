@@ -76,12 +76,12 @@ impl Scale {
         for (weight, priority) in weights.iter_mut().zip(priorities) {
             let priority: f64 = (*priority).into();
             // One flag for the batch keeps the loop free of branches.
-            fine &= is_fine(priority);
+            fine &= is_valid(priority);
             let (value, beyond) = self.convert(priority);
             *weight = value;
             saturated += u64::from(beyond);
         }
-        if fine { Ok(saturated) } else { Err(first_bad(priorities)) }
+        if fine { Ok(saturated) } else { Err(first_invalid(priorities)) }
     }
 
     /// Converts one priority. Returns its weight and whether it was saturated.
@@ -89,7 +89,7 @@ impl Scale {
     /// # Errors
     /// [`SumTreeError::Priority`].
     pub fn weight(&self, priority: f64) -> Result<(u32, bool), SumTreeError> {
-        if is_fine(priority) {
+        if is_valid(priority) {
             Ok(self.convert(priority))
         } else {
             Err(SumTreeError::Priority { priority, position: 0 })
@@ -128,13 +128,13 @@ impl Scale {
 
 /// Returns true if the priority is finite and not negative. False for NaN, which no range contains.
 #[inline(always)]
-fn is_fine(priority: f64) -> bool {
+fn is_valid(priority: f64) -> bool {
     (0.0..f64::INFINITY).contains(&priority)
 }
 
 #[cold]
-fn first_bad<P: Copy + Into<f64>>(priorities: &[P]) -> SumTreeError {
-    let position = priorities.iter().position(|p| !is_fine((*p).into())).unwrap_or(0);
+fn first_invalid<P: Copy + Into<f64>>(priorities: &[P]) -> SumTreeError {
+    let position = priorities.iter().position(|p| !is_valid((*p).into())).unwrap_or(0);
     SumTreeError::Priority { priority: priorities[position].into(), position }
 }
 

@@ -15,7 +15,7 @@ use crate::SumTreeError;
 use crate::memory::out_of_memory;
 
 /// Reason why a file of length 0 cannot be attached.
-const EMPTY: &str =
+const EMPTY_FILE_REASON: &str =
     "it is empty: the process that created it has not set its size yet, or ended before it did";
 /// Arrays in a region start at multiples of this: one cache line.
 pub const LINE_BYTES: usize = 64;
@@ -41,7 +41,7 @@ impl Region {
     /// [`SumTreeError::OutOfMemory`] if the system refuses the memory, or the machine (or control group) has
     /// less.
     pub fn heap(bytes: usize) -> Result<Self, SumTreeError> {
-        check_against_machine(bytes)?;
+        check_machine_memory(bytes)?;
         // The kernel aligns a mapping to huge pages if its length is a multiple of their size.
         let whole = if bytes < HUGE_BYTES / 2 { bytes.max(1) } else { bytes.next_multiple_of(HUGE_BYTES) };
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
@@ -60,7 +60,7 @@ impl Region {
     /// [`SumTreeError::Name`], [`SumTreeError::Shared`] if the name is taken, [`SumTreeError::OutOfMemory`].
     pub fn create_shared(name: &str, bytes: usize) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
-        check_against_machine(bytes)?;
+        check_machine_memory(bytes)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -110,7 +110,7 @@ impl Region {
             return Err(refused(name, &path, reason));
         }
         if meta.len() == 0 {
-            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, EMPTY);
+            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, EMPTY_FILE_REASON);
             return Err(shared(name, &path, &error));
         }
         let bytes = meta.len() as usize;
@@ -155,7 +155,7 @@ impl Region {
                 libc::EINVAL
             }));
         }
-        let is_alone = match file.try_lock() {
+        let is_exclusive = match file.try_lock() {
             Ok(()) => true,
             Err(std::fs::TryLockError::WouldBlock) => {
                 // Waits for a process that had the file alone and is repairing it.
@@ -165,7 +165,7 @@ impl Region {
             Err(std::fs::TryLockError::Error(error)) => return Err(error),
         };
         let bytes = file.metadata()?.len() as usize;
-        Ok((Self::map_file(path, file, bytes)?, is_alone))
+        Ok((Self::map_file(path, file, bytes)?, is_exclusive))
     }
 
     fn map_file(path: &Path, file: File, bytes: usize) -> std::io::Result<Self> {
@@ -184,7 +184,7 @@ impl Region {
     /// Releases this handle's lock and tries to lock the file exclusively. Returns true if no other process
     /// has the file open; no process can open it then until this handle releases it.
     #[must_use]
-    pub fn lock_file_alone(&self) -> bool {
+    pub fn try_lock_file_exclusive(&self) -> bool {
         // Unlock first: of two processes that close at once and both hold a shared lock, neither could get
         // the exclusive one.
         self.file.as_ref().is_some_and(|(_, file)| file.unlock().is_ok() && file.try_lock().is_ok())
@@ -401,16 +401,16 @@ fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
 /// anonymous mapping may succeed far beyond that, and the process would be killed later, when it writes the
 /// pages.
 #[inline]
-pub(crate) fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
-    const WORTH_ASKING_BYTES: usize = 64 << 20;
-    if bytes < WORTH_ASKING_BYTES {
+pub(crate) fn check_machine_memory(bytes: usize) -> Result<(), SumTreeError> {
+    const CHECKED_BYTES_MIN: usize = 64 << 20;
+    if bytes < CHECKED_BYTES_MIN {
         return Ok(());
     }
-    compare_with_machine(bytes)
+    check_memory_limit(bytes)
 }
 
 #[cold]
-fn compare_with_machine(bytes: usize) -> Result<(), SumTreeError> {
+fn check_memory_limit(bytes: usize) -> Result<(), SumTreeError> {
     let limit = memory_limit_bytes();
     if bytes as u64 > limit {
         let reason = format!("this machine or its control group has {limit} bytes");

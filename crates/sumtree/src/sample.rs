@@ -48,7 +48,7 @@ const DISTINCT_ROUNDS: usize = 4;
 struct Drawn {
     leaf: usize,
     weight: u32,
-    within: u64,
+    offset: u64,
 }
 
 /// Division by a number that is constant for a batch, as a multiplication and a shift. Source: Granlund &
@@ -83,22 +83,22 @@ struct Targets {
     next: u64,
     step: u64,
     /// The offset that systematic draws share.
-    shared: Option<u64>,
+    shared_offset: Option<u64>,
 }
 
 impl Targets {
     fn new(mode: Draws, batch: usize, total: u64, rng: &mut Rng) -> Self {
         let batch = batch as u64;
-        let of = |strata: u64, next, step, shared| Self {
+        let of = |strata: u64, next, step, shared_offset| Self {
             total,
             strata: Some(Divisor::new(strata.max(1))),
             next,
             step,
-            shared,
+            shared_offset,
         };
         match mode {
             Draws::Independent | Draws::WithoutReplacement => {
-                Self { total, strata: None, next: 0, step: 0, shared: None }
+                Self { total, strata: None, next: 0, step: 0, shared_offset: None }
             }
             Draws::Stratified => of(batch, 0, 1, None),
             Draws::Systematic => of(batch, 0, 1, Some(rng.below(total))),
@@ -114,7 +114,7 @@ impl Targets {
     #[inline(always)]
     fn next(&mut self, rng: &mut Rng) -> u64 {
         let Some(strata) = &self.strata else { return rng.below(self.total) };
-        let offset = self.shared.unwrap_or_else(|| rng.below(self.total));
+        let offset = self.shared_offset.unwrap_or_else(|| rng.below(self.total));
         let stratum = self.next;
         self.next += self.step;
         match stratum.checked_mul(self.total).and_then(|point| point.checked_add(offset)) {
@@ -128,7 +128,7 @@ impl Targets {
 
     /// Fills `out` with the next targets.
     fn fill(&mut self, rng: &mut Rng, out: &mut [u64]) {
-        let strata = match (&self.strata, self.shared) {
+        let strata = match (&self.strata, self.shared_offset) {
             (Some(strata), None) => strata,
             _ => return out.iter_mut().for_each(|target| *target = self.next(rng)),
         };
@@ -291,7 +291,7 @@ impl SumTree {
             if chunk.residual[j] == LOST {
                 let drawn = self.restart(targets[j], total, window)?;
                 (chunk.entry[j], chunk.residual[j], weights[j]) =
-                    (drawn.leaf as u32, drawn.within, drawn.weight);
+                    (drawn.leaf as u32, drawn.offset, drawn.weight);
             }
         }
         Ok(())
@@ -304,14 +304,15 @@ impl SumTree {
             let group = levels[level].group;
             let siblings = entry * group..(entry + 1) * group;
             let (lane, below) = match (level, &self.narrow) {
-                (1, Some(sums)) => settle(&sums[siblings], residual)?,
-                _ => settle(&self.wide[self.wide_at(level)][siblings], residual)?,
+                (1, Some(sums)) => find_child(&sums[siblings], residual)?,
+                _ => find_child(&self.wide[self.wide_at(level)][siblings], residual)?,
             };
             (entry, residual) = (entry * group + lane, below);
         }
         let group = levels[0].group;
-        let (lane, within, weight) = settle_leaf(&self.leaves[entry * group..(entry + 1) * group], residual)?;
-        Some(Drawn { leaf: entry * group + lane, weight, within })
+        let (lane, within, weight) =
+            find_leaf_child(&self.leaves[entry * group..(entry + 1) * group], residual)?;
+        Some(Drawn { leaf: entry * group + lane, weight, offset: within })
     }
 
     /// Redraws a target after writers emptied a node on its path: near the target first (a stratified draw
@@ -346,11 +347,11 @@ impl SumTree {
         let mut sum = 0;
         let mut drawn = None;
         for (leaf, cell) in self.leaves.iter().enumerate() {
-            let weight = cell.seen();
+            let weight = cell.load_clamped();
             if weight > 0 && allowed(leaf) {
                 sum += weight;
                 if rng.below(sum) < weight {
-                    drawn = Some(Drawn { leaf, weight: weight as u32, within: 0 });
+                    drawn = Some(Drawn { leaf, weight: weight as u32, offset: 0 });
                 }
             }
         }
@@ -372,7 +373,7 @@ impl SumTree {
         if asked > self.capacity() {
             return Err(SumTreeError::TooFewLeaves { asked, positive: self.positive() as usize });
         }
-        let mut taken = Taken::with_capacity(asked)?;
+        let mut taken = DrawnLeaves::with_capacity(asked)?;
         for _ in 0..DISTINCT_ROUNDS {
             let missing = asked - taken.len();
             for first in (0..missing).step_by(CHUNK) {
@@ -383,7 +384,7 @@ impl SumTree {
                 for j in 0..n {
                     let (leaf, within) = (chunk.entry[j] as usize, chunk.residual[j]);
                     let at = taken.len();
-                    if taken.insert(Drawn { leaf, weight: seen[j], within }, targets[j]) {
+                    if taken.insert(Drawn { leaf, weight: seen[j], offset: within }, targets[j]) {
                         (indices[at], weights[at]) = (leaf as u64, seen[j]);
                     }
                 }
@@ -391,12 +392,12 @@ impl SumTree {
         }
         let mut failures = 0;
         while taken.len() < asked {
-            let left = total.saturating_sub(taken.mass);
+            let left = total.saturating_sub(taken.total_weight);
             let drawn = if left > 0 && failures < RESTARTS_MAX {
-                let target = taken.step_over(rng.below(left)).min(total - 1);
+                let target = taken.uncovered_prefix(rng.below(left)).min(total - 1);
                 let (entry, residual) = top.find(target);
                 self.descend(entry, residual).map(|drawn| (drawn, target))
-            } else if let Some(found) = self.scan(rng, |leaf| !taken.has(leaf)) {
+            } else if let Some(found) = self.scan(rng, |leaf| !taken.contains(leaf)) {
                 Some((found, 0))
             } else {
                 return Err(SumTreeError::TooFewLeaves { asked, positive: taken.len() });
@@ -416,39 +417,39 @@ impl SumTree {
 /// Finds the child for a residual. A residual beyond the sum of the children is taken modulo that sum, once.
 /// `None` if the children are zero or the second search fails too.
 #[inline(always)]
-pub(crate) fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
+pub(crate) fn find_child<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
     let mut left = residual;
     for _ in 0..2 {
         match search(siblings, left) {
             Step::Child { lane, residual } => return Some((lane, residual)),
-            Step::Beyond { sum } => left = fold(left, sum)?,
+            Step::Beyond { sum } => left = wrap_residual(left, sum)?,
         }
     }
     None
 }
 
-/// As [`settle`] for leaves. Also returns the weight that was compared with the residual; it is not read
+/// As [`find_child`] for leaves. Also returns the weight that was compared with the residual; it is not read
 /// again.
 #[inline(always)]
-pub(crate) fn settle_leaf(siblings: &[AtomicU32], residual: u64) -> Option<(usize, u64, u32)> {
+pub(crate) fn find_leaf_child(siblings: &[AtomicU32], residual: u64) -> Option<(usize, u64, u32)> {
     let mut within = residual;
     for _ in 0..2 {
         let (mut left, mut sum) = (within, 0);
         for (lane, leaf) in siblings.iter().enumerate() {
-            let seen = leaf.seen();
+            let seen = leaf.load_clamped();
             if left < seen {
                 return Some((lane, left, seen as u32));
             }
             left -= seen;
             sum += seen;
         }
-        within = fold(within, sum)?;
+        within = wrap_residual(within, sum)?;
     }
     None
 }
 
 /// Returns `residual` modulo `sum`; `None` if `sum` is zero or the draw was lost before.
-fn fold(residual: u64, sum: u64) -> Option<u64> {
+fn wrap_residual(residual: u64, sum: u64) -> Option<u64> {
     if residual == LOST { None } else { residual.checked_rem(sum) }
 }
 
@@ -474,25 +475,25 @@ fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
 }
 
 /// Leaves already drawn in a call without replacement, with the range of prefix sums that each covers.
-struct Taken {
+struct DrawnLeaves {
     leaves: std::collections::HashSet<usize>,
     /// (start, weight) of each range, sorted by start.
-    stretches: Vec<(u64, u64)>,
-    mass: u64,
+    ranges: Vec<(u64, u64)>,
+    total_weight: u64,
 }
 
-impl Taken {
+impl DrawnLeaves {
     fn with_capacity(n: usize) -> Result<Self, SumTreeError> {
         let mut leaves = std::collections::HashSet::new();
         leaves.try_reserve(n).map_err(|error| out_of_memory(n.saturating_mul(size_of::<usize>()), &error))?;
-        Ok(Self { leaves, stretches: vec_with_capacity(n)?, mass: 0 })
+        Ok(Self { leaves, ranges: vec_with_capacity(n)?, total_weight: 0 })
     }
 
     fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    fn has(&self, leaf: usize) -> bool {
+    fn contains(&self, leaf: usize) -> bool {
         self.leaves.contains(&leaf)
     }
 
@@ -501,17 +502,17 @@ impl Taken {
         if !self.leaves.insert(drawn.leaf) {
             return false;
         }
-        let start = target.saturating_sub(drawn.within);
-        let at = self.stretches.partition_point(|s| s.0 < start);
-        self.stretches.insert(at, (start, u64::from(drawn.weight)));
-        self.mass += u64::from(drawn.weight);
+        let start = target.saturating_sub(drawn.offset);
+        let at = self.ranges.partition_point(|s| s.0 < start);
+        self.ranges.insert(at, (start, u64::from(drawn.weight)));
+        self.total_weight += u64::from(drawn.weight);
         true
     }
 
     /// The prefix sum of the `nth` unit of weight that no taken leaf covers.
-    fn step_over(&self, nth: u64) -> u64 {
+    fn uncovered_prefix(&self, nth: u64) -> u64 {
         let mut target = nth;
-        for (start, weight) in &self.stretches {
+        for (start, weight) in &self.ranges {
             if target < *start {
                 break;
             }
@@ -546,7 +547,7 @@ mod tests {
             let mut hits = vec![0; total as usize];
             for offset in 0..total {
                 let mut targets = Targets::new(Draws::Stratified, batch as usize, total, &mut Rng::new(0));
-                targets.shared = Some(offset);
+                targets.shared_offset = Some(offset);
                 let drawn: Vec<u64> = (0..batch).map(|_| targets.next(&mut Rng::new(0))).collect();
                 assert!(drawn.is_sorted());
                 drawn.iter().for_each(|u| hits[*u as usize] += 1);
@@ -583,7 +584,7 @@ mod tests {
         let at = |mode, batch| {
             let mut rng = Rng::new(0);
             let mut targets = Targets::new(mode, batch, 1000, &mut rng);
-            targets.shared = Some(500);
+            targets.shared_offset = Some(500);
             (0..batch).map(|_| targets.next(&mut rng)).collect::<Vec<_>>()
         };
         let whole = at(Draws::Stratified, 12);
@@ -596,7 +597,7 @@ mod tests {
     fn points_too_large_for_63_bits_take_the_long_division() {
         let total = (1 << 62) + 12_345;
         let mut targets = Targets::new(Draws::Stratified, 10, total, &mut Rng::new(0));
-        targets.shared = Some(total - 1);
+        targets.shared_offset = Some(total - 1);
         for j in 0..10u128 {
             let expected = ((j + 1) * u128::from(total) - 1) / 10;
             assert_eq!(u128::from(targets.next(&mut Rng::new(0))), expected);
@@ -632,10 +633,10 @@ mod tests {
         let node = [2, 0, 3].map(AtomicU32::new);
         let expected = [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)];
         for residual in 0..15 {
-            assert_eq!(settle(&node, residual), Some(expected[residual as usize % 5]), "{residual}");
+            assert_eq!(find_child(&node, residual), Some(expected[residual as usize % 5]), "{residual}");
         }
-        assert_eq!(settle(&node, LOST), None);
-        assert_eq!(settle(&[0, 0].map(AtomicU32::new), 0), None);
+        assert_eq!(find_child(&node, LOST), None);
+        assert_eq!(find_child(&[0, 0].map(AtomicU32::new), 0), None);
     }
 
     /// All leaves are zero while the sums are not: an error after a bounded number of attempts.

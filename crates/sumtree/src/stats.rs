@@ -10,33 +10,33 @@ pub const SIZES: usize = 33;
 
 /// Significant bits of a weight: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7.
 #[inline(always)]
-fn size(weight: u32) -> usize {
+fn significant_bits(weight: u32) -> usize {
     (u32::BITS - weight.leading_zeros()) as usize
 }
 
 /// Changes of the histogram by one batch of updates.
-pub(crate) struct Tally {
-    /// New weights by size. Separate from the old weights, `gone`, so that counting an update does not wait
-    /// for its own store.
-    come: [u32; SIZES],
-    gone: [u32; SIZES],
+pub(crate) struct HistogramDelta {
+    /// New weights by size. Separate from the old weights, `removed`, so that counting an update does not
+    /// wait for its own store.
+    added: [u32; SIZES],
+    removed: [u32; SIZES],
 }
 
-impl Tally {
+impl HistogramDelta {
     pub fn new() -> Self {
-        Self { come: [0; SIZES], gone: [0; SIZES] }
+        Self { added: [0; SIZES], removed: [0; SIZES] }
     }
 
     #[inline(always)]
     pub fn count(&mut self, old: u32, new: u32) {
-        self.gone[size(old)] += 1;
-        self.come[size(new)] += 1;
+        self.removed[significant_bits(old)] += 1;
+        self.added[significant_bits(new)] += 1;
     }
 
     /// Counts a single update directly in the tree's counters.
     #[inline(always)]
     pub fn count_one(tree: &SumTree, old: u32, new: u32) {
-        let (from, to) = (size(old), size(new));
+        let (from, to) = (significant_bits(old), significant_bits(new));
         if from == to || cfg!(loom) {
             return;
         }
@@ -55,9 +55,9 @@ impl Tally {
         if cfg!(loom) {
             return;
         }
-        for (size, (come, gone)) in self.come.iter().zip(&self.gone).enumerate().skip(1) {
-            if come != gone {
-                let change = u64::from(*come).wrapping_sub(u64::from(*gone));
+        for (size, (added, removed)) in self.added.iter().zip(&self.removed).enumerate().skip(1) {
+            if added != removed {
+                let change = u64::from(*added).wrapping_sub(u64::from(*removed));
                 tree.header[header::HISTOGRAM + size].fetch_add(change, Relaxed); // A counter: orders nothing.
             }
         }
@@ -87,7 +87,7 @@ impl SumTree {
     /// The largest power of two that is not above the smallest positive weight. `None` if every weight is
     /// zero. Exact while no update is running.
     #[must_use]
-    pub fn smallest_at_least(&self) -> Option<u32> {
+    pub fn smallest_weight_floor(&self) -> Option<u32> {
         (1..SIZES).find(|size| self.histogram()[*size] > 0).map(|size| 1 << (size - 1))
     }
 
@@ -97,7 +97,7 @@ impl SumTree {
         self.header[header::LARGEST].load(Relaxed) as u32 // A counter: orders nothing.
     }
 
-    pub(crate) fn note_largest(&self, weight: u32) {
+    pub(crate) fn update_largest(&self, weight: u32) {
         // A plain load first: threads write this cache line only when the maximum grows.
         if !cfg!(loom) && u64::from(weight) > self.header[header::LARGEST].load(Relaxed) {
             self.header[header::LARGEST].fetch_max(u64::from(weight), Relaxed); // A counter: orders nothing.
@@ -124,7 +124,7 @@ impl SumTree {
 /// Counts `weights` by size.
 pub(crate) fn count_sizes(weights: impl Iterator<Item = u32>) -> [u64; SIZES] {
     let mut counts = [0; SIZES];
-    weights.for_each(|weight| counts[size(weight)] += 1);
+    weights.for_each(|weight| counts[significant_bits(weight)] += 1);
     counts
 }
 
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(tree.histogram(), count_sizes(leaves.iter().copied()));
             assert_eq!(tree.positive(), leaves.iter().filter(|w| **w > 0).count() as u64);
             let least = leaves.iter().copied().filter(|w| *w > 0).min();
-            let bound = tree.smallest_at_least();
+            let bound = tree.smallest_weight_floor();
             assert_eq!(bound.is_some(), least.is_some());
             assert!(bound.zip(least).is_none_or(|(b, w)| b <= w && w < 2 * b));
         }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn largest_ever_stays() {
         let tree = SumTree::new(100, 16).unwrap();
-        assert_eq!((tree.largest_ever(), tree.smallest_at_least()), (0, None));
+        assert_eq!((tree.largest_ever(), tree.smallest_weight_floor()), (0, None));
         tree.set(1u32, 77).unwrap();
         tree.set_many(&[2u32, 3], &[99, 98]).unwrap();
         tree.fill_range(0, 100, 0).unwrap();

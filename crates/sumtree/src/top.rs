@@ -5,12 +5,12 @@ use crate::layout::TOP_MAX;
 use crate::node::Sum;
 
 /// Larger than any sum, and positive as a signed number.
-const NEVER: u64 = i64::MAX as u64;
+const ABOVE_ALL_SUMS: u64 = i64::MAX as u64;
 
 /// Prefix sums of the top as read by one call, with two coarser copies so that a search compares 8 at a time.
 ///
 /// `fine[i]` is the sum of the entries before `i`; `middle[k]` that of the first `8 * (k + 1)` entries,
-/// `coarse[k]` that of the first `64 * (k + 1)`. Elements beyond the last entry are [`NEVER`].
+/// `coarse[k]` that of the first `64 * (k + 1)`. Elements beyond the last entry are [`ABOVE_ALL_SUMS`].
 #[derive(Debug)]
 pub(crate) struct Top {
     pub fine: [u64; TOP_MAX + 16],
@@ -35,27 +35,27 @@ impl Top {
         let top = tree.top();
         self.fine[0] = 0;
         for (after, entry) in self.fine[1..].iter_mut().zip(top) {
-            sum += entry.seen();
+            sum += entry.load_clamped();
             *after = sum;
         }
-        self.index(top.len());
+        self.build_index(top.len());
     }
 
     /// Fills the coarser copies from `fine[..=entries]`.
-    pub fn index(&mut self, entries: usize) {
+    pub fn build_index(&mut self, entries: usize) {
         self.entries = entries;
         // A search in whole groups of 8 may read these.
-        self.fine[entries + 1..].iter_mut().take(8).for_each(|p| *p = NEVER);
+        self.fine[entries + 1..].iter_mut().take(8).for_each(|p| *p = ABOVE_ALL_SUMS);
         let eighths = entries.div_ceil(8);
         for k in 0..eighths {
             self.middle[k] = self.fine[(8 * (k + 1)).min(entries)];
         }
-        self.middle[eighths..].iter_mut().take(8).for_each(|p| *p = NEVER);
+        self.middle[eighths..].iter_mut().take(8).for_each(|p| *p = ABOVE_ALL_SUMS);
         let parts = eighths.div_ceil(8);
         for k in 0..parts {
             self.coarse[k] = self.fine[(64 * (k + 1)).min(entries)];
         }
-        self.coarse[parts..].iter_mut().for_each(|p| *p = NEVER);
+        self.coarse[parts..].iter_mut().for_each(|p| *p = ABOVE_ALL_SUMS);
     }
 
     pub fn total(&self) -> u64 {
@@ -89,7 +89,7 @@ mod tests {
             for i in 0..entries {
                 top.fine[i + 1] = top.fine[i] + if i % 3 == 1 { 0 } else { 2 };
             }
-            top.index(entries);
+            top.build_index(entries);
             let starts: Vec<u64> = top.fine[..=entries].to_vec();
             for target in 0..top.total() {
                 let (entry, residual) = top.find(target);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::exclusive::ExclusiveWriter;
 use crate::layout::{HEADER_WORDS, Layout, max_weight};
 use crate::memory::vec_with_capacity;
-use crate::node::{lowered, raised};
+use crate::node::{decode_sum, encode_sum};
 use crate::path::Path;
 use crate::prefetch;
 use crate::region::{Cells, Region};
@@ -142,7 +142,7 @@ impl SumTree {
     #[must_use]
     pub fn total(&self) -> u64 {
         use crate::node::Sum;
-        self.top().iter().map(Sum::seen).sum()
+        self.top().iter().map(Sum::load_clamped).sum()
     }
 
     /// Weight of one leaf.
@@ -161,7 +161,7 @@ impl SumTree {
     /// [`SumTreeError::Index`], [`SumTreeError::Length`].
     pub fn get_many<I: Index>(&self, indices: &[I], weights: &mut [u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
-        if !self.survey(indices, &[]).0 {
+        if !self.check_bounds(indices, &[]).0 {
             self.check_indices(indices)?;
         }
         for (weight, index) in weights.iter_mut().zip(indices) {
@@ -264,8 +264,9 @@ impl SumTree {
             let group = self.layout.levels()[level - 1].group;
             for node in 0..self.layout.levels()[level].used {
                 let children = node * group..(node + 1) * group;
-                let computed = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
-                let stored = self.stored(level, node);
+                let computed =
+                    children.map(|child| self.load_sum(level - 1, child)).fold(0, u64::wrapping_add);
+                let stored = self.load_sum(level, node);
                 if stored != computed {
                     return Err(SumTreeError::Inconsistent { level, node, stored, computed });
                 }
@@ -280,15 +281,15 @@ impl SumTree {
         let levels = self.layout.levels().iter().enumerate();
         levels
             .into_iter()
-            .all(|(level, shape)| (shape.used..shape.stored).all(|entry| self.stored(level, entry) == 0))
+            .all(|(level, shape)| (shape.used..shape.stored).all(|entry| self.load_sum(level, entry) == 0))
     }
 
-    pub(crate) fn stored(&self, level: usize, entry: usize) -> u64 {
+    pub(crate) fn load_sum(&self, level: usize, entry: usize) -> u64 {
         // Relaxed: no update is running, so there is nothing to order.
         match (level, &self.narrow) {
             (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
             (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
-            _ => lowered(self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed)),
+            _ => decode_sum(self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed)),
         }
     }
 
@@ -297,7 +298,7 @@ impl SumTree {
         // Relaxed: no other thread updates the tree, and readers allow for sums that lag.
         match (level, &self.narrow) {
             (1, Some(sums)) => sums[entry].store(sum as u32, Ordering::Relaxed),
-            _ => self.wide[self.wide_at(level)][entry].store(raised(sum), Ordering::Relaxed),
+            _ => self.wide[self.wide_at(level)][entry].store(encode_sum(sum), Ordering::Relaxed),
         }
     }
 
@@ -321,14 +322,14 @@ impl SumTree {
     /// Checks a batch of updates and records its largest weight.
     fn check_batch<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
-        let (inside, largest) = self.survey(indices, weights);
+        let (inside, largest) = self.check_bounds(indices, weights);
         if !inside {
             self.check_indices(indices)?;
         }
         if largest > self.max_weight() {
             self.check_weights(weights)?;
         }
-        self.note_largest(largest);
+        self.update_largest(largest);
         Ok(())
     }
 
@@ -352,7 +353,7 @@ impl SumTree {
     fn check_weights(&self, weights: &[u32]) -> Result<(), SumTreeError> {
         let (max, largest) = (self.max_weight(), weights.iter().copied().max().unwrap_or(0));
         if largest <= max {
-            self.note_largest(largest);
+            self.update_largest(largest);
             return Ok(());
         }
         let position = weights.iter().position(|w| *w > max).unwrap_or(0);

@@ -5,33 +5,33 @@
 use std::mem::MaybeUninit;
 
 use crate::layout::{LEVELS_MAX, TOP_MAX};
-use crate::node::raised;
+use crate::node::encode_sum;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use crate::path::Path;
 use crate::prefetch;
 use crate::region::LINE_BYTES;
 use crate::rng::splitmix64;
-use crate::stats::Tally;
+use crate::stats::HistogramDelta;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTree};
 
 /// How far ahead cache lines are prefetched: in updates, and for contiguous leaves in leaves.
-const AHEAD: usize = 12;
-const RUN_AHEAD: usize = 128;
+const PREFETCH_AHEAD: usize = 12;
+const RUN_PREFETCH_AHEAD: usize = 128;
 /// Updates whose cache lines of sums are claimed together before the additions: as many stores as a core can
 /// have in flight.
 const BLOCK: usize = 64;
 /// Batches shorter than this are stored one update at a time.
-const SHORT: usize = 16;
+const SHORT_BATCH: usize = 16;
 /// A batch with at least one update per this many sums of the top accumulates its changes of the top and adds
 /// them at the end.
-const GATHERS: usize = 2;
+const TOP_SUMS_PER_UPDATE: usize = 2;
 const SUMS_PER_LINE: usize = LINE_BYTES / size_of::<u64>();
 
 /// How an update changes cells: the leaf first, then the sums from the bottom up.
 pub(crate) trait Store {
     /// True if other threads may store at the same time.
-    const SHARES: bool;
+    const IS_CONCURRENT: bool;
     /// Stores a leaf and returns its old weight.
     fn leaf(cell: &AtomicU32, weight: u32) -> u32;
     /// Adds to a sum of level 1.
@@ -44,7 +44,7 @@ pub(crate) trait Store {
 pub(crate) struct Atomic;
 
 impl Store for Atomic {
-    const SHARES: bool = true;
+    const IS_CONCURRENT: bool = true;
 
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
@@ -62,7 +62,7 @@ impl Store for Atomic {
 
     #[inline(always)]
     fn wide(cell: &AtomicU64, difference: u64) {
-        cell.fetch_add(raised(difference), Ordering::Relaxed); // Relaxed: as above.
+        cell.fetch_add(encode_sum(difference), Ordering::Relaxed); // Relaxed: as above.
     }
 }
 
@@ -70,7 +70,7 @@ impl Store for Atomic {
 pub(crate) struct Plain;
 
 impl Store for Plain {
-    const SHARES: bool = false;
+    const IS_CONCURRENT: bool = false;
 
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
@@ -88,7 +88,7 @@ impl Store for Plain {
     #[inline(always)]
     fn wide(cell: &AtomicU64, difference: u64) {
         // Relaxed: as above.
-        cell.store(cell.load(Ordering::Relaxed).wrapping_add(raised(difference)), Ordering::Relaxed);
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(encode_sum(difference)), Ordering::Relaxed);
     }
 }
 
@@ -112,7 +112,7 @@ struct Levels<'a, const NARROW: bool, const WIDE: usize> {
 
 impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     #[inline(always)]
-    fn of(tree: &'a SumTree) -> Self {
+    fn new(tree: &'a SumTree) -> Self {
         let levels = tree.layout.levels();
         let above = &levels[levels.len() - tree.wide.len()..];
         debug_assert!(NARROW == tree.narrow.is_some() && (WIDE == 0 || WIDE == tree.wide.len()));
@@ -182,46 +182,54 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     /// # Safety
     /// All indices are below the capacity of the tree; there are as many as weights.
     #[inline(always)]
-    unsafe fn each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
-        if S::SHARES && WIDE > 0 && indices.len() >= SHORT {
+    unsafe fn store_each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+        if S::IS_CONCURRENT && WIDE > 0 && indices.len() >= SHORT_BATCH {
             // SAFETY: the caller's promise.
-            return unsafe { self.each_shared::<S, I>(indices, weights) };
+            return unsafe { self.store_each_shared::<S, I>(indices, weights) };
         }
-        let mut tally = Tally::new();
-        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
+        let mut histogram_delta = HistogramDelta::new();
+        indices.iter().take(PREFETCH_AHEAD).for_each(|index| self.prefetch(index.to_usize()));
         for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
-            if let Some(ahead) = indices.get(j + AHEAD) {
+            if let Some(ahead) = indices.get(j + PREFETCH_AHEAD) {
                 self.prefetch(ahead.to_usize());
             }
             let i = index.to_usize();
             // SAFETY: the caller's promise.
             let old = S::leaf(unsafe { self.leaf(i) }, *weight);
-            tally.count(old, *weight);
+            histogram_delta.count(old, *weight);
             if old != *weight {
                 // SAFETY: as above.
                 unsafe { self.climb::<S>(i, u64::from(*weight).wrapping_sub(u64::from(old))) };
             }
         }
-        tally.flush(self.tree);
+        histogram_delta.flush(self.tree);
     }
 
-    /// As [`Levels::each`], with as little waiting as possible for the cache lines of wide sums. These lines
-    /// are few, so another core often holds them.
+    /// As [`Levels::store_each`], with as little waiting as possible for the cache lines of wide sums. These
+    /// lines are few, so another core often holds them.
     ///
     /// # Safety
-    /// As [`Levels::each`].
+    /// As [`Levels::store_each`].
     #[inline(always)]
-    unsafe fn each_shared<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+    unsafe fn store_each_shared<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
         let top = self.tree.top();
-        let mut tally = Tally::new();
-        let start = start_of_sweep(indices);
+        let mut histogram_delta = HistogramDelta::new();
+        let start = batch_start(indices);
         let parts = [start..indices.len(), 0..start].map(|part| (&indices[part.clone()], &weights[part]));
-        if indices.len() * GATHERS < top.len() {
+        if indices.len() * TOP_SUMS_PER_UPDATE < top.len() {
             for (indices, weights) in parts {
                 // SAFETY: the caller's promise.
-                unsafe { self.each_claimed::<S, I>(indices, weights, &self.wide, &mut tally, |_, _| ()) };
+                unsafe {
+                    self.store_each_claimed::<S, I>(
+                        indices,
+                        weights,
+                        &self.wide,
+                        &mut histogram_delta,
+                        |_, _| (),
+                    )
+                };
             }
-            return tally.flush(self.tree);
+            return histogram_delta.flush(self.tree);
         }
         // Only as long as the top: writing the whole array would take longer than a small batch.
         let mut gathered = [const { MaybeUninit::uninit() }; TOP_MAX];
@@ -235,13 +243,19 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         for (indices, weights) in parts {
             // SAFETY: the caller's promise; the top has an entry above each leaf.
             unsafe {
-                self.each_claimed::<S, I>(indices, weights, below, &mut tally, |i, difference| {
-                    let sum = gathered.get_unchecked_mut(i >> shift);
-                    *sum = sum.wrapping_add(difference);
-                });
+                self.store_each_claimed::<S, I>(
+                    indices,
+                    weights,
+                    below,
+                    &mut histogram_delta,
+                    |i, difference| {
+                        let sum = gathered.get_unchecked_mut(i >> shift);
+                        *sum = sum.wrapping_add(difference);
+                    },
+                );
             }
         }
-        tally.flush(self.tree);
+        histogram_delta.flush(self.tree);
         for (line, differences) in top.chunks(SUMS_PER_LINE).zip(gathered.chunks(SUMS_PER_LINE)) {
             if differences.iter().fold(0, |any, difference| any | difference) != 0 {
                 prefetch::claim(&line[0]);
@@ -254,24 +268,25 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         }
     }
 
-    /// As [`Levels::each`], [`BLOCK`] updates at a time: stores their leaves and narrow sums, then claims the
-    /// cache lines of their `wide` sums, then adds to these. Calls `gather` with every leaf and difference.
+    /// As [`Levels::store_each`], [`BLOCK`] updates at a time: stores their leaves and narrow sums, then
+    /// claims the cache lines of their `wide` sums, then adds to these. Calls `gather` with every leaf and
+    /// difference.
     ///
     /// # Safety
-    /// As [`Levels::each`].
+    /// As [`Levels::store_each`].
     #[inline(always)]
-    unsafe fn each_claimed<S: Store, I: Index>(
+    unsafe fn store_each_claimed<S: Store, I: Index>(
         &self,
         indices: &[I],
         weights: &[u32],
         wide: &[(&[AtomicU64], u32)],
-        tally: &mut Tally,
+        histogram_delta: &mut HistogramDelta,
         mut gather: impl FnMut(usize, u64),
     ) {
         let mut differences = [0u64; BLOCK];
-        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
+        indices.iter().take(PREFETCH_AHEAD).for_each(|index| self.prefetch(index.to_usize()));
         for (part, (block, weights)) in indices.chunks(BLOCK).zip(weights.chunks(BLOCK)).enumerate() {
-            let ahead = indices.get(part * BLOCK + AHEAD..).unwrap_or_default();
+            let ahead = indices.get(part * BLOCK + PREFETCH_AHEAD..).unwrap_or_default();
             for (k, (index, weight)) in block.iter().zip(weights).enumerate() {
                 if let Some(ahead) = ahead.get(k) {
                     self.prefetch(ahead.to_usize());
@@ -279,7 +294,7 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
                 let i = index.to_usize();
                 // SAFETY: the caller's promise.
                 let old = S::leaf(unsafe { self.leaf(i) }, *weight);
-                tally.count(old, *weight);
+                histogram_delta.count(old, *weight);
                 let difference = u64::from(*weight).wrapping_sub(u64::from(old));
                 differences[k] = difference;
                 gather(i, difference);
@@ -311,25 +326,25 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     /// # Safety
     /// `first + weights.len()` is at most the capacity of the tree.
     #[inline(always)]
-    unsafe fn run<S: Store>(&self, first: usize, weights: &[u32]) {
+    unsafe fn store_run<S: Store>(&self, first: usize, weights: &[u32]) {
         let levels = self.tree.layout.levels();
         let mut gathered = [0u64; LEVELS_MAX];
-        let mut tally = Tally::new();
+        let mut histogram_delta = HistogramDelta::new();
         let end = first + weights.len();
-        (first..end.min(first + RUN_AHEAD))
+        (first..end.min(first + RUN_PREFETCH_AHEAD))
             .step_by(16)
             .for_each(|i| prefetch::write(self.leaves.as_ptr().wrapping_add(i)));
         let mut i = first;
         while i < end {
             let block_end = (((i >> levels[1].shift) + 1) << levels[1].shift).min(end);
             let (from, to) = (i - first, block_end - first);
-            prefetch::write(self.leaves.as_ptr().wrapping_add(i + RUN_AHEAD));
+            prefetch::write(self.leaves.as_ptr().wrapping_add(i + RUN_PREFETCH_AHEAD));
             let mut difference = 0u64;
             for (k, weight) in weights[from..to].iter().enumerate() {
                 // SAFETY: `i + k < block_end <= end`, and the caller's promise.
                 let old = S::leaf(unsafe { self.leaf(i + k) }, *weight);
                 difference = difference.wrapping_add(u64::from(*weight)).wrapping_sub(u64::from(old));
-                tally.count(old, *weight);
+                histogram_delta.count(old, *weight);
             }
             for (above, level) in levels.iter().enumerate().skip(1) {
                 gathered[above] = gathered[above].wrapping_add(difference);
@@ -347,18 +362,18 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
             }
             i = block_end;
         }
-        tally.flush(self.tree);
+        histogram_delta.flush(self.tree);
     }
 
     /// # Safety
-    /// As [`Levels::each`] or [`Levels::run`], depending on `job`.
+    /// As [`Levels::store_each`] or [`Levels::store_run`], depending on `job`.
     #[inline(always)]
-    unsafe fn work<S: Store, I: Index>(&self, job: Job<'_, I>, weights: &[u32]) {
+    unsafe fn run_job<S: Store, I: Index>(&self, job: Job<'_, I>, weights: &[u32]) {
         match job {
             // SAFETY: the caller's promise.
-            Job::Each(indices) => unsafe { self.each::<S, I>(indices, weights) },
+            Job::Each(indices) => unsafe { self.store_each::<S, I>(indices, weights) },
             // SAFETY: as above.
-            Job::Run(first) => unsafe { self.run::<S>(first, weights) },
+            Job::Run(first) => unsafe { self.store_run::<S>(first, weights) },
         }
     }
 }
@@ -368,7 +383,7 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
 /// cache lines that the first has just written. Equal indices stay together and in order. 0 for unsorted
 /// batches.
 #[inline(always)]
-fn start_of_sweep<I: Index>(indices: &[I]) -> usize {
+fn batch_start<I: Index>(indices: &[I]) -> usize {
     if !indices.is_sorted_by(|a, b| a.to_usize() <= b.to_usize()) {
         return 0;
     }
@@ -381,32 +396,32 @@ fn start_of_sweep<I: Index>(indices: &[I]) -> usize {
 }
 
 /// # Safety
-/// As [`Levels::work`].
+/// As [`Levels::run_job`].
 #[inline(always)]
-unsafe fn by_shape<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
+unsafe fn store_by_shape<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
     // SAFETY: the caller's promise.
     unsafe {
         match (&job, tree.narrow.is_some(), tree.wide.len()) {
             // The shapes of fan-out 16 up to 2^28 leaves. Runs update sums too rarely to gain from this.
-            (Job::Each(_), true, 1) => Levels::<true, 1>::of(tree).work::<S, I>(job, weights),
-            (Job::Each(_), true, 2) => Levels::<true, 2>::of(tree).work::<S, I>(job, weights),
-            (Job::Each(_), true, 3) => Levels::<true, 3>::of(tree).work::<S, I>(job, weights),
-            (Job::Each(_), true, 4) => Levels::<true, 4>::of(tree).work::<S, I>(job, weights),
+            (Job::Each(_), true, 1) => Levels::<true, 1>::new(tree).run_job::<S, I>(job, weights),
+            (Job::Each(_), true, 2) => Levels::<true, 2>::new(tree).run_job::<S, I>(job, weights),
+            (Job::Each(_), true, 3) => Levels::<true, 3>::new(tree).run_job::<S, I>(job, weights),
+            (Job::Each(_), true, 4) => Levels::<true, 4>::new(tree).run_job::<S, I>(job, weights),
             // Up to 2^14 leaves.
-            (Job::Each(_), false, 1) => Levels::<false, 1>::of(tree).work::<S, I>(job, weights),
-            (_, true, _) => Levels::<true, 0>::of(tree).work::<S, I>(job, weights),
-            (_, false, _) => Levels::<false, 0>::of(tree).work::<S, I>(job, weights),
+            (Job::Each(_), false, 1) => Levels::<false, 1>::new(tree).run_job::<S, I>(job, weights),
+            (_, true, _) => Levels::<true, 0>::new(tree).run_job::<S, I>(job, weights),
+            (_, false, _) => Levels::<false, 0>::new(tree).run_job::<S, I>(job, weights),
         }
     }
 }
 
 /// # Safety
-/// As [`Levels::work`], and the machine has the instructions of [`Path::Avx2`].
+/// As [`Levels::run_job`], and the machine has the instructions of [`Path::Avx2`].
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-unsafe fn by_shape_avx2<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
+unsafe fn store_by_shape_avx2<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
     // SAFETY: the caller's promise.
-    unsafe { by_shape::<S, I>(tree, job, weights) }
+    unsafe { store_by_shape::<S, I>(tree, job, weights) }
 }
 
 #[inline(always)]
@@ -414,16 +429,16 @@ unsafe fn dispatch<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights:
     match tree.path {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         // SAFETY: the caller's promise; the path was checked when the tree was made, and AVX-512 includes AVX2.
-        Path::Avx2 | Path::Avx512 => unsafe { by_shape_avx2::<S, I>(tree, job, weights) },
+        Path::Avx2 | Path::Avx512 => unsafe { store_by_shape_avx2::<S, I>(tree, job, weights) },
         // SAFETY: the caller's promise.
-        _ => unsafe { by_shape::<S, I>(tree, job, weights) },
+        _ => unsafe { store_by_shape::<S, I>(tree, job, weights) },
     }
 }
 
 /// Returns whether all indices are below `capacity`, and the largest weight. Has no branches, so that it is
 /// compiled to vector instructions.
 #[inline(always)]
-fn survey<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
+fn check_bounds<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
     // An index beyond the last one, or with the highest bit set, sets the highest bit of `seen`.
     let last = capacity - 1;
     let seen = indices.iter().map(|i| i.to_usize()).fold(0, |seen, i| seen | i | last.wrapping_sub(i));
@@ -434,18 +449,18 @@ fn survey<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u
 /// The machine has the instructions of [`Path::Avx2`].
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 #[target_feature(enable = "avx2")]
-unsafe fn survey_avx2<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
-    survey(indices, weights, capacity)
+unsafe fn check_bounds_avx2<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
+    check_bounds(indices, weights, capacity)
 }
 
 impl SumTree {
     /// Returns whether all indices are leaves, and the largest weight.
-    pub(crate) fn survey<I: Index>(&self, indices: &[I], weights: &[u32]) -> (bool, u32) {
+    pub(crate) fn check_bounds<I: Index>(&self, indices: &[I], weights: &[u32]) -> (bool, u32) {
         match self.path {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             // SAFETY: the path was checked when the tree was made.
-            Path::Avx2 | Path::Avx512 => unsafe { survey_avx2(indices, weights, self.capacity()) },
-            _ => survey(indices, weights, self.capacity()),
+            Path::Avx2 | Path::Avx512 => unsafe { check_bounds_avx2(indices, weights, self.capacity()) },
+            _ => check_bounds(indices, weights, self.capacity()),
         }
     }
 
@@ -454,7 +469,7 @@ impl SumTree {
     /// # Safety
     /// All indices are below the capacity; there are as many as weights.
     pub(crate) unsafe fn store_each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
-        debug_assert!(indices.len() == weights.len() && self.survey(indices, weights).0);
+        debug_assert!(indices.len() == weights.len() && self.check_bounds(indices, weights).0);
         // SAFETY: the caller's promise; `Index` is implemented by this crate alone, for integers.
         unsafe { dispatch::<S, I>(self, Job::Each(indices), weights) }
     }
@@ -474,7 +489,7 @@ impl SumTree {
         if old != weight {
             // SAFETY: the assertion checks it.
             unsafe { self.climb_one::<S>(i, u64::from(weight).wrapping_sub(u64::from(old))) };
-            Tally::count_one(self, old, weight);
+            HistogramDelta::count_one(self, old, weight);
         }
     }
 
@@ -483,11 +498,11 @@ impl SumTree {
         // SAFETY: the caller's promise.
         unsafe {
             match (self.narrow.is_some(), self.wide.len()) {
-                (true, 1) => Levels::<true, 1>::of(self).climb::<S>(i, difference),
-                (true, 2) => Levels::<true, 2>::of(self).climb::<S>(i, difference),
-                (true, 3) => Levels::<true, 3>::of(self).climb::<S>(i, difference),
-                (true, _) => Levels::<true, 0>::of(self).climb::<S>(i, difference),
-                (false, _) => Levels::<false, 0>::of(self).climb::<S>(i, difference),
+                (true, 1) => Levels::<true, 1>::new(self).climb::<S>(i, difference),
+                (true, 2) => Levels::<true, 2>::new(self).climb::<S>(i, difference),
+                (true, 3) => Levels::<true, 3>::new(self).climb::<S>(i, difference),
+                (true, _) => Levels::<true, 0>::new(self).climb::<S>(i, difference),
+                (false, _) => Levels::<false, 0>::new(self).climb::<S>(i, difference),
             }
         }
     }
@@ -508,7 +523,7 @@ mod tests {
     struct Counting;
 
     impl Store for Counting {
-        const SHARES: bool = true;
+        const IS_CONCURRENT: bool = true;
 
         fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
             STORES.set((STORES.get().0 + 1, STORES.get().1, STORES.get().2));

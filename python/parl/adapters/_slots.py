@@ -82,7 +82,7 @@ class Slots:
 
     def clear(self) -> None:
         """Empties every slot; the state of the random generator stays."""
-        self._plant(_SCALE)
+        self._reset_tree(_SCALE)
         # Infinite in empty slots, so that the minimum is that of the stored rows.
         self._weights = np.full(self.capacity, np.inf)
         # The index -1 means that the smallest weight is unknown and has to be searched.
@@ -119,7 +119,7 @@ class Slots:
         self.clear()
         self._weights[slots] = weights
         self._enlarge_unit(float(weights.max(initial=0.0)))
-        self._load()
+        self._reload_weights()
         self._largest = max_priority
 
     def write(self, slots: NDArray[np.int64], priorities: ArrayLike | None = None) -> None:
@@ -137,7 +137,7 @@ class Slots:
             weight = (self.max_priority + self.epsilon) ** self.alpha
             self._enlarge_unit(weight)
             self.tree.update(slots, weight)
-            self._remember(slots, weight)
+            self._store_weights(slots, weight)
         else:
             self._store(slots, priorities)
         if self._guard:
@@ -221,8 +221,8 @@ class Slots:
         self.__dict__.update(state)
         self.tree = SumTree(self.capacity)
         scale, self.tree.rng_state = state["tree"]
-        self._plant(scale)
-        self._load()
+        self._reset_tree(scale)
+        self._reload_weights()
 
     def _store(self, slots: NDArray[np.int64], priorities: ArrayLike) -> None:
         given = np.abs(np.asarray(priorities, np.float64))
@@ -235,27 +235,27 @@ class Slots:
         self._enlarge_unit((largest + self.epsilon) ** self.alpha)
         self.tree.update(slots, weights)
         self.raise_max(largest)
-        self._remember(slots, weights)
+        self._store_weights(slots, weights)
 
     def _enlarge_unit(self, weight: float) -> None:
         """Enlarges the tree's unit until this weight can be stored; rare, takes O(capacity)."""
         most = self.tree.max_priority
         if weight > most:
-            self._plant(self.tree.scale * 2.0 ** (math.floor(math.log2(most / weight)) - 3))
-            self._load()
+            self._reset_tree(self.tree.scale * 2.0 ** (math.floor(math.log2(most / weight)) - 3))
+            self._reload_weights()
 
-    def _plant(self, scale: float) -> None:
+    def _reset_tree(self, scale: float) -> None:
         """Replaces the tree by an empty one with the same state of the random generator."""
         state = self.tree.rng_state
         self.tree = SumTree(self.capacity, scale=scale)
         self.tree.rng_state = state
 
-    def _load(self) -> None:
+    def _reload_weights(self) -> None:
         there = np.flatnonzero(np.isfinite(self._weights))
         if len(there):
             self.tree.update(there, self._weights[there])
 
-    def _remember(self, slots: NDArray[np.int64], weights: Any) -> None:
+    def _store_weights(self, slots: NDArray[np.int64], weights: Any) -> None:
         self._weights[slots] = weights
         if self._smallest_at < 0 or slots.size == 0:
             return

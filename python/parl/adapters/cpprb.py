@@ -71,15 +71,15 @@ class ReplayBuffer:
         for name in (*self._next_of, *_names(stack_compress)):
             if name not in specs:
                 raise KeyError(f"field {name!r} is not in env_dict, which has {', '.join(specs)}")
-        self._kept = {name: specs[name] for name in specs if not self._is_next(name)}
-        self._fields = self._kept | {f"next_{name}": specs[name] for name in self._next_of}
+        self._row_fields = {name: specs[name] for name in specs if not self._is_next(name)}
+        self._fields = self._row_fields | {f"next_{name}": specs[name] for name in self._next_of}
         self._arrays = {
             name: _array(None if mmap_prefix is None else f"{mmap_prefix}_{name}.dat", self._size, *spec)
-            for name, spec in self._kept.items()
+            for name, spec in self._row_fields.items()
         }
         # Next values that are not those of the next row: of the newest row and at the ends of episodes.
-        self._loose: dict[int, dict[str, NDArray[Any]]] = {}
-        self._is_loose = np.zeros(self._size, np.bool_)
+        self._own_next: dict[int, dict[str, NDArray[Any]]] = {}
+        self._has_own_next = np.zeros(self._size, np.bool_)
         self._n_step = None if Nstep is None else _NStep(Nstep, self._fields)
         self._rng: np.random.Generator | None = None
         self.clear()
@@ -90,8 +90,8 @@ class ReplayBuffer:
     def clear(self) -> None:
         """Removes all rows."""
         self._at = self._stored = self._episode = 0
-        self._loose.clear()
-        self._is_loose[:] = False
+        self._own_next.clear()
+        self._has_own_next[:] = False
         self._chained = False
         if self._n_step is not None:
             self._n_step.pending.clear()
@@ -165,20 +165,20 @@ class ReplayBuffer:
         if self._next_of and n:
             # Without ``Nstep`` the next values of the previous row are always those of this row.
             if self._chained and (self._n_step is None or self._follows((first - 1) % size, rows)):
-                self._tie((first - 1) % size)
-            for slot in slots[self._is_loose[slots]]:
-                self._tie(int(slot))
+                self._use_next_row((first - 1) % size)
+            for slot in slots[self._has_own_next[slots]]:
+                self._use_next_row(int(slot))
             for i in (0,) if n == 1 else self._ends(rows, skip, n):
                 slot = (first + i) % size
-                self._loose[slot] = {name: rows[f"next_{name}"][i].copy() for name in self._next_of}
-                self._is_loose[slot] = True
+                self._own_next[slot] = {name: rows[f"next_{name}"][i].copy() for name in self._next_of}
+                self._has_own_next[slot] = True
             self._chained = True
         self._written(slots, priorities if priorities is None or not priorities.ndim else priorities[skip:])
         return first
 
     def _follows(self, slot: int, rows: Mapping[str, NDArray[Any]]) -> bool:
         """Whether the next values of the row in this slot equal the first of ``rows``."""
-        nexts = self._loose.get(slot, {})
+        nexts = self._own_next.get(slot, {})
         return all(np.array_equal(nexts.get(f"next_{name}", ()), rows[name][0]) for name in self._next_of)
 
     def _ends(self, rows: Mapping[str, NDArray[Any]], first: int, n: int) -> list[int]:
@@ -190,10 +190,10 @@ class ReplayBuffer:
             differs[:-1] |= other.reshape(n - first - 1, math.prod(other.shape[1:])).any(1)
         return (np.flatnonzero(differs) + first).tolist()
 
-    def _tie(self, slot: int) -> None:
+    def _use_next_row(self, slot: int) -> None:
         """Makes the next row supply the next values of this row."""
-        self._loose.pop(slot, None)
-        self._is_loose[slot] = False
+        self._own_next.pop(slot, None)
+        self._has_own_next[slot] = False
 
     def _written(self, slots: NDArray[np.int64], priorities: NDArray[np.float64] | None) -> None:
         """Called after rows were written; subclasses store priorities."""
@@ -224,11 +224,11 @@ class ReplayBuffer:
         found = {name: array.take(slots, 0) for name, array in self._arrays.items()}
         if self._next_of:
             after = (slots + 1) % self._size
-            loose = np.flatnonzero(self._is_loose.take(slots))
+            loose = np.flatnonzero(self._has_own_next.take(slots))
             for name in self._next_of:
                 found[f"next_{name}"] = values = self._arrays[name].take(after, 0)
                 for i in loose:
-                    values[i] = self._loose[int(slots[i])][name]
+                    values[i] = self._own_next[int(slots[i])][name]
         return found
 
     def get_all_transitions(self, shuffle: bool = False) -> dict[str, NDArray[Any]]:
@@ -248,7 +248,7 @@ class ReplayBuffer:
         rows = self.get_all_transitions()
         arrays: dict[str, Any] = {}
         if not safe and self._next_of:
-            ends = np.flatnonzero(self._is_loose[: self._stored])
+            ends = np.flatnonzero(self._has_own_next[: self._stored])
             arrays["ends"] = ends
             for name in self._next_of:
                 arrays[f"end.next_{name}"] = rows.pop(f"next_{name}")[ends]

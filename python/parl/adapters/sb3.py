@@ -63,10 +63,10 @@ __all__ = [
 ]
 
 # Number of sampled batches after which a buffer without any updated priority warns.
-_PATIENCE = 1000
+_BATCHES_BEFORE_WARNING = 1000
 
 # Bytes of observations above which allocating a batch takes longer than finding one to reuse.
-_LARGE = 2**17
+_REUSE_FROM_BYTES = 2**17
 
 
 class PrioritizedSamples(NamedTuple):
@@ -141,8 +141,8 @@ class UniformReplayBuffer(ReplayBuffer):
         self._row_bytes = sum(
             math.prod(shape) * np.dtype(dtype).itemsize for _, shape, dtype in self._columns
         )
-        self._spares: list[Batch] = []
-        self._nowhere = np.zeros(n_envs, np.bool_)
+        self._reusable_batches: list[Batch] = []
+        self._no_env = np.zeros(n_envs, np.bool_)
         self._action_dtype = np.dtype(cast("Any", self._maybe_cast_dtype(action_space.dtype)))
         # Transitions span consecutive rows, so a gap between two rows must be detected.
         self._chained = optimize_memory_usage or n_steps > 1
@@ -196,7 +196,7 @@ class UniformReplayBuffer(ReplayBuffer):
         n = self.n_envs
         before, after = self._arrays(obs), self._arrays(next_obs)
         ended = np.asarray(done, np.bool_)
-        terminated, truncated = ended, self._nowhere
+        terminated, truncated = ended, self._no_env
         if self.handle_timeout_termination and ended.any():
             cut = [bool(info.get("TimeLimit.truncated", False)) for info in infos]
             truncated = ended & np.asarray(cut, np.bool_)
@@ -211,12 +211,12 @@ class UniformReplayBuffer(ReplayBuffer):
             columns[name] = now
             if not self.optimize_memory_usage:
                 columns["next_" + name] = then
-            elif truncated is not self._nowhere and truncated.any():
+            elif truncated is not self._no_env and truncated.any():
                 columns["final_" + name] = [
                     row if cut else None for row, cut in zip(then, truncated, strict=True)
                 ]
         if self._chained:
-            self._see_gaps(before, after, ended)
+            self._end_interrupted_episodes(before, after, ended)
         self.replay.add(**columns)
         self.pos += 1
         if self.pos == self.buffer_size:
@@ -229,7 +229,7 @@ class UniformReplayBuffer(ReplayBuffer):
             for part, (_, shape, dtype) in zip(parts, self._steps, strict=True)
         ]
 
-    def _see_gaps(
+    def _end_interrupted_episodes(
         self, before: list[NDArray[Any]], after: list[NDArray[Any]], ended: NDArray[np.bool_]
     ) -> None:
         """Ends the episodes of environments whose observation is not the last step's next observation."""
@@ -287,9 +287,9 @@ class UniformReplayBuffer(ReplayBuffer):
     def _draw(self, batch_size: int) -> Batch:
         """Samples a batch. Large arrays of an earlier batch are reused once the caller holds none of them."""
         beta = self._beta()
-        if batch_size * self._row_bytes < _LARGE:
+        if batch_size * self._row_bytes < _REUSE_FROM_BYTES:
             return self.replay.sample(batch_size, beta=beta)
-        for spare in self._spares:
+        for spare in self._reusable_batches:
             # Three references: the batch, the loop variable, the argument. Tensors and views would add more.
             if len(spare["tickets"]) == batch_size and all(
                 sys.getrefcount(array) <= 3 for array in spare.values()
@@ -297,7 +297,7 @@ class UniformReplayBuffer(ReplayBuffer):
                 return self.replay.sample(batch_size, beta=beta, out=spare)
         batch = self.replay.sample(batch_size, beta=beta)
         # A loop keeps its batch until it has the next one, so that two batches alternate.
-        self._spares = [batch, *self._spares[:2]]
+        self._reusable_batches = [batch, *self._reusable_batches[:2]]
         return batch
 
     def _observations(self, batch: Batch, prefix: str, env: VecNormalize | None) -> Any:
@@ -315,7 +315,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state["_spares"] = []
+        state["_reusable_batches"] = []
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "replay"
             self.replay.save(path)
@@ -394,7 +394,7 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         self.alpha, self.epsilon = alpha, epsilon
         self.initial_beta = self.beta = exponent("beta", beta)
         self.final_beta = exponent("final_beta", final_beta)
-        self._waits = _PATIENCE
+        self._batches_until_warning = _BATCHES_BEFORE_WARNING
         super().__init__(
             buffer_size,
             observation_space,
@@ -418,12 +418,12 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         )
 
     def _beta(self) -> float:
-        if self._waits > 0:
-            self._waits -= 1
-            if self._waits == 0:
+        if self._batches_until_warning > 0:
+            self._batches_until_warning -= 1
+            if self._batches_until_warning == 0:
                 warnings.warn(
-                    f"{_PATIENCE} batches were drawn and update_priorities was never called, so all draws "
-                    "were uniform; SB3's own train does not call it, PrioritizedDQN's does",
+                    f"{_BATCHES_BEFORE_WARNING} batches were drawn and update_priorities was never called, "
+                    "so all draws were uniform; SB3's own train does not call it, PrioritizedDQN's does",
                     stacklevel=4,
                 )
         return self.beta
@@ -445,7 +445,7 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         Raises:
             ValueError: a priority is not finite.
         """
-        self._waits = 0
+        self._batches_until_warning = 0
         if isinstance(priorities, torch.Tensor):
             priorities = priorities.detach().cpu().numpy()
         return self.replay.update_priorities(tickets, np.asarray(priorities).reshape(-1))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # Number of seeds of the environments; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
-_FIGURES: tuple[str, ...] = ("lives", "frame_number", "episode_frame_number")
-_OWN = ("num_envs", "batch_size", "autoreset_mode", "ordered", "output", "device")
+_INFO_NAMES: tuple[str, ...] = ("lives", "frame_number", "episode_frame_number")
+_FIXED_OPTIONS = ("num_envs", "batch_size", "autoreset_mode", "ordered", "output", "device")
 
 
 class AtariVecEnv(VecEnv):
@@ -66,17 +66,17 @@ class AtariVecEnv(VecEnv):
     def __init__(
         self, game: str | Sequence[str], n_envs: int = 8, *, preset: str = "nature", **options: Any
     ) -> None:
-        for name in _OWN:
+        for name in _FIXED_OPTIONS:
             if name in options:
                 raise AtariError(f"{name} is {options[name]!r}: AtariVecEnv sets it itself")
         options.setdefault("reward_dtype", "float32")
         self.envs: AtariVectorEnv = make_vec(
             game, n_envs, preset=preset, autoreset_mode=AutoresetMode.SAME_STEP, **options
         )
-        self._members = [AtariMember(self.envs, i) for i in range(n_envs)]
+        self._sub_envs = [AtariSubEnv(self.envs, i) for i in range(n_envs)]
         self._actions: NDArray[Any] | None = None
         self._lengths = np.zeros(n_envs, np.int64)
-        self._made = time.time()
+        self._created_at = time.time()
         super().__init__(n_envs, self.envs.single_observation_space, self.envs.single_action_space)
 
     # ------------------------------------------------------------------ playing
@@ -123,19 +123,19 @@ class AtariVecEnv(VecEnv):
             info["TimeLimit.truncated"] = was_cut
         self._lengths += 1
         for i in np.flatnonzero(dones).tolist():
-            self._end(i, infos[i], found)
+            self._finish_episode(i, infos[i], found)
         return obs, rewards, dones, infos
 
-    def _end(self, i: int, info: dict[str, Any], found: dict[str, Any]) -> None:
+    def _finish_episode(self, i: int, info: dict[str, Any], found: dict[str, Any]) -> None:
         """Adds the entries of an ended episode to an info; lives and frame numbers become that episode's."""
-        self.reset_infos[i] = {name: info[name] for name in _FIGURES}
+        self.reset_infos[i] = {name: info[name] for name in _INFO_NAMES}
         info["terminal_observation"] = found["final_obs"][i]
-        info.update({name: int(found["final_info"][name][i]) for name in _FIGURES})
+        info.update({name: int(found["final_info"][name][i]) for name in _INFO_NAMES})
         if not found.get("_game_return", found["_episode_return"])[i]:
             # Only a life has ended.
             return
         points = found.get("game_return", found["episode_return"])[i]
-        seconds = round(time.time() - self._made, 6)
+        seconds = round(time.time() - self._created_at, 6)
         info["episode"] = {"r": float(points), "l": int(self._lengths[i]), "t": seconds}
         self._lengths[i] = 0
 
@@ -158,28 +158,28 @@ class AtariVecEnv(VecEnv):
     # ------------------------------------------------------------------ members
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Values of an attribute of the :class:`AtariMember` objects of ``indices``.
+        """Values of an attribute of the :class:`AtariSubEnv` objects of ``indices``.
 
         Raises:
             AttributeError: there is no such attribute.
         """
-        return [getattr(self._members[i], attr_name) for i in self._get_indices(indices)]
+        return [getattr(self._sub_envs[i], attr_name) for i in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Sets an attribute of the :class:`AtariMember` objects; does not change settings of the game."""
+        """Sets an attribute of the :class:`AtariSubEnv` objects; does not change settings of the game."""
         for i in self._get_indices(indices):
-            setattr(self._members[i], attr_name, value)
+            setattr(self._sub_envs[i], attr_name, value)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Calls a method of the :class:`AtariMember` objects of ``indices``."""
-        return [getattr(self._members[i], method_name)(*args, **kwargs) for i in self._get_indices(indices)]
+        """Calls a method of the :class:`AtariSubEnv` objects of ``indices``."""
+        return [getattr(self._sub_envs[i], method_name)(*args, **kwargs) for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
         """True for ``Monitor``, because infos have its ``episode``; False for other wrappers."""
         return [issubclass(Monitor, wrapper_class) for _ in self._get_indices(indices)]
 
 
-class AtariMember:
+class AtariSubEnv:
     """One environment of an :class:`AtariVecEnv`, as ``get_attr`` and ``env_method`` see it.
 
     Attributes:
@@ -197,7 +197,7 @@ class AtariMember:
         self.observation_space, self.action_space = envs.single_observation_space, envs.single_action_space
 
     @property
-    def unwrapped(self) -> AtariMember:
+    def unwrapped(self) -> AtariSubEnv:
         """The object itself."""
         return self
 
@@ -227,5 +227,5 @@ class AtariMember:
 
 def _rows(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """One dict per environment with lives and frame numbers."""
-    columns = [infos[name].tolist() for name in _FIGURES]
-    return [dict(zip(_FIGURES, values, strict=True)) for values in zip(*columns, strict=True)][:count]
+    columns = [infos[name].tolist() for name in _INFO_NAMES]
+    return [dict(zip(_INFO_NAMES, values, strict=True)) for values in zip(*columns, strict=True)][:count]

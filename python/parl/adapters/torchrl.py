@@ -183,7 +183,7 @@ class PrioritizedSampler(_TorchRLSampler):
         try:
             self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
         except IndexError as error:
-            raise self._outside(slots, storage) from error
+            raise self._index_error(slots, storage) from error
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
         """Sets the priorities of rows; for equal indices the last one counts.
@@ -215,9 +215,9 @@ class PrioritizedSampler(_TorchRLSampler):
         try:
             self._slots.update(slots, values)
         except IndexError as error:
-            raise self._outside(slots, storage) from error
+            raise self._index_error(slots, storage) from error
 
-    def _outside(self, slots: NDArray[np.int64], storage: Any) -> IndexError:
+    def _index_error(self, slots: NDArray[np.int64], storage: Any) -> IndexError:
         """The error for rows outside this sampler."""
         text = f"row {slots.max()} is outside this sampler, whose max_capacity is {self._max_capacity}"
         size = getattr(storage, "max_size", None)
@@ -320,12 +320,12 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
             self._prioritized_sampler = ours
         ours._rng = theirs._rng
         wants = ("collate_fn", "sample_unit", "prefetch", "pin_memory", "shared", "compilable", "dim_extend")
-        self._short = self._sync and not any(kwargs.get(name) for name in wants)
-        self._rows: _Rows | None = None
+        self._allows_fast_path = self._sync and not any(kwargs.get(name) for name in wants)
+        self._rows: _NumpyColumns | None = None
 
-    def _plain_rows(self) -> _Rows | None:
+    def _fast_path_rows(self) -> _NumpyColumns | None:
         """The arrays of the storage if the buffer is plain, so that the fast paths apply; otherwise None."""
-        if not self._short or _transforms(self._transform):
+        if not self._allows_fast_path or _transforms(self._transform):
             return None
         storage, writer = self._storage, self._writer
         if not isinstance(storage, TensorStorage) or not storage.initialized or storage.ndim != 1:
@@ -335,8 +335,8 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         if type(self._sampler) is not PrioritizedSampler or self._service_shutdown:
             return None
         if self._rows is None or self._rows.table is not storage._storage:
-            self._rows = _Rows(storage._storage)
-        return self._rows if self._rows.plain else None
+            self._rows = _NumpyColumns(storage._storage)
+        return self._rows if self._rows.is_supported else None
 
     def extend(self, tensordicts: Any, *, update_priority: bool | None = None) -> torch.Tensor:
         """Adds rows.
@@ -348,7 +348,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         Returns:
             (n,) int64 indices of the rows.
         """
-        rows = self._plain_rows()
+        rows = self._fast_path_rows()
         if rows is None or type(tensordicts) is not TensorDict or tensordicts.ndim != 1:
             return super().extend(tensordicts, update_priority=update_priority)
         storage, writer, n = self._storage, self._writer, tensordicts.batch_size[0]
@@ -394,7 +394,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         Returns:
             A TensorDict of B rows with ``index`` and ``priority_weight``; with ``return_info`` also the dict.
         """
-        rows = self._plain_rows()
+        rows = self._fast_path_rows()
         size = self._batch_size if batch_size is None else batch_size
         if rows is None or size is None or include_info is not None or self._sample_dependency is not None:
             return super().sample(batch_size, return_info, include_info)
@@ -414,7 +414,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         Args:
             data: rows of :meth:`sample`, with ``index`` and the priority key.
         """
-        if self._plain_rows() is not None and data.ndim == 1:
+        if self._fast_path_rows() is not None and data.ndim == 1:
             index, priority = _field(data, "index"), _field(data, self.priority_key)
             if (
                 index is not None
@@ -433,18 +433,18 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         return state
 
 
-class _Rows:
+class _NumpyColumns:
     """The tensors of a storage's TensorDict as a flat list of numpy arrays that share their memory."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
-        self.plain = isinstance(table, TensorDict) and table.device in (None, torch.device("cpu"))
+        self.is_supported = isinstance(table, TensorDict) and table.device in (None, torch.device("cpu"))
         # Nested TensorDicts: parent and key; the outermost is number 0. Arrays: parent, key, array.
         self.nodes: list[tuple[int, str]] = []
         self.arrays: list[tuple[int, str, NDArray[Any]]] = []
         self.fields = [0]
         self.has_index = False
-        if self.plain:
+        if self.is_supported:
             self.size = len(table)
             self._walk(table, 0)
 
@@ -461,10 +461,12 @@ class _Rows:
             else:
                 self.fields[node] += 1
                 try:
-                    self.plain = self.plain and isinstance(value, torch.Tensor) and value.is_contiguous()
+                    self.is_supported = (
+                        self.is_supported and isinstance(value, torch.Tensor) and value.is_contiguous()
+                    )
                     self.arrays.append((node, key, value.numpy()))
                 except (AttributeError, TypeError):  # not a tensor, or a dtype that numpy does not support
-                    self.plain = False
+                    self.is_supported = False
 
     def write(self, given: Any, at: int, n: int, slots: NDArray[np.int64]) -> bool:
         """Copies n rows to ``slots``, which start at ``at`` and continue at the start of the ring.

@@ -86,21 +86,22 @@ class Config(ActorCriticConfig):
             )
 
 
-def refuse_windows(config: Config, of: str) -> None:
+def refuse_windows(config: Config, algorithm_name: str) -> None:
     """Refuses settings that do not work with several actors: windows, groups, normalized rewards, graphs.
 
     Raises:
-        ConfigError: names algorithm ``of``, the setting and its value.
+        ConfigError: names the algorithm, the setting and its value.
     """
     if config.cuda_graph:
         raise ConfigError(
-            f"{of}: cuda_graph = True needs environments on a CUDA device, and {of} steps environments on "
-            "the CPU: use a2c, ppo or pqn"
+            f"{algorithm_name}: cuda_graph = True needs environments on a CUDA device, and {algorithm_name} "
+            "steps environments on the CPU: use a2c, ppo or pqn"
         )
     for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(
-                f"{of}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: use a2c"
+                f"{algorithm_name}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: "
+                "use a2c"
             )
 
 
@@ -218,16 +219,16 @@ class A2CLearner(ActorCriticLearner):
         """Makes one update from the window that ends with ``rollout``; returns 0 while it is not full."""
         config: Config = self.config
         if self._window.maxlen != 1:
-            self._window.append(_copied(rollout))
+            self._window.append(_copy_rollout(rollout))
             if len(self._window) < (self._window.maxlen or 1):
                 return 0
-            rollout = joined(list(self._window))
+            rollout = concatenate_rollouts(list(self._window))
         if config.env_groups > 1:
             if config.env_groups > rollout.reward.shape[1]:
                 raise ConfigError(
                     f"env_groups = {config.env_groups} is above num_envs = {rollout.reward.shape[1]}"
                 )
-            rollout = group(rollout, self._group, config.env_groups)
+            rollout = env_group(rollout, self._group, config.env_groups)
             self._group = (self._group + 1) % config.env_groups
         if rollout.valid.all():
             rollout = dataclasses.replace(rollout, valid=rollout.valid[:0])
@@ -251,12 +252,12 @@ class A2CLearner(ActorCriticLearner):
         self._group = state["group"]
 
 
-def _copied(rollout: Rollout) -> Rollout:
+def _copy_rollout(rollout: Rollout) -> Rollout:
     """Returns a copy of ``rollout``, whose arrays the actor overwrites."""
     return Rollout(**{name: value.clone() for name, value in vars(rollout).items() if value is not None})
 
 
-def joined(parts: list[Rollout]) -> Rollout:
+def concatenate_rollouts(parts: list[Rollout]) -> Rollout:
     """Concatenates consecutive rollouts."""
     columns: dict[str, Tensor] = {
         field.name: torch.cat([getattr(part, field.name) for part in parts])
@@ -273,7 +274,7 @@ def joined(parts: list[Rollout]) -> Rollout:
     return Rollout(**columns)
 
 
-def group(rollout: Rollout, index: int, groups: int) -> Rollout:
+def env_group(rollout: Rollout, index: int, groups: int) -> Rollout:
     """Returns group ``index`` of a rollout's environments: from ``index * N // groups`` on."""
     envs = rollout.reward.shape[1]
     first, end = index * envs // groups, (index + 1) * envs // groups

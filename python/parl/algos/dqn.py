@@ -61,7 +61,7 @@ from parl.nets import (
 from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
 from parl.ops.adam import FlatAdam
-from parl.ops.batches import TENSORS, TensorBatch, moved
+from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
@@ -69,7 +69,7 @@ from parl.ops.distributions import (
     project_categorical,
     quantile_huber,
 )
-from parl.ops.execution import Captured, Executed, autocast_bf16, compiled, prepare
+from parl.ops.execution import ExecutionModule, GraphedBatchCall, autocast_bf16, compiled, prepare
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.finite import check_update
 from parl.ops.losses import huber
@@ -86,7 +86,7 @@ Images = Literal["nature", "impala"]
 class Config(OffPolicyConfig):
     """Settings of DQN. Steps are environment steps (transitions); updates are optimizer steps."""
 
-    of: ClassVar[str] = "dqn"
+    algorithm_name: ClassVar[str] = "dqn"
 
     double: bool = True
     """Double DQN: the online network selects the next action, the target network evaluates it."""
@@ -205,13 +205,15 @@ class Config(OffPolicyConfig):
             ("epsilon_last", 0, 1),
             ("epsilon_steps", 0, math.inf),
             ("epsilon_spread", 0, math.inf),
-            of="dqn",
+            algorithm_name="dqn",
         )
         for name in ("huber_delta", "munchausen_temperature"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"dqn: {name} = {getattr(self, name)} is not above 0")
-        check_hidden(self, of="dqn")
-        check_choices(self, ("distribution", get_args(Distribution)), ("images", get_args(Images)), of="dqn")
+        check_hidden(self, algorithm_name="dqn")
+        check_choices(
+            self, ("distribution", get_args(Distribution)), ("images", get_args(Images)), algorithm_name="dqn"
+        )
         if not -math.inf < self.value_min < self.value_max < math.inf:
             raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
@@ -304,7 +306,7 @@ PRESETS = {
 }
 
 
-class QNetwork(Executed):
+class QNetwork(ExecutionModule):
     """Q-network: observations (B, ...) to action values (B, A, M) float32.
 
     M is 1 without a distribution, the number of atoms for c51 (logits), of quantiles for qr, and of the given
@@ -347,7 +349,7 @@ class QNetwork(Executed):
             streams = [self.head.advantage, self.head.value]
         heads = [head(0, one, scalar=number == 1) for number, one in enumerate(streams) if _is_linear(one)]
         if len(heads) == len(streams):
-            self._dense = self.torso.headed(heads)
+            self._dense = self.torso.with_heads(heads)
 
     @property
     def fused(self) -> bool:
@@ -372,7 +374,7 @@ class QNetwork(Executed):
                 return self._outputs(observations, fractions).to(torch.float32)
         if self._dense is not None and isinstance(self.torso, MLP) and not self.torch_only:
             x = self.torso.vectors(observations)
-            if self._dense.takes(x):
+            if self._dense.accepts(x):
                 q, *value = self._dense.outputs(x)
                 if value:
                     q = value[0].unsqueeze(1) + q - q.mean(dim=1, keepdim=True)
@@ -525,7 +527,7 @@ class DeviceQPolicy:
 class DQNLearner:
     """Online and target network, loss, priorities and optimizer. See :class:`parl.types.Learner`."""
 
-    alone: bool = False
+    may_record_graph: bool = False
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
@@ -549,8 +551,10 @@ class DQNLearner:
         self.generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
-        self._captured = Captured(self._graph, self.generator) if config.cuda_graph else None
-        self._update = Update(self._gradients_of, self.gradients, self.online.fused)
+        self._graphed_update = (
+            GraphedBatchCall(self._compute_and_apply, self.generator) if config.cuda_graph else None
+        )
+        self._update = Update(self._write_gradients, self.gradients, self.online.fused)
         self._latest: Mapping[str, Any] = {}
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
@@ -582,12 +586,12 @@ class DQNLearner:
                 policy, log_policy = soft_policy(q, config.munchausen_temperature)
                 soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
                 _, log_now = soft_policy(target.mean(target(batch.obs)), config.munchausen_temperature)
-                bonus = _chosen(log_now.unsqueeze(2), batch.action).squeeze(1)
+                bonus = _values_of_actions(log_now.unsqueeze(2), batch.action).squeeze(1)
                 reward = reward + config.munchausen * bonus.clamp(min=config.munchausen_clip)
                 return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
             if config.double:
                 q = online.mean(online(batch.next_obs))
-            values = _chosen(values, q.argmax(dim=1))  # (B, M)
+            values = _values_of_actions(values, q.argmax(dim=1))  # (B, M)
             if config.distribution == "c51":
                 return project_categorical(target.support, values.softmax(dim=1), reward, batch.discount)
             return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), values)
@@ -597,7 +601,7 @@ class DQNLearner:
         config = self._config
         now, later = self.fractions(batch)
         target = self.targets(batch, later)
-        values = _chosen(self.online(batch.obs, now), batch.action)  # (B, M)
+        values = _values_of_actions(self.online(batch.obs, now), batch.action)  # (B, M)
         if config.distribution == "none":
             q, y = values.squeeze(1), target.squeeze(1)
             each = huber(q, y, config.huber_delta)
@@ -620,14 +624,14 @@ class DQNLearner:
         """
         on_cpu = self._device.type == "cpu"
         if not on_cpu or self._config.compile:
-            batch = moved(batch, self._device)
-        if on_cpu and self._captured is None:
+            batch = batch_to_device(batch, self._device)
+        if on_cpu and self._graphed_update is None:
             self._resample()
             given = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weights)
             self._latest = self._update(*given)
             priorities = self._latest["priorities"]
         else:
-            self._latest = (self._captured or self._backward)(cast("TensorBatch", batch))
+            self._latest = (self._graphed_update or self._backward)(cast("TensorBatch", batch))
             priorities = self._latest["priorities"].cpu().numpy()
         # On a device only the priorities are read; if the loss is not finite, neither is one of them.
         check_update(priorities, loss=self._latest["loss"] if on_cpu else 0.0)
@@ -646,9 +650,9 @@ class DQNLearner:
     def _backward(self, batch: Batch) -> dict[str, Tensor]:
         """Draws new noise, writes the gradients of :meth:`loss`, and returns its results by name."""
         self._resample()
-        return self._gradients_of(*(getattr(batch, name) for name in TENSORS))
+        return self._write_gradients(*(getattr(batch, name) for name in TENSORS))
 
-    def _gradients_of(self, *batch: Any) -> dict[str, Tensor]:
+    def _write_gradients(self, *batch: Any) -> dict[str, Tensor]:
         self.gradients.zero_()
         loss, error, q = self._loss(TensorBatch(*batch, tickets=None))
         loss.backward()
@@ -659,16 +663,16 @@ class DQNLearner:
         """Sets the number of threads of torch's operations."""
         torch.set_num_threads(count)
 
-    def _graph(self, batch: Batch) -> dict[str, Tensor]:
-        """The work of one CUDA graph: :meth:`_backward` and, if ``alone``, the optimizer step."""
+    def _compute_and_apply(self, batch: Batch) -> dict[str, Tensor]:
+        """The work of one CUDA graph: :meth:`_backward` and, if ``may_record_graph``, the optimizer step."""
         found = self._backward(batch)
-        if self.alone:
+        if self.may_record_graph:
             self.apply_gradients()
         return found
 
     def step(self) -> None:
         """Limits the norm of the gradient, makes one Adam step, and updates the target network."""
-        if self._captured is None or not self.alone:
+        if self._graphed_update is None or not self.may_record_graph:
             self.apply_gradients()
         self.after_step()
 
@@ -720,7 +724,7 @@ class DQNLearner:
         self.generator.set_state(state["generator"])
 
 
-def _chosen(values: Tensor, action: Tensor) -> Tensor:
+def _values_of_actions(values: Tensor, action: Tensor) -> Tensor:
     """Selects the values (B, M) of the actions (B,) from values (B, A, M)."""
     if values.shape[2] == 1:
         return values.squeeze(2).gather(1, action.unsqueeze(1))

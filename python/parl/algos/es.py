@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
 from parl.errors import NonFiniteError
 from parl.nets import check_observations
 from parl.ops.adam import adam_step
@@ -62,7 +62,7 @@ def default_config(spec: EnvSpec) -> Config:
 PRESETS: dict[str, Preset] = {}
 
 
-def centred_ranks(returns: Array) -> Array:
+def centered_ranks(returns: Array) -> Array:
     """Returns the ranks of ``returns`` (N,), from -0.5 to 0.5, float32; equal returns get their mean rank."""
     _, inverse, counts = np.unique(returns, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -99,7 +99,7 @@ class ESLearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = ESDecoder(config)
-        self.weights = Shape(config, spec).first(seed)
+        self.weights = WeightLayout(config, spec).initial_weights(seed)
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._generation = 0
@@ -116,7 +116,7 @@ class ESLearner:
 
         A member's ``sign sigma e`` is computed as its weights minus ``self.weights``, without drawing again.
         """
-        ranks = torch.from_numpy(centred_ranks(returns))
+        ranks = torch.from_numpy(centered_ranks(returns))
         weights = self._decoder.decode(self.weights, members) if weights is None else weights
         away = torch.mv(weights.T, ranks).sub_(self.weights, alpha=float(ranks.sum()))
         return away.mul_(-1 / (len(members) * self._config.sigma**2))

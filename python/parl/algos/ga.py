@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
 from parl.errors import ConfigError
 from parl.nets import check_observations
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
 # Least number of decoded members that a decoder keeps: parents are needed in several generations.
-_KEPT = 64
+_MIN_CACHE_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class GADecoder:
     """Computes weights from chains of seeds; keeps those of parents, so that offspring cost one mutation."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        self._shape = Shape(config, spec)
+        self._shape = WeightLayout(config, spec)
         self._sigma = config.sigma
-        self._known: dict[Member, Tensor] = {}
+        self._cache: dict[Member, Tensor] = {}
         # A generation's parents and their parents: a parent decoded elsewhere is one mutation from its own.
-        self._kept = max(_KEPT, 2 * config.parents)
+        self._cache_size = max(_MIN_CACHE_SIZE, 2 * config.parents)
 
     def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
         """See :class:`parl.types.Decoder`; ``base`` is ignored."""
@@ -80,23 +80,23 @@ class GADecoder:
 
     def _decode(self, member: Member, out: Tensor) -> Tensor:
         if len(member) == 1:
-            return out.copy_(self._shape.first(member[0]))
+            return out.copy_(self._shape.initial_weights(member[0]))
         noise(member[-1], self._shape.size, out)
         return torch.add(self._parent(member[:-1]), out.mul_(self._sigma), out=out)
 
     def _parent(self, member: Member) -> Tensor:
         """Returns the weights (P,) of a parent, and keeps them for further offspring."""
-        weights = self._known.pop(member, None)
+        weights = self._cache.pop(member, None)
         if weights is None:
             length = len(member) - 1
-            while length and member[:length] not in self._known:
+            while length and member[:length] not in self._cache:
                 length -= 1
-            weights = self._known[member[:length]] if length else self._shape.first(member[0])
+            weights = self._cache[member[:length]] if length else self._shape.initial_weights(member[0])
             for seed in member[max(1, length) :]:
                 weights = weights + self._sigma * noise(seed, self._shape.size)
-        self._known[member] = weights
-        while len(self._known) > self._kept:
-            self._known.pop(next(iter(self._known)))
+        self._cache[member] = weights
+        while len(self._cache) > self._cache_size:
+            self._cache.pop(next(iter(self._cache)))
         return weights
 
 
@@ -110,7 +110,7 @@ class GALearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = GADecoder(config, spec)
-        self.weights = Shape(config, spec).first(seed)
+        self.weights = WeightLayout(config, spec).initial_weights(seed)
         self._parents: list[Member] = []
         self._rng = np.random.default_rng(seed)
         self._latest: dict[str, float] = {}

@@ -206,7 +206,7 @@ class PPOLearner(ActorCriticLearner):
         updates = 0
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
             self.differentiate(*part, clip)
-            if self._too_far(average):
+            if self._exceeds_target_kl(average):
                 return updates
             self.apply(progress, average)
             updates += 1
@@ -239,13 +239,13 @@ class PPOLearner(ActorCriticLearner):
                 evaluated = (*log_prob_and_entropy(network, parameters[valid], action), seen[valid])
                 old = [column[:, chosen][valid] for column in (rollout.log_prob, advantage, value)]
                 self.figures = self.make_gradients(obs, action, *old, clip, evaluated)
-                if self._too_far(average):
+                if self._exceeds_target_kl(average):
                     return updates
                 self.apply(progress, average)
                 updates += 1
         return updates
 
-    def _too_far(self, average: Average) -> bool:
+    def _exceeds_target_kl(self, average: Average) -> bool:
         """Returns whether learning from this rollout stops before this update; equal for all learners."""
         if not self.config.target_kl:
             return False

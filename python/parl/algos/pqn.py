@@ -39,7 +39,7 @@ from parl.nets.normalizer import Flattener
 from parl.nets.observations import RowTorso
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.execution import Executed, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec, Observations, Preset, Rollout
@@ -124,7 +124,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-class QNetwork(Executed):
+class QNetwork(ExecutionModule):
     """Q-network: observations (B, ...) to action values (B, A) float32."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
@@ -143,7 +143,7 @@ class QNetwork(Executed):
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`. Layers and head become one fused operation."""
         if isinstance(self.torso, MLP):
-            self._dense = self.torso.headed([head(0, self.head)])
+            self._dense = self.torso.with_heads([head(0, self.head)])
 
     def act(self, observations: Array) -> Array:
         """Returns action values (B, A) for observations (B, ...), both numpy; no gradient."""
@@ -164,7 +164,7 @@ class QNetwork(Executed):
     def _values(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
             observations = self.flattener(observations)
-            if self._dense is not None and not self.torch_only and self._dense.takes(observations):
+            if self._dense is not None and not self.torch_only and self._dense.accepts(observations):
                 return self._dense.outputs(observations)[0]
         return self.head(self.torso(observations))
 

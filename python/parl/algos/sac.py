@@ -130,7 +130,7 @@ class SAC(OffPolicyAlgorithm):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("sac", spec, images=config.images)
         if not spec.num_actions:
-            ActionBox.of("sac", spec)
+            ActionBox.from_spec("sac", spec)
         self.config = config
         self.spec = spec
 
@@ -163,7 +163,7 @@ class SACPolicy(CriticsPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
-        box = None if spec.num_actions else ActionBox.of("sac", spec)
+        box = None if spec.num_actions else ActionBox.from_spec("sac", spec)
         super().__init__(config, box, make_networks(config, spec), seed)
         self._random_steps = config.random_steps
         self._actions = spec.num_actions
@@ -207,7 +207,7 @@ class SACLearner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._box = None if spec.num_actions else ActionBox.of("sac", spec).on(torch.device(device))
+        self._box = None if spec.num_actions else ActionBox.from_spec("sac", spec).to(torch.device(device))
         if spec.num_actions:
             entropy = config.target_entropy_share * math.log(spec.num_actions)
         else:
@@ -225,7 +225,7 @@ class SACLearner(CriticsLearner):
         config = self._config
         if 0 < config.target_critics < config.critics:
             order = torch.randperm(config.critics, generator=self._generator, device=self._device)
-            self._drawn = order[: config.target_critics]
+            self._target_critics = order[: config.target_critics]
         shape = (2, size, 0 if self._box is None else self._box.size)
         return torch.randn(shape, generator=self._generator, device=self._device)
 
@@ -234,9 +234,9 @@ class SACLearner(CriticsLearner):
         mean, log_std = self.networks.actor(obs).chunk(2, dim=1)
         return squashed_gaussian(mean, log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX), noise)
 
-    def _smallest(self, q: Tensor) -> Tensor:
+    def _target_value(self, q: Tensor) -> Tensor:
         """Returns the smallest of the target critics' values (E, ...), or of those of the drawn critics."""
-        return _least(q if self._drawn is None else q[self._drawn])
+        return _min_over_critics(q if self._target_critics is None else q[self._target_critics])
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """Returns ``y`` of the module's equations, (B,) float32; ``noise`` (B, D) is the x."""
@@ -244,11 +244,11 @@ class SACLearner(CriticsLearner):
             obs, temperature = batch.next_obs, self.log_temperature.exp()
             if self._box is None:
                 log_p = self.networks.actor(obs).log_softmax(dim=1)
-                q = self._smallest(self.targets.critics(obs))
+                q = self._target_value(self.targets.critics(obs))
                 value = (log_p.exp() * (q - temperature * log_p)).sum(dim=1)
             else:
                 action, log_density = self._draw(obs, noise)
-                q = self._smallest(self.targets.critics(obs, action).squeeze(2))
+                q = self._target_value(self.targets.critics(obs, action).squeeze(2))
                 value = q - temperature * log_density
             return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
 
@@ -272,13 +272,13 @@ class SACLearner(CriticsLearner):
             log_p = self.networks.actor(obs).log_softmax(dim=1)
             p = log_p.exp()
             with torch.no_grad():
-                values = _least(critics(obs))
+                values = _min_over_critics(critics(obs))
             loss = (p * (temperature * log_p - values)).sum(dim=1).mean()
             negative_entropy = (p.detach() * log_p.detach()).sum(dim=1).mean()
         else:
             action, log_density = self._draw(obs, noise[1])
             q = critics(obs, action, frozen=True).squeeze(2)
-            loss = (temperature * log_density - _least(q)).mean()
+            loss = (temperature * log_density - _min_over_critics(q)).mean()
             negative_entropy = log_density.detach().mean()
         figures = {"actor_loss": loss.detach(), "entropy": -negative_entropy, "temperature": temperature}
         if self._config.learn_temperature:
@@ -286,6 +286,6 @@ class SACLearner(CriticsLearner):
         return loss, figures
 
 
-def _least(q: Tensor) -> Tensor:
+def _min_over_critics(q: Tensor) -> Tensor:
     """Returns the minimum over the first dimension; only the smallest value gets a gradient."""
     return torch.minimum(q[0], q[1]) if len(q) == 2 else q.amin(dim=0)

@@ -133,7 +133,7 @@ class TD3(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations(self.name, spec, images=config.images)
-        ActionBox.of(self.name, spec)
+        ActionBox.from_spec(self.name, spec)
         self.config = config
         self.spec = spec
 
@@ -163,7 +163,7 @@ class DeterministicPolicy(CriticsPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, noise: float, seed: int) -> None:
-        self._bounds = ActionBox.of("td3", spec)
+        self._bounds = ActionBox.from_spec("td3", spec)
         super().__init__(config, self._bounds, make_networks(config, spec), seed)
         self._random_steps = config.random_steps
         self._noise = noise
@@ -195,7 +195,7 @@ class TD3Learner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._box = ActionBox.of("td3", spec).on(torch.device(device))
+        self._box = ActionBox.from_spec("td3", spec).to(torch.device(device))
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -249,4 +249,4 @@ class TD3Learner(CriticsLearner):
         self.optimize_critics()
         if self.moves_actor:
             self.optimize_actor()
-            self.follow(slice(None))
+            self.update_targets(slice(None))

@@ -114,7 +114,7 @@ class ALEState:
         self._content = content
 
     @classmethod
-    def _of(cls, console: Console, include_rng: bool) -> ALEState:
+    def _from_console(cls, console: Console, include_rng: bool) -> ALEState:
         state = cls()
         state._header = (
             console.mode,
@@ -442,12 +442,12 @@ class ALEInterface:
 
     def cloneState(self, include_rng: bool = False) -> ALEState:
         """Saves the state of the console; with ``include_rng`` also the generator of sticky actions."""
-        return ALEState._of(self._console, include_rng)
+        return ALEState._from_console(self._console, include_rng)
 
     def restoreState(self, state: ALEState, /) -> None:
         """Restores a saved state; the screen keeps the old frame until the next one is run, as in ale-py."""
         _expect("state", state, ALEState)
-        self._console.load(state._content, keep_held=True)
+        self._console.load(state._content, keep_repeated_action=True)
 
     def cloneSystemState(self) -> ALEState:
         """``cloneState(include_rng=True)``."""

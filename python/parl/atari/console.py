@@ -23,7 +23,7 @@ _NTSC_FPS = 60.0
 _PAL_FPS = 50.0
 _BYTES = 256
 _RAM_BYTES = 128
-_MOST_FRAMES = 2**31
+_MAX_FRAMES = 2**31
 
 
 class Console:
@@ -97,10 +97,10 @@ class Console:
                 "rules": rules,
                 "seed": secrets.randbelow(_SEEDS) if seed is None else _integer("seed", seed, _SEEDS),
                 "system_seed": _integer("system_seed", system_seed, _SEEDS),
-                "frame_skip": _integer("frame_skip", frame_skip, _MOST_FRAMES, 1),
+                "frame_skip": _integer("frame_skip", frame_skip, _MAX_FRAMES, 1),
                 "repeat_action_probability": float(repeat_action_probability),
                 "max_num_frames_per_episode": _integer(
-                    "max_num_frames_per_episode", max_num_frames_per_episode, _MOST_FRAMES
+                    "max_num_frames_per_episode", max_num_frames_per_episode, _MAX_FRAMES
                 ),
                 "truncate_on_life_loss": bool(truncate_on_life_loss),
                 "device": None if device == "cpu" else cuda.ordinal(device),
@@ -372,18 +372,18 @@ class Console:
         """
         return self._native.save(generator)
 
-    def load(self, state: bytes, *, keep_held: bool = False) -> None:
+    def load(self, state: bytes, *, keep_repeated_action: bool = False) -> None:
         """Restores a saved state; the screen keeps the old frame until the next one is run.
 
         Args:
             state: bytes of :meth:`save`. If they do not include the generator, this console keeps its own.
-            keep_held: whether the action that sticky actions repeat remains that of this console, as in ALE,
-                whose states do not contain it.
+            keep_repeated_action: whether the action that sticky actions repeat remains that of this console,
+                as in ALE, whose states do not contain it.
 
         Raises:
             AtariError: (a ValueError) the bytes are not a state of a console with this ROM and these rules.
         """
-        self._native.load(state, keep_held)
+        self._native.load(state, keep_repeated_action)
 
     def clone(self, *, generator: bool = True) -> Console:
         """An independent copy of the console, screen included.

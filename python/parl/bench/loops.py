@@ -82,18 +82,18 @@ class GpuUtilization:
     def __init__(self) -> None:
         self.mean: float | None = None
         self._command = shutil.which("nvidia-smi")
-        self._found: list[float] = []
-        self._over = threading.Event()
+        self._samples: list[float] = []
+        self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def _sample(self) -> None:
         assert self._command is not None
         words = [self._command, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-        while not self._over.wait(_SAMPLE_S):
+        while not self._stop_requested.wait(_SAMPLE_S):
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             first = done.stdout.splitlines()[:1]
             if done.returncode == 0 and first and first[0].strip().isdigit():
-                self._found.append(int(first[0]) / 100)
+                self._samples.append(int(first[0]) / 100)
 
     def __enter__(self) -> GpuUtilization:
         if self._command is not None:
@@ -101,11 +101,11 @@ class GpuUtilization:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stop_requested.set()
         if self._command is not None:
             self._thread.join()
-        if self._found:
-            self.mean = sum(self._found) / len(self._found)
+        if self._samples:
+            self.mean = sum(self._samples) / len(self._samples)
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[str]:

@@ -15,16 +15,16 @@ def doctor_command(arguments: Sequence[str]) -> int:
         case []:
             lines = doctor.report()
         case ["--sweep"]:
-            gone = doctor.sweep()
+            gone = doctor.remove_stale_segments()
             lines = [(f"removed {place}",) for place in gone] or [("no stale segments",)]
         case ["--env"]:
             lines = doctor.presets()
         case ["--env", preset]:
             lines = doctor.preset(preset)
         case ["--compile"]:
-            lines = doctor.compiled("cuda")
+            lines = doctor.compile_kernels("cuda")
         case ["--compile", device]:
-            lines = doctor.compiled(device)
+            lines = doctor.compile_kernels(device)
         case _:
             raise ParlError(
                 "parl doctor takes --env [preset], --compile [device], --sweep or nothing, got "

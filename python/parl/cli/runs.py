@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 def summarize(run: Any) -> int:
     """Prints how a run ended and draws its learning curve; returns the exit status."""
-    if run.stopped == "followed":
+    if run.stopped == "follower":
         return 0  # The first process of torchrun prints it.
     score = "" if run.evaluation_return is None else f", evaluation mean {run.evaluation_return:.1f}"
     print(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AUTORESETS: dict[str, Autoreset] = {"next_step": "next_step", "same_step": "same_step"}
 
 # From this number of Acrobots on, stepping them together in numpy is faster than one by one.
-_ACROBOTS_TOGETHER = 4
+_MIN_ACROBOTS_FOR_BATCH = 4
 
 _CONTROL = "gymnasium.envs.classic_control"
 
@@ -31,7 +31,7 @@ def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
     if spec is None or spec.max_episode_steps != 500 or spec.kwargs:
         return None
     acrobot = f"{_CONTROL}.acrobot:AcrobotEnv"
-    if num_envs >= _ACROBOTS_TOGETHER and (env, spec.entry_point) == ("Acrobot-v1", acrobot):
+    if num_envs >= _MIN_ACROBOTS_FOR_BATCH and (env, spec.entry_point) == ("Acrobot-v1", acrobot):
         from parl.envs.classic import AcrobotVectorEnv
 
         return AcrobotVectorEnv(num_envs)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head, slot
+from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head, view_parameter
 from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
-from parl.ops.execution import Executed, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import Array
 
 
@@ -55,11 +55,11 @@ class Towers(nn.Module):
         """Returns the layers as one fused operation; the parameters must have been flattened."""
         towers = self.towers
         first = Layer(
-            slot(self.first, lambda w: w.view(towers, -1, w.shape[1]).mT),
-            slot(self.first_bias, lambda b: b.view(towers, 1, -1)),
+            view_parameter(self.first, lambda w: w.view(towers, -1, w.shape[1]).mT),
+            view_parameter(self.first_bias, lambda b: b.view(towers, 1, -1)),
         )
         rest = [
-            Layer(slot(weight, lambda w: w), slot(bias, lambda b: b))
+            Layer(view_parameter(weight, lambda w: w), view_parameter(bias, lambda b: b))
             for weight, bias in zip(self.weights, self.biases, strict=True)
         ]
         return Stack([first, *rest], self.kind)
@@ -73,7 +73,7 @@ def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
     return head
 
 
-class ActorCritic(Executed):
+class ActorCritic(ExecutionModule):
     """Actor-critic network: observations to policy parameters and values.
 
     Images (C, H, W) or (H, W, C) uint8 pass one CNN. All other observations are flattened and pass towers of
@@ -149,7 +149,7 @@ class ActorCritic(Executed):
             return policy.to(torch.float32), value.to(torch.float32)
         if self._dense is not None:
             x = self.flattener(observations)
-            if self._dense.takes(x):
+            if self._dense.accepts(x):
                 policy, value = self._dense.outputs(x)
                 return policy, value
         return self._heads(observations)
@@ -178,6 +178,6 @@ class ActorCritic(Executed):
         with torch.no_grad():
             if self._dense is not None and not self.use_bf16:
                 x = self.flattener(observations)
-                if self._dense.takes(x):
+                if self._dense.accepts(x):
                     return self._dense.output(x, number)
             return self(observations)[number]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.fused.ensemble import MLPEnsemble, suits_ensemble
-from parl.ops.execution import Executed, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import Array
 
 
-class Ensemble(Executed):
+class Ensemble(ExecutionModule):
     """``members`` multilayer perceptrons with ReLU, of the same shape and initialized independently.
 
     Input (B, inputs) float32, shared by all; output (members, B, outputs) float32. Weights and biases are

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from parl.errors import ConfigError
 from parl.nets.torsos import MLP, NATURE_MIN, is_channels_last, make_torso
-from parl.ops.execution import Executed, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import EnvSpec, ObservationKind, Observations, is_image
 
 Seen = Tensor | Mapping[str, Tensor]
@@ -67,7 +67,7 @@ def check_observations(
             )
 
 
-class Encoder(Executed):
+class Encoder(ExecutionModule):
     """Observations to features (B, ``features``) float32.
 
     Vectors are flattened, without weights. Images pass convolutions and a dense layer. Each part of a
@@ -138,7 +138,7 @@ class DictTorso(nn.Module):
 class RowTorso(nn.Module):
     """A :class:`DictTorso` on rows of bytes, the form in which rollouts store dictionaries.
 
-    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.row`; output (B, hidden[-1]) float32.
+    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`; output (B, hidden[-1]) float32.
 
     Args:
         spec: describes the observations.

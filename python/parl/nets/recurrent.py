@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from parl.nets.actor_critic import Towers
 from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
-from parl.ops.execution import Executed, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import Array
 
 
-class RecurrentActorCritic(Executed):
+class RecurrentActorCritic(ExecutionModule):
     """Recurrent actor-critic network: observations and LSTM state to policy parameters and values.
 
     Dense layers, or convolutions for images (C, H, W) or (H, W, C) uint8, then one LSTM cell with two heads

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.fused.layers import Head, Layer, MLPWithHeads, Stack, layer
-from parl.ops.execution import Executed
+from parl.ops.execution import ExecutionModule
 from parl.types import is_image
 
 NATURE_MIN = 36
@@ -27,7 +27,7 @@ def is_channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] <= 4 < shape[0]
 
 
-class MLP(Executed):
+class MLP(ExecutionModule):
     """Fully connected layers with ReLU, each optionally with layer normalization before the ReLU.
 
     Input (B, *shape) of any dtype, flattened; output (B, hidden[-1]) float32.
@@ -49,7 +49,7 @@ class MLP(Executed):
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (B, features)."""
         x = self.vectors(observations)
-        if self._dense is not None and not self.torch_only and self._dense.takes(x):
+        if self._dense is not None and not self.torch_only and self._dense.accepts(x):
             return self._dense.outputs(x)[0]
         return self.layers(x)
 
@@ -61,9 +61,9 @@ class MLP(Executed):
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`."""
-        self._dense = self.headed([])
+        self._dense = self.with_heads([])
 
-    def headed(self, heads: Sequence[Head]) -> MLPWithHeads:
+    def with_heads(self, heads: Sequence[Head]) -> MLPWithHeads:
         """Returns the layers with ``heads`` as one fused operation; parameters must have been flattened."""
         found: list[Layer] = []
         modules = list(self.layers)
@@ -74,7 +74,7 @@ class MLP(Executed):
         return MLPWithHeads(Stack(found, "relu"), heads, next(self.parameters()))
 
 
-class NatureCNN(Executed):
+class NatureCNN(ExecutionModule):
     """Three convolutions and one dense layer for stacked 8-bit frames.
 
     Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32. With ``hidden = 0`` there is
@@ -116,7 +116,7 @@ class _Residual(nn.Module):
         return x + self.second(torch.relu_(self.first(torch.relu(x))))
 
 
-class ImpalaResNet(Executed):
+class ImpalaResNet(ExecutionModule):
     """Fifteen convolutions in three residual stages, each of which halves the image, and one dense layer.
 
     Input (B, C, H, W) uint8; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer.

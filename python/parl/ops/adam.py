@@ -79,7 +79,7 @@ def limit_norm(gradients: Tensor, longest: float) -> None:
 
 
 # Largest buffers for the extension, which uses one thread; above, torch's kernel uses several.
-_MANY = 2**20
+_RUST_MAX_SIZE = 2**20
 
 
 class FlatAdam:
@@ -94,7 +94,7 @@ class FlatAdam:
 
     def __init__(self, weights: Tensor, gradients: Tensor, mean: Tensor, square: Tensor) -> None:
         self._buffers = (weights, gradients, mean, square)
-        on_cpu = weights.device.type == "cpu" and len(weights) <= _MANY
+        on_cpu = weights.device.type == "cpu" and len(weights) <= _RUST_MAX_SIZE
         self._arrays = [one.numpy() for one in self._buffers] if on_cpu else None
 
     def step(self, steps: int, count: Tensor, learning_rate: float, epsilon: float, longest: float) -> None:

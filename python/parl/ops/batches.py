@@ -29,7 +29,7 @@ TENSORS = ("obs", "action", "reward", "discount", "next_obs", "weights")
 """Fields of a batch that learners compute with."""
 
 
-def moved(batch: Batch, device: torch.device) -> TensorBatch:
+def batch_to_device(batch: Batch, device: torch.device) -> TensorBatch:
     """Returns ``batch`` with its tensors on ``device``; the tickets are not moved."""
     return TensorBatch(**{name: _to(getattr(batch, name), device) for name in TENSORS}, tickets=batch.tickets)
 

@@ -10,17 +10,17 @@ NO_IMAGES = "observations without images"
 """Reason why settings for images have no effect."""
 
 
-def _named(name: str, of: str) -> str:
-    return f"{of}: {name}" if of else name
+def _qualified_name(name: str, algorithm_name: str) -> str:
+    return f"{algorithm_name}: {name}" if algorithm_name else name
 
 
-def check_bounds(config: Any, *rows: tuple[str, float, float], of: str = "") -> None:
+def check_bounds(config: Any, *rows: tuple[str, float, float], algorithm_name: str = "") -> None:
     """Raises if a field is NaN or outside its bounds (name, lowest, highest).
 
     Args:
         config: has the fields.
         rows: bounds, both inclusive.
-        of: name of the algorithm, with which the message begins; may be empty.
+        algorithm_name: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field, its value and the bounds.
@@ -28,16 +28,16 @@ def check_bounds(config: Any, *rows: tuple[str, float, float], of: str = "") -> 
     for name, low, high in rows:
         value = getattr(config, name)
         if not low <= value <= high:
-            raise ConfigError(f"{_named(name, of)} = {value} is outside {low}..{high}")
+            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is outside {low}..{high}")
 
 
-def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], of: str = "") -> None:
+def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_name: str = "") -> None:
     """Raises if a field is not one of its choices.
 
     Args:
         config: has the fields.
         rows: name and choices.
-        of: name of the algorithm, with which the message begins; may be empty.
+        algorithm_name: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field, its value and the choices.
@@ -45,14 +45,17 @@ def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], of: str = "")
     for name, choices in rows:
         value = getattr(config, name)
         if value not in choices:
-            raise ConfigError(f"{_named(name, of)} = {value!r} is not one of {', '.join(choices)}")
+            raise ConfigError(
+                f"{_qualified_name(name, algorithm_name)} = {value!r} is not one of {', '.join(choices)}"
+            )
 
 
-def check_hidden(config: Any, of: str = "") -> None:
+def check_hidden(config: Any, algorithm_name: str = "") -> None:
     """Raises if ``config.hidden``, the widths of layers, is empty or holds a width below 1.
 
     Raises:
         ConfigError: names the value.
     """
     if not config.hidden or min(config.hidden) < 1:
-        raise ConfigError(f"{_named('hidden', of)} = {config.hidden} needs one or more widths of at least 1")
+        name = _qualified_name("hidden", algorithm_name)
+        raise ConfigError(f"{name} = {config.hidden} needs one or more widths of at least 1")

@@ -43,7 +43,7 @@ class ExecutionConfig(Protocol):
         ...
 
 
-class Executed(nn.Module):
+class ExecutionModule(nn.Module):
     """A module that can compute products in bfloat16, and avoid operations that compilers cannot trace.
 
     Attributes:
@@ -67,7 +67,7 @@ def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) 
         raise ConfigError(f"cuda_graph = True records GPU work; it needs device = 'cuda', not {device}")
     for module in modules:
         for part in module.modules():
-            if isinstance(part, Executed):
+            if isinstance(part, ExecutionModule):
                 part.use_bf16 = config.precision == "bfloat16"
                 part.channels_last = config.channels_last
                 part.torch_only = part.use_bf16 or config.compile or config.cuda_graph
@@ -87,7 +87,7 @@ WARM_UP = 3
 """Number of calls before recording: in first calls libraries choose kernels and allocate memory."""
 
 
-def beside(work: Callable[[], object]) -> None:
+def run_on_side_stream(work: Callable[[], object]) -> None:
     """Runs ``work`` on another stream, after the current stream's earlier and before its later work.
 
     Recording uses another stream too.
@@ -99,7 +99,7 @@ def beside(work: Callable[[], object]) -> None:
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def recorded(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> tuple[Any, Any]:
+def record_graph(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> tuple[Any, Any]:
     """Records ``work`` as a CUDA graph without running it; returns the graph and the result of ``work()``.
 
     Args:
@@ -115,7 +115,7 @@ def recorded(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> 
     return graph, result
 
 
-class Recorded:
+class GraphedCall:
     """Work that is the same every time: run in the first calls, then recorded and replayed as a CUDA graph.
 
     Args:
@@ -130,18 +130,18 @@ class Recorded:
         self._work, self._generators, self._as_graph = work, generators, as_graph
         self._graph: Any = None
         self._result: Any = None
-        self._taken = 0
+        self._warm_up_calls = 0
 
     def __call__(self) -> Any:
         """Returns the result of ``work()``; as a graph, the same tensors every time. Does not synchronize."""
         if not self._as_graph:
             return self._work()
-        if self._taken < WARM_UP:
-            self._taken += 1
-            beside(self._run)
+        if self._warm_up_calls < WARM_UP:
+            self._warm_up_calls += 1
+            run_on_side_stream(self._run)
             return self._result
         if self._graph is None:
-            self._graph, self._result = recorded(self._work, self._generators)
+            self._graph, self._result = record_graph(self._work, self._generators)
         self._graph.replay()
         return self._result
 
@@ -149,7 +149,7 @@ class Recorded:
         self._result = self._work()
 
 
-class Captured:
+class GraphedBatchCall:
     """GPU work on a batch, recorded as a CUDA graph and replayed: one launch instead of hundreds.
 
     Args:
@@ -159,7 +159,7 @@ class Captured:
 
     def __init__(self, work: Callable[[TensorBatch], Any], generator: torch.Generator) -> None:
         self._work, self._generator = work, generator
-        self._kinds: dict[Hashable, tuple[Recorded, TensorBatch]] = {}
+        self._graphed_calls: dict[Hashable, tuple[GraphedCall, TensorBatch]] = {}
 
     def __call__(self, batch: TensorBatch, kind: Hashable = None) -> Any:
         """Returns the result of ``work(batch)``; once it is a graph, the same tensors every time.
@@ -168,10 +168,13 @@ class Captured:
             batch: on the GPU.
             kind: key of the work; one graph is recorded for each.
         """
-        if kind not in self._kinds:
+        if kind not in self._graphed_calls:
             inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
-            self._kinds[kind] = Recorded(lambda: self._work(inputs), [self._generator], True), inputs
-        work, inputs = self._kinds[kind]
+            self._graphed_calls[kind] = (
+                GraphedCall(lambda: self._work(inputs), [self._generator], True),
+                inputs,
+            )
+        work, inputs = self._graphed_calls[kind]
         for to, value in zip(_leaves(inputs), _leaves(batch), strict=True):
             to.copy_(value, non_blocking=True)
         return work()

@@ -32,7 +32,7 @@ def check_update(priorities: np.ndarray[Any, Any], **losses: Any) -> None:
         raise NonFiniteError(f"the priority of row {row} of the batch is {priorities[row]}")
 
 
-def explained(error: NonFiniteError, when: str, figures: Mapping[str, float]) -> NonFiniteError:
+def with_metrics(error: NonFiniteError, when: str, figures: Mapping[str, float]) -> NonFiniteError:
     """Returns ``error`` with the update and its metrics added to the message.
 
     Args:

@@ -8,9 +8,9 @@ import os
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
-_MOST = 2**31 - 1
+_MAX_THRESHOLD = 2**31 - 1
 # Largest threshold that glibc before 2.35 accepts.
-_MOST_ONCE = 2**25
+_MAX_THRESHOLD_OLD_GLIBC = 2**25
 
 
 @functools.cache
@@ -28,5 +28,7 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    trims = bool(mallopt(_TRIM_THRESHOLD, _MOST))
-    return trims and any(mallopt(_MMAP_THRESHOLD, bound) for bound in (_MOST, _MOST_ONCE))
+    trims = bool(mallopt(_TRIM_THRESHOLD, _MAX_THRESHOLD))
+    return trims and any(
+        mallopt(_MMAP_THRESHOLD, bound) for bound in (_MAX_THRESHOLD, _MAX_THRESHOLD_OLD_GLIBC)
+    )

@@ -80,7 +80,7 @@ def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
     return [place for place in ours if str(place) not in mapped]
 
 
-def sweep(folder: Path = Path("/dev/shm")) -> list[Path]:
+def remove_stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
     """Removes the files of :func:`stale_segments` and returns their paths."""
     stale = stale_segments(folder)
     for place in stale:
@@ -107,7 +107,7 @@ def report() -> list[tuple[str, str]]:
     return lines
 
 
-def compiled(device: str) -> list[tuple[str, str]]:
+def compile_kernels(device: str) -> list[tuple[str, str]]:
     """Compiles the CUDA kernels for a device into the kernel cache.
 
     Returns the lines of ``parl doctor --compile cuda:1``.

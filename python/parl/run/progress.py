@@ -10,7 +10,7 @@ from typing import Any
 _PLAIN_EVERY_S = 5.0
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -58,7 +58,9 @@ class Progress:
         if self._quiet:
             return
         text = "  ".join(
-            f"{name.replace('_', ' ')} {_short(value)}" for name, value in fields.items() if value is not None
+            f"{name.replace('_', ' ')} {_format_value(value)}"
+            for name, value in fields.items()
+            if value is not None
         )
         if self._bar is not None:
             self._bar.update(self._task, completed=env_steps, fields=text)
@@ -66,9 +68,9 @@ class Progress:
         now = time.monotonic()
         if now - self._last_line >= _PLAIN_EVERY_S or env_steps >= self._total:
             self._last_line = now
-            self.say(f"{env_steps:,}/{self._total:,} steps  {text}")
+            self.print_line(f"{env_steps:,}/{self._total:,} steps  {text}")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Prints a line above the progress, on standard error."""
         if self._quiet:
             return

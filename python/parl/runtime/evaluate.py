@@ -13,13 +13,13 @@ from parl.types import EnvSpec, Policy, RecurrentPolicy
 _ENVS_MAX = 128
 
 
-def begin(policy: Policy, num_envs: int) -> None:
+def reset_memory(policy: Policy, num_envs: int) -> None:
     """Resets the policy's recurrent state and other memory for ``num_envs`` new episodes."""
     if isinstance(policy, RecurrentPolicy):
         policy.restart(np.ones(num_envs, bool))
 
 
-class _Once:
+class _SingleEpisode:
     """An environment of a ``SyncVectorEnv`` that plays one episode per seed and then ignores steps.
 
     Episodes end at different times. Without this wrapper, environments whose episode is over would play
@@ -51,13 +51,13 @@ class _Once:
         return self._obs, reward, terminated, truncated, info
 
 
-def _standing_still(env: Any) -> Any:
-    """Wraps the environments of a ``SyncVectorEnv`` in :class:`_Once`; other vectors stay as they are."""
+def _stop_after_episode(env: Any) -> Any:
+    """Wraps each environment of a ``SyncVectorEnv`` in :class:`_SingleEpisode`; leaves others as they are."""
     from gymnasium.vector import SyncVectorEnv
 
     own = env.unwrapped
     if isinstance(own, SyncVectorEnv):
-        own.envs = [cast("Any", _Once(one)) for one in own.envs]
+        own.envs = [cast("Any", _SingleEpisode(one)) for one in own.envs]
     return env
 
 
@@ -93,10 +93,10 @@ class Evaluator:
 
     def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
         if count not in self._envs:
-            self._envs[count] = _standing_still(self._maker(count))
+            self._envs[count] = _stop_after_episode(self._maker(count))
         env = self._envs[count]
         obs, _ = env.reset(seed=seed)
-        begin(self.policy, count)
+        reset_memory(self.policy, count)
         returns = np.zeros(count)
         playing, resetting = np.ones(count, bool), np.zeros(count, bool)
         while playing.any():

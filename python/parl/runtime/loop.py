@@ -44,7 +44,7 @@ class Loop(ABC, Generic[L]):
             self._updates = int(saved.counters["updates"])
             self._resumes = int(saved.counters["resumes"]) + 1
         self._episodes: list[tuple[float, int]] = []
-        self._rewards, self._ended = 0.0, 0
+        self._rewards, self._finished_episodes = 0.0, 0
         self._interrupted = False
         self._totals: dict[str, float] = {}
         self._marked: tuple[float, int, int] = (time.monotonic(), self._env_steps, self._updates)
@@ -91,7 +91,7 @@ class Loop(ABC, Generic[L]):
     def count(self, counts: Counts, scale: int = 1) -> None:
         """Adds an actor's counts; ``scale`` is the number of processes that collect as many transitions."""
         self._episodes += counts.finished
-        self._ended += len(counts.finished)
+        self._finished_episodes += len(counts.finished)
         self._env_steps += counts.transitions * scale
         self._rewards += counts.reward
 
@@ -102,7 +102,7 @@ class Loop(ABC, Generic[L]):
 
     def rewards_and_episodes(self) -> tuple[float, int]:
         """Returns the sum of all rewards and the number of episodes ended since this loop was made."""
-        return self._rewards, self._ended
+        return self._rewards, self._finished_episodes
 
     def rates(self) -> tuple[float, dict[str, float]]:
         """Seconds since the last call (never 0), and transitions and updates per second in them."""
@@ -140,7 +140,7 @@ class Loop(ABC, Generic[L]):
         self._write(folder, self._actor_states())
 
     @abstractmethod
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Writes what can be saved after a worker failed; a run resumed from it starts new episodes.
 
         Raises:
@@ -181,7 +181,7 @@ def state_or_reason(actor: Saveable) -> bytes | str:
         return f"{type(error).__name__}: {error}"
 
 
-def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | None:
+def state_or_warn(name: str, state: bytes | str | None, exact: bool = False) -> bytes | None:
     """Returns ``state`` if it is bytes or None; if it is a reason why there is none, warns and returns None.
 
     Args:
@@ -217,11 +217,11 @@ class LocalLoop(Loop[L]):
 
     def _actor_states(self) -> list[bytes | None]:
         return [
-            kept(f"actor {index}", state_or_reason(actor), self.exact)
+            state_or_warn(f"actor {index}", state_or_reason(actor), self.exact)
             for index, actor in enumerate(self._actors)
         ]
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Saves as :meth:`save` does: there are no workers that could have failed."""
         self.save(folder)
 

@@ -44,7 +44,7 @@ from parl.types import Array, Member, PopulationAlgorithm, PopulationLearner
 _ANSWER_S = 3600.0
 # Networks whose episodes have ended are removed when they are this fraction of all: removal copies the
 # others.
-_ENDED = 0.25
+_REMOVAL_FRACTION = 0.25
 # Alignment of the array of weights in bytes, the same in all processes, because sums may depend on it.
 _ALIGNMENT = 64
 
@@ -62,7 +62,7 @@ class PopulationSetup(RunSetup):
     total_steps: int
     member_batches: int
 
-    def cut(self) -> list[slice]:
+    def batch_slices(self) -> list[slice]:
         """The members of each batch, as slices; batch sizes differ by at most one."""
         edges = [number * self.num_envs // self.member_batches for number in range(self.member_batches + 1)]
         return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
@@ -81,7 +81,7 @@ class PopulationEvaluator:
     """
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
-        self._count = max(batch.stop - batch.start for batch in setup.cut())
+        self._count = max(batch.stop - batch.start for batch in setup.batch_slices())
         self._env = setup.maker.for_actors(setup.actors)(self._count)
         self._policy = setup.algorithm.make_policy(index, setup.actors, self._count, 0)
         self._decoder = setup.algorithm.make_decoder()
@@ -146,9 +146,9 @@ class PopulationEvaluator:
             lengths[over] = steps
             playing ^= over
             left -= ended
-            if 0 < left <= (1 - _ENDED) * len(rows):
+            if 0 < left <= (1 - _REMOVAL_FRACTION) * len(rows):
                 kept = np.nonzero(playing[rows])[0]
-                networks, rows = networks.only(kept), rows[kept]
+                networks, rows = networks.select(kept), rows[kept]
         return returns[: len(members)], lengths[: len(members)]
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ def _rows(memory: Any, count: int, size: int) -> Tensor:
     return torch.from_numpy(values[start : start + count * size]).view(count, size)
 
 
-def _packed(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, int]]]:
+def _pack_members(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, int]]]:
     """Returns the distinct parents (seeds but the last), and each member as (number of parent, last seed).
 
     Members have few parents, and the lists of seeds grow, so each parent is sent only once.
@@ -174,7 +174,7 @@ def _packed(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, in
     return list(parents), [(parents[member[:-1]], member[-1]) for member in members]
 
 
-def _unpacked(parents: list[Member], members: list[tuple[int, int]]) -> list[Member]:
+def _unpack_members(parents: list[Member], members: list[tuple[int, int]]) -> list[Member]:
     return [(*parents[parent], last) for parent, last in members]
 
 
@@ -188,7 +188,7 @@ def _run_actor(
     while (question := connection.recv()) is not None:
         first, packed, env_seed = question
         version = snapshot.read(base, version)
-        members = _unpacked(*packed)
+        members = _unpack_members(*packed)
         found = evaluation.play(base, members, weights[first : first + len(members)], first, env_seed)
         connection.send(("batch", found))
     evaluation.close()
@@ -209,7 +209,7 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         self._setup = setup
         context = choose_context(setup.processes, "cpu")
         super().__init__(setup.make_learner(), setup.total_steps, saved, context)
-        self._batches = setup.cut()
+        self._batches = setup.batch_slices()
         self._evaluator: PopulationEvaluator | None = None
         shape = setup.num_envs, len(self._learner.weights)
         if not setup.processes:
@@ -261,14 +261,14 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         while waiting or playing:
             for worker in idle[: len(waiting)]:
                 batch = waiting.pop()
-                worker.send((batch.start, _packed(members[batch]), env_seed))
+                worker.send((batch.start, _pack_members(members[batch]), env_seed))
                 playing[worker.connection] = worker, batch
             idle = []
             ready: list[Any] = []
             answer = Deadline(_ANSWER_S, lambda: False)
             while not ready:
                 for deadline in (answer, generation):
-                    if not deadline.left():
+                    if not deadline.remaining_s():
                         names = ", ".join(worker.name for worker, _ in playing.values())
                         raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
                 ready = wait(list(playing), SLICE_S)
@@ -281,13 +281,13 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
     def _actor_states(self) -> list[bytes | None]:
         return []  # generations depend only on their seeds
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Saves the learner in its state after the last complete generation."""
         self.save(folder)
 
     def _stop_workers(self, workers: WorkerGroup) -> None:
         for worker in self._actors:
-            worker.tell(None)
+            worker.send_if_running(None)
 
     def close(self) -> None:
         """Ends the processes and closes the environments; safe to call twice."""

@@ -50,7 +50,7 @@ class SharedCounters:
         words = (rows + actors) * _WORDS + actors * (LAG_BUCKETS + 2 * EPISODE_SLOTS)
         self._memory = context.RawArray(ctypes.c_int64, words)
         self._map()
-        self.awake = actors, 0
+        self.running_actors = actors, 0
 
     def _map(self) -> None:
         words = np.frombuffer(self._memory, np.int64)
@@ -88,17 +88,17 @@ class SharedCounters:
         self._control[0] = value
 
     @property
-    def awake(self) -> tuple[int, int]:
+    def running_actors(self) -> tuple[int, int]:
         """Number of actors that may run, and the index of the first of them."""
         return int(self._control[1]), int(self._control[2])
 
-    @awake.setter
-    def awake(self, value: tuple[int, int]) -> None:
+    @running_actors.setter
+    def running_actors(self, value: tuple[int, int]) -> None:
         self._control[1], self._control[2] = value
 
-    def is_awake(self, actor: int) -> bool:
+    def may_run(self, actor: int) -> bool:
         """Whether ``actor`` may run."""
-        count, first = self.awake
+        count, first = self.running_actors
         return (actor - first) % self.actors < count
 
     def count_lag(self, actor: int, lag: int, steps: int = 1) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parl.runtime.checkpoint import Checkpoint
-from parl.runtime.loop import L, Loop, Saveable, kept, state_or_reason
+from parl.runtime.loop import L, Loop, Saveable, state_or_reason, state_or_warn
 from parl.runtime.shared_counters import PARK, RUN, STOP, SharedCounters
 from parl.runtime.workers import INTERRUPTED_END_S, Deadline, Worker, WorkerGroup
 
@@ -63,14 +63,14 @@ class WorkerLoop(Loop[L]):
             worker.send("state")
         deadline = Deadline(ANSWER_S, lambda: self._interrupted)
         return [
-            kept(worker.name, worker.state(deadline, lambda value, index=index: other(index, value)))
+            state_or_warn(worker.name, worker.state(deadline, lambda value, index=index: other(index, value)))
             for index, worker in enumerate(self._actors)
         ]
 
     def _actor_states(self) -> list[bytes | None]:
         return self._ask_for_states(lambda index, value: None)
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Writes learner, replay and counters; a run resumed from them starts new episodes."""
         self._write(folder, [None] * len(self._actors))
 

@@ -146,23 +146,23 @@ class Deadline:
 
     def __init__(self, seconds: float, interrupted: Callable[[], bool]) -> None:
         self._seconds, self._end = seconds, time.monotonic() + seconds
-        self._interrupted, self._was = interrupted, False
+        self._interrupted, self._was_interrupted = interrupted, False
 
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds left, at least 0."""
         now = time.monotonic()
-        if not self._was and self._interrupted():
-            self._was, self._seconds = True, min(self._seconds, INTERRUPTED_S)
+        if not self._was_interrupted and self._interrupted():
+            self._was_interrupted, self._seconds = True, min(self._seconds, INTERRUPTED_S)
             self._end = min(self._end, now + INTERRUPTED_S)
         return max(0.0, self._end - now)
 
     @property
     def is_cut_short(self) -> bool:
         """Whether an interrupt has shortened the time."""
-        return self._was
+        return self._was_interrupted
 
     def __str__(self) -> str:
-        return f"{self._seconds:g} s{' of the interrupt' if self._was else ''}"
+        return f"{self._seconds:g} s{' of the interrupt' if self._was_interrupted else ''}"
 
 
 class Worker:
@@ -186,7 +186,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             self.check()
 
-    def tell(self, message: Any) -> None:
+    def send_if_running(self, message: Any) -> None:
         """Sends ``message`` unless the worker has ended."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
@@ -204,8 +204,8 @@ class Worker:
         if not isinstance(patience, Deadline):
             patience = Deadline(patience, lambda: False)
         try:
-            while not self.connection.poll(min(SLICE_S, patience.left())):
-                if not patience.left():
+            while not self.connection.poll(min(SLICE_S, patience.remaining_s())):
+                if not patience.remaining_s():
                     raise WorkerTimeoutError(f"{self.name} did not answer within {patience}")
             kind, value = self.connection.recv()
             if kind == "error":
@@ -290,7 +290,7 @@ class WorkerGroup:
         for worker in self.workers:
             worker.check()
 
-    def failure(self, within_s: float) -> None:
+    def raise_failure(self, within_s: float) -> None:
         """Raises WorkerError if a worker turns out to have failed within ``within_s``."""
         end = time.monotonic() + within_s
         while time.monotonic() < end:

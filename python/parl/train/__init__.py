@@ -27,8 +27,8 @@ from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
+from parl.train.evaluation_protocol import evaluation_options, protocol_of
 from parl.train.options import Options
-from parl.train.protocol import evaluation_options, protocol_of
 from parl.train.registry import (
     ALGORITHMS,
     Layer,
@@ -44,7 +44,7 @@ from parl.train.registry import (
     table_of,
     topology_of,
 )
-from parl.train.trainer import Run, Trainer, follow, make_evaluator
+from parl.train.trainer import Run, Trainer, make_evaluator, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -105,17 +105,17 @@ def train(
     name = algorithm
     topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
-    maker = _maker_of(name, env, layers, run_config)
-    spec, environment = _probed(maker)
+    maker = _env_maker(name, env, layers, run_config)
+    spec, environment = _probe_env(maker)
     settings, own = resolve(name, spec, layers, run_config, algorithm_config)
     settings = dataclasses.replace(settings, env=maker.name)
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
-    group = _joined(name, settings.device)
-    follows = group is not None and group.rank > 0
-    progress = Progress(settings.total_steps, quiet=settings.quiet or follows)
+    group = _join_process_group(name, settings.device)
+    is_follower = group is not None and group.rank > 0
+    progress = Progress(settings.total_steps, quiet=settings.quiet or is_follower)
     made = make_algorithm(name, own, spec)
-    settings = topology.resolve_auto(made, settings, maker, spec, progress.say)
+    settings = topology.resolve_auto(made, settings, maker, spec, progress.print_line)
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
@@ -128,18 +128,18 @@ def train(
         table = table_of(name, settings, own)
         return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
-    path = None if follows else new_directory()
+    path = None if is_follower else new_directory()
     if group is not None:
-        settings, path = group.from_first((settings, path))
+        settings, path = group.from_rank_zero((settings, path))
     assert path is not None
     setup = topology.setup(made, settings, maker, spec)
     run = RunDirectory(path)
     try:
-        if follows:
-            return follow(run, topology, settings, setup, None)
+        if is_follower:
+            return run_follower_rank(run, topology, settings, setup, None)
         with run.lock():
             evaluation = _evaluation_maker(maker, settings)
-            return Trainer(run, topology, settings, setup, evaluation, progress).go(None)
+            return Trainer(run, topology, settings, setup, evaluation, progress).run(None)
     finally:
         if group is not None:
             group.disconnect()
@@ -164,7 +164,7 @@ def _check_device(device: str, maker: EnvMaker) -> None:
         raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
 
 
-def _joined(name: str, device: str) -> Group | None:
+def _join_process_group(name: str, device: str) -> Group | None:
     """Connects this process to the others that ``torchrun`` started; None without ``torchrun``.
 
     Raises:
@@ -174,7 +174,7 @@ def _joined(name: str, device: str) -> Group | None:
         return None
     from parl.runtime.distributed.torchrun import Group
 
-    group = Group.found()
+    group = Group.from_environment()
     if group is None:
         return None
     if not topology_of(name).grouped:
@@ -197,7 +197,7 @@ def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
     )
 
 
-def _maker_of(
+def _env_maker(
     name: str, env: str | Callable[..., Any] | None, layers: Sequence[Layer], config: Any = None
 ) -> EnvMaker:
     """Returns the maker of a run's environments.
@@ -217,7 +217,7 @@ def _maker_of(
     return EnvMaker(env or found["env"], keywords(words(found["env_options"])))
 
 
-def _probed(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
+def _probe_env(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
     """Makes one environment; returns its description and its own settings."""
     from parl.envs import spec_of
 
@@ -256,7 +256,7 @@ def settings_for(
         layers.append(table_layer(name, table, where))
     given = {"env": env, "env_options": env_options}
     layers.append(Layer(name, {key: value for key, value in given.items() if value is not None}, {}))
-    spec, _ = _probed(_maker_of(name, None, layers))
+    spec, _ = _probe_env(_env_maker(name, None, layers))
     return resolve(name, spec, layers)
 
 
@@ -273,7 +273,7 @@ def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Opened:
+class _OpenedRun:
     """An opened run directory with its algorithm, settings and environments."""
 
     run: RunDirectory
@@ -283,13 +283,13 @@ class _Opened:
     maker: EnvMaker
     spec: EnvSpec
 
-    def parts(self, config: Any) -> Any:
+    def make_setup(self, config: Any) -> Any:
         """The setup of the run with the settings ``config``."""
         made = make_algorithm(self.name, self.algorithm, self.spec)
         return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
 
-def _open(path: str | Path, trusted: bool) -> _Opened:
+def _open(path: str | Path, trusted: bool) -> _OpenedRun:
     run = RunDirectory.open(path)
     run.verify()
     table = run.config
@@ -303,10 +303,10 @@ def _open(path: str | Path, trusted: bool) -> _Opened:
         pickles.check(data, pickled, trusted)
         maker = cloudpickle.loads(data)
     else:
-        maker = _maker_of(name, None, layers)
-    spec, _ = _probed(maker)
+        maker = _env_maker(name, None, layers)
+    spec, _ = _probe_env(maker)
     config, algorithm = resolve(name, spec, layers)
-    return _Opened(run, name, config, algorithm, maker, spec)
+    return _OpenedRun(run, name, config, algorithm, maker, spec)
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -346,22 +346,22 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
-    group = _joined(opened.name, config.device)
+    group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
-    setup = opened.parts(config)
+    setup = opened.make_setup(config)
     try:
         if rank > 0:
-            return follow(
-                opened.run, topology_of(opened.name), config, setup, _saved(opened.run, rank, trust)
+            return run_follower_rank(
+                opened.run, topology_of(opened.name), config, setup, _last_checkpoint(opened.run, rank, trust)
             )
         with opened.run.lock():
-            saved = _saved(opened.run, rank, trust)
+            saved = _last_checkpoint(opened.run, rank, trust)
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
             progress = Progress(config.total_steps, start, config.quiet)
             evaluation = _evaluation_maker(opened.maker, config)
-            return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).go(
+            return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).run(
                 saved
             )
     finally:
@@ -369,7 +369,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             group.disconnect()
 
 
-def _saved(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint | None:
+def _last_checkpoint(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint | None:
     """The last checkpoint of a process, verified; None if it has none."""
     from parl.runtime import checkpoint
 
@@ -404,7 +404,7 @@ def evaluate(
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
-    evaluator, _ = _evaluator_of(path, checkpoint, trust)
+    evaluator, _ = _load_evaluator(path, checkpoint, trust)
     try:
         return evaluator.play(episodes, seed)
     finally:
@@ -428,14 +428,14 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
     return protocol_of(run, int(counters["env_steps"]), episodes)
 
 
-def _evaluator_of(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
+def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
     """Returns an evaluator with the policy of a checkpoint, and the maker of its environments."""
     from parl.runtime import checkpoint as files
 
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
     opened = _open(path, trusted)
-    setup = opened.parts(opened.config)
+    setup = opened.make_setup(opened.config)
     folder = opened.run.checkpoints.verified(checkpoint, only=["counters.json", "learner.pt"])
     if not setup.spec.has_images:
         import torch
@@ -477,9 +477,9 @@ def record(
     """
     from parl.atari.pictures import write_frames
     from parl.envs import AtariVectorEnv, EnvMaker, games_over, points
-    from parl.runtime.evaluate import begin
+    from parl.runtime.evaluate import reset_memory
 
-    evaluator, maker = _evaluator_of(path, checkpoint, trust)
+    evaluator, maker = _load_evaluator(path, checkpoint, trust)
     if isinstance(maker.env, str):
         maker = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})
     env: Any = maker(1)
@@ -488,7 +488,7 @@ def record(
     def frames() -> Iterator[np.ndarray[Any, Any]]:
         nonlocal total
         obs, _ = env.reset(seed=seed)
-        begin(evaluator.policy, 1)
+        reset_memory(evaluator.policy, 1)
         over = False
         while not over:
             yield _picture(env, maker.name)

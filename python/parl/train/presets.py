@@ -14,8 +14,8 @@ from parl.types import Preset
 
 _PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPole-v1", "HalfCheetah-v5"))
 _RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
-_GUESS = "a guess for many environments; not run on a GPU yet"
-_THERE: dict[str, Any] = {"env_options": ("device=cuda",)}
+_UNTESTED = "a guess for many environments; not run on a GPU yet"
+_ON_CUDA: dict[str, Any] = {"env_options": ("device=cuda",)}
 
 
 def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | None = None) -> Preset:
@@ -23,7 +23,7 @@ def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | No
 
 
 def _gpu(num_envs: int, algorithm: Mapping[str, Any] | None = None, **run: Any) -> Preset:
-    return _source(_GUESS, _PONG | {"device": "cuda", "num_envs": num_envs} | run, algorithm)
+    return _source(_UNTESTED, _PONG | {"device": "cuda", "num_envs": num_envs} | run, algorithm)
 
 
 _PPO_ATARI = {
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
             _PONG | {"num_envs": 8},
             _PPO_ATARI | {"value_clip": 0.1},
         ),
-        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}, **_THERE),
+        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}, **_ON_CUDA),
         "classic": _source("Raffin (2020), RL Baselines3 Zoo, CartPole-v1", _CARTPOLE),
         "mujoco": _source(
             "Huang et al. (2022), continuous control", _CHEETAH | _MILLION | {"num_envs": 1}, _PPO_MUJOCO
@@ -67,7 +67,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
         "atari-gpu": _gpu(
             1_024,
             {"advantage": "vtrace", "rollout_steps": 1, "window": 20, "env_groups": 4, "gae_lambda": 1.0},
-            **_THERE,
+            **_ON_CUDA,
         ),
         "classic": _source("the defaults", _CARTPOLE),
         "mujoco": _source(
@@ -83,7 +83,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "pqn": {
         "atari-cpu": _source("the defaults, after Gallici et al. (2024)", _PONG),
-        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}, **_THERE),
+        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}, **_ON_CUDA),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "impala": {
@@ -105,12 +105,12 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "dqn": {
         "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
-        "atari-gpu": _gpu(64, **_THERE),
+        "atari-gpu": _gpu(64, **_ON_CUDA),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "rainbow": {
         "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
-        "atari-gpu": _gpu(64, **_THERE),
+        "atari-gpu": _gpu(64, **_ON_CUDA),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "sac": {"mujoco": _OFF_POLICY_CHEETAH},

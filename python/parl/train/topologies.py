@@ -48,9 +48,9 @@ class Topology(Protocol):
     """Whether processes of torchrun can share a run."""
 
     def resolve_auto(
-        self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
+        self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, print_line: Callable[[str], None]
     ) -> Any:
-        """Returns ``config`` with numbers in place of ``auto``; passes the reasons to ``say``, as text."""
+        """Returns ``config`` with numbers in place of ``auto``; passes the reasons to ``print_line``."""
         ...
 
     def setup(self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec) -> Any:
@@ -74,15 +74,15 @@ class OffPolicyTopology:
         config: OffPolicyRunConfig,
         maker: EnvMaker,
         spec: EnvSpec,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> OffPolicyRunConfig:
         """See :class:`Topology`: sets the numbers of actors and learners, by measuring, and of threads."""
         from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.distributed.torchrun import Group
 
         if is_on_device(maker):
-            return _resolve_on_device(config, say)
-        group = Group.found()
+            return _resolve_on_device(config, print_line)
+        group = Group.from_environment()
         if group is not None:
             if config.schedule == "deterministic":
                 raise ConfigError("schedule = 'deterministic' is one process; torchrun needs 'async'")
@@ -92,20 +92,22 @@ class OffPolicyTopology:
                     "set --nproc-per-node instead"
                 )
             config = dataclasses.replace(config, learners=1)
-            say(f"{group.size} processes of torchrun share environments, batch, replay and steps")
+            print_line(f"{group.size} processes of torchrun share environments, batch, replay and steps")
             if config.actors == "auto":
-                config = dataclasses.replace(config, actors=_actors_of(group, config, say))
+                config = dataclasses.replace(config, actors=_actors_per_process(group, config, print_line))
         if config.threads == "auto":
-            config = dataclasses.replace(config, threads=self._threads(algorithm, config, say))
+            config = dataclasses.replace(config, threads=self._threads(algorithm, config, print_line))
         if "auto" not in (config.actors, config.learners):
             return config
         actors = None if config.actors == "auto" else config.actors
         learners = None if config.learners == "auto" else config.learners
         if config.schedule == "deterministic":
-            say("the deterministic schedule runs in one thread: 1 actor and 1 learner unless set otherwise")
+            print_line(
+                "the deterministic schedule runs in one thread: 1 actor and 1 learner unless set otherwise"
+            )
             return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
         if config.engine == "ray":
-            return self._resolve_cluster(config, actors, learners or 1, say)
+            return self._resolve_cluster(config, actors, learners or 1, print_line)
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
         divisible = config.num_envs // (2 if config.double_buffer else 1)
@@ -119,12 +121,12 @@ class OffPolicyTopology:
             else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
         )
         split = autotune.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
-        kind = "processes" if _in_processes(config, maker) else "threads"
-        say(f"{split.reason}; actors are {kind}{_on_threads(maker, split.actors, config.num_envs)}")
+        kind = "processes" if _uses_processes(config, maker) else "threads"
+        print_line(f"{split.reason}; actors are {kind}{_threads_text(maker, split.actors, config.num_envs)}")
         return dataclasses.replace(config, actors=split.actors, learners=split.learners)
 
     def _resolve_cluster(
-        self, config: OffPolicyRunConfig, actors: int | None, learners: int, say: Callable[[str], None]
+        self, config: OffPolicyRunConfig, actors: int | None, learners: int, print_line: Callable[[str], None]
     ) -> OffPolicyRunConfig:
         """Sets one actor per processor of the Ray cluster, less those that the learners need."""
         from parl.runtime.distributed.ray_actors import RayCluster
@@ -134,21 +136,23 @@ class OffPolicyTopology:
 
             found = cluster_cpus(RayCluster(config.ray_address, config.ray_steps))
             actors = max(1, min(found - learners, config.num_envs))
-            say(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
+            print_line(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
         return dataclasses.replace(config, actors=actors, learners=learners)
 
-    def _threads(self, algorithm: Any, config: OffPolicyRunConfig, say: Callable[[str], None]) -> int:
-        from parl.nets.fused.rust_mlp import MANY_PRODUCTS
+    def _threads(self, algorithm: Any, config: OffPolicyRunConfig, print_line: Callable[[str], None]) -> int:
+        from parl.nets.fused.rust_mlp import RUST_MAX_PRODUCTS
 
         learners = 1 if config.learners == "auto" else config.learners
         cores = usable_cores() // learners
         if config.schedule == "deterministic" or cores < 2 or config.device != "cpu":
             return 1
         products = len(algorithm.make_learner(config.seed, "cpu").gradients) * config.batch_size // learners
-        if products < MANY_PRODUCTS:
+        if products < RUST_MAX_PRODUCTS:
             return 1
         threads = min(cores, 4)
-        say(f"{threads} threads per learner: an update takes about {products / 1e6:,.0f}M multiplications")
+        print_line(
+            f"{threads} threads per learner: an update takes about {products / 1e6:,.0f}M multiplications"
+        )
         return threads
 
     def setup(
@@ -160,9 +164,9 @@ class OffPolicyTopology:
         from parl.runtime.off_policy.pacer import Pacer
         from parl.runtime.off_policy.setup import OffPolicySetup
 
-        group = Group.found()
+        group = Group.from_environment()
         if group is not None:
-            config = _divided(config, group)
+            config = _share_of_process(config, group)
         # A row can be sampled once the n steps after it are known: every environment has then taken n + 1
         # steps.
         drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
@@ -177,7 +181,7 @@ class OffPolicyTopology:
             spec=spec,
             seed=config.seed,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=not far and _in_processes(config, maker),
+            processes=not far and _uses_processes(config, maker),
             learners=1 if config.learners == "auto" else config.learners,
             learner_threads=config.learner_kind == "thread",
             num_envs=config.num_envs,
@@ -208,19 +212,19 @@ class OffPolicyTopology:
         )
 
 
-def _in_processes(config: OffPolicyRunConfig, maker: EnvMaker) -> bool:
+def _uses_processes(config: OffPolicyRunConfig, maker: EnvMaker) -> bool:
     """Whether actors are processes."""
     return not maker.has_threads if config.actor_kind == "auto" else config.actor_kind == "process"
 
 
-def _on_threads(maker: EnvMaker, actors: int, num_envs: int) -> str:
+def _threads_text(maker: EnvMaker, actors: int, num_envs: int) -> str:
     """Part of a message: the threads that step each actor's environments; empty if these have no threads."""
     threads = maker.threads_per_actor(actors, max(1, num_envs // actors))
     each = " each" if actors > 1 else ""
     return f" on {threads} thread{'s' * (threads > 1)}{each}" if threads else ""
 
 
-def _resolve_on_device(config: OffPolicyRunConfig, say: Callable[[str], None]) -> OffPolicyRunConfig:
+def _resolve_on_device(config: OffPolicyRunConfig, print_line: Callable[[str], None]) -> OffPolicyRunConfig:
     """Settings of a run whose environments are on a CUDA device, which is always one process.
 
     Raises:
@@ -247,22 +251,22 @@ def _resolve_on_device(config: OffPolicyRunConfig, say: Callable[[str], None]) -
             )
     if "WORLD_SIZE" in os.environ:
         raise ConfigError("torchrun starts processes; with environments on a CUDA device the run is one")
-    say(f"environments, replay and learner are on {config.device}, in one process")
+    print_line(f"environments, replay and learner are on {config.device}, in one process")
     return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
 
 
-def _actors_of(group: Group, config: OffPolicyRunConfig, say: Callable[[str], None]) -> int:
+def _actors_per_process(group: Group, config: OffPolicyRunConfig, print_line: Callable[[str], None]) -> int:
     """Number of actors: in each process of ``group`` one per core that its learner leaves, at least one.
 
     It is not measured, because the processes would disturb each other and must choose the same number.
     """
     envs = config.num_envs // group.size // (2 if config.double_buffer else 1)
     each = max(1, min(usable_cores() // group.local_size - 1, 16, envs))
-    say(f"actors in each process: {each}, one core left for its learner")
+    print_line(f"actors in each process: {each}, one core left for its learner")
     return each * group.size
 
 
-def _divided(config: OffPolicyRunConfig, group: Group) -> OffPolicyRunConfig:
+def _share_of_process(config: OffPolicyRunConfig, group: Group) -> OffPolicyRunConfig:
     """The settings of one process of ``group``: its share of environments, batch, replay and steps."""
     actors = config.actors if config.actors == "auto" else group.share("actors", config.actors)
     shared = {name: group.share(name, getattr(config, name)) for name in ("num_envs", "batch_size")}
@@ -333,15 +337,15 @@ class SyncTopology:
         config: SyncRunConfig,
         maker: EnvMaker,
         spec: EnvSpec,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> SyncRunConfig:
         """See :class:`Topology`: sets the number of torch threads."""
         from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.distributed.torchrun import Group
 
-        group = Group.found()
+        group = Group.from_environment()
         if group is not None:
-            say(f"{group.size} processes of torchrun share environments, minibatches and steps")
+            print_line(f"{group.size} processes of torchrun share environments, minibatches and steps")
         if is_on_device(maker):
             if config.device == "cpu":
                 raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
@@ -349,7 +353,7 @@ class SyncTopology:
                 raise ConfigError(
                     f"threads = {config.threads}: the learner is on {config.device}, which needs one thread"
                 )
-            say(f"environments, policy, rollouts and learner are on {config.device}, in one process")
+            print_line(f"environments, policy, rollouts and learner are on {config.device}, in one process")
             return dataclasses.replace(config, threads=1)
         if getattr(algorithm.config, "cuda_graph", False):
             raise ConfigError(
@@ -359,8 +363,8 @@ class SyncTopology:
             return config
         cores = max(1, usable_cores() // (group.local_size if group is not None else 1))
         threads = 1 if config.schedule == "deterministic" or not spec.has_images else cores
-        stepped = _on_threads(maker, 1, config.num_envs)
-        say(f"{config.num_envs} environments{stepped}, {threads} thread{'s' * (threads > 1)} of torch")
+        stepped = _threads_text(maker, 1, config.num_envs)
+        print_line(f"{config.num_envs} environments{stepped}, {threads} thread{'s' * (threads > 1)} of torch")
         return dataclasses.replace(config, threads=threads)
 
     def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
@@ -369,7 +373,7 @@ class SyncTopology:
 
         threads = 1 if config.threads == "auto" else config.threads
         setup = _rollout_setup(algorithm, config, maker, spec, threads=threads)
-        group = Group.found() if self.grouped else None
+        group = Group.from_environment() if self.grouped else None
         if group is None:
             return setup
         share = group.share("num_envs", config.num_envs)
@@ -396,11 +400,11 @@ class DatasetTopology(SyncTopology):
         config: SyncRunConfig,
         maker: EnvMaker,
         spec: EnvSpec,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> SyncRunConfig:
         """See :class:`Topology`."""
         _refuse_device(maker)
-        return super().resolve_auto(algorithm, config, maker, spec, say)
+        return super().resolve_auto(algorithm, config, maker, spec, print_line)
 
     def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
@@ -424,7 +428,7 @@ class HogwildTopology:
         config: HogwildRunConfig,
         maker: EnvMaker,
         spec: EnvSpec,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> HogwildRunConfig:
         """See :class:`Topology`: sets the number of actors."""
         _refuse_device(maker)
@@ -432,8 +436,8 @@ class HogwildTopology:
             return config
         many = min(usable_cores() * self.actors_per_core, config.num_envs)
         actors = 1 if config.schedule == "deterministic" else many
-        stepped = _on_threads(maker, actors, config.num_envs)
-        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments{stepped}")
+        stepped = _threads_text(maker, actors, config.num_envs)
+        print_line(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments{stepped}")
         return dataclasses.replace(config, actors=actors)
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
@@ -492,7 +496,7 @@ class PredictorTopology(AsyncTopology):
             setup,
             predictors=config.predictors,
             trainers=config.trainers,
-            rollouts=config.rollouts_per_update,
+            rollouts_per_update=config.rollouts_per_update,
             tune_every_s=config.tune_every_s,
         )
 
@@ -515,7 +519,7 @@ class PopulationTopology:
         config: PopulationRunConfig,
         maker: EnvMaker,
         spec: EnvSpec,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> PopulationRunConfig:
         """See :class:`Topology`: sets the numbers of processes and of member batches."""
         _refuse_device(maker)
@@ -534,7 +538,7 @@ class PopulationTopology:
         if config != given:
             parts = f"{member_batches} batch{'es' * (member_batches > 1)}"
             by = f"{actors} process{'es' * (actors > 1)}"
-            say(f"{config.num_envs} members per generation, in {parts}, evaluated by {by}")
+            print_line(f"{config.num_envs} members per generation, in {parts}, evaluated by {by}")
         return config
 
     def setup(

@@ -17,7 +17,7 @@ import numpy as np
 from parl.errors import NonFiniteError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.runtime.seeds import evaluation_seed
-from parl.train.protocol import protocol_of
+from parl.train.evaluation_protocol import protocol_of
 
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 # An unscheduled evaluation starts when training reaches this fraction of ``stop_at_return``: the sum of
 # rewards divided by the number of ended episodes, over this many vector steps. Returns of whole episodes
 # would be those of older policies.
-_PROMISING = 0.8
-_PROMISING_WINDOW = 75
+_NEAR_GOAL = 0.8
+_NEAR_GOAL_WINDOW = 75
 # Vector steps between checks of returns, clocks and signals, and between unscheduled evaluations.
-_LOOK_EVERY = 25
+_CHECK_EVERY = 25
 _EVALUATE_EVERY = 75
 # After an unscheduled evaluation, this many times its duration passes before the next (async schedule).
 _EVALUATION_REST = 2.0
@@ -53,7 +53,7 @@ class Run:
         updates: optimizer steps.
         training_s: seconds from the start of collection to the last checkpoint, over all resumes.
         evaluation_return: mean return of the last evaluation, None without one.
-        stopped: reason: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"followed"`` in a
+        stopped: reason: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"follower"`` in a
             process of torchrun other than the first.
     """
 
@@ -72,7 +72,7 @@ def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
     return Evaluator(maker, setup.make_policy(), setup.spec)
 
 
-def follow(
+def run_follower_rank(
     run: RunDirectory, topology: Topology, config: RunConfig, setup: Any, saved: Checkpoint | None
 ) -> Run:
     """Runs a process of torchrun other than rank 0: takes part in training and saves its own state."""
@@ -87,8 +87,8 @@ def follow(
     with _signals(lambda: None):
         loop: Any = topology.loop(setup, config, saved)
         try:
-            loop.follow(save)
-            return Run(run.path, loop.env_steps, loop.updates, time.monotonic() - began, None, "followed")
+            loop.run_follower_rank(save)
+            return Run(run.path, loop.env_steps, loop.updates, time.monotonic() - began, None, "follower")
         finally:
             loop.close()
 
@@ -116,7 +116,7 @@ class Trainer:
         self._evaluate_again = 0.0
         self._interrupted = False
 
-    def go(self, saved: Checkpoint | None) -> Run:
+    def run(self, saved: Checkpoint | None) -> Run:
         """Trains until total_steps, stop_at_return or an interrupt."""
         before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
         self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
@@ -136,16 +136,16 @@ class Trainer:
                 if saved is not None:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
-                    stopped = self._ended(loop, saved) or self._train(loop, log, evaluator)
+                    stopped = self._reason_if_complete(loop, saved) or self._train(loop, log, evaluator)
                 except NonFiniteError:
                     # The state in memory may be diverging: keep the last checkpoint.
-                    self._progress.say(f"nothing is saved; {self._last_checkpoint()}")
+                    self._progress.print_line(f"nothing is saved; {self._last_checkpoint()}")
                     raise
                 except WorkerError:
-                    self._rescue(loop)
+                    self._save_after_failure(loop)
                     raise
-                except _NoAnswer:
-                    self._progress.say(
+                except _InterruptTimeout:
+                    self._progress.print_line(
                         f"interrupted: an environment of this process did not return within {_ANSWER_S:g} s; "
                         f"nothing is saved; {self._last_checkpoint()}"
                     )
@@ -164,7 +164,7 @@ class Trainer:
         if loop is not None:
             loop.interrupt()
 
-    def _ended(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
+    def _reason_if_complete(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
         """Why the run ended, if ``saved`` is its end: the process may have been killed after saving it."""
         score = saved.counters.get("score") if saved else None
         if score is None:
@@ -177,15 +177,17 @@ class Trainer:
 
     def _train(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> str:
         config = self._config
-        look_every = _LOOK_EVERY * config.num_envs
+        check_every = _CHECK_EVERY * config.num_envs
         while True:
-            loop.advance((loop.env_steps // look_every + 1) * look_every, seconds=0.25)
+            loop.advance((loop.env_steps // check_every + 1) * check_every, seconds=0.25)
             self._recent += [value for value, _ in loop.take_episodes()]
             if self._interrupted:
-                self._signals.answer()
+                self._signals.acknowledge()
                 self._log(loop, log)
                 self._save(loop, None)
-                self._progress.say(f"interrupted; saved in {self._run.path}, parl resume goes on from there")
+                self._progress.print_line(
+                    f"interrupted; saved in {self._run.path}, parl resume goes on from there"
+                )
                 return "interrupted"
             over = loop.env_steps >= config.total_steps
             if self._log_is_due(loop) or over:
@@ -193,9 +195,9 @@ class Trainer:
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
                 try:
                     solved = self._evaluate(loop, log, evaluator)
-                except _NoAnswer:
+                except _InterruptTimeout:
                     # Only the evaluation hangs; the training loop is between two updates and can be saved.
-                    self._progress.say("the evaluation was aborted")
+                    self._progress.print_line("the evaluation was aborted")
                     continue
                 if solved or over or config.evaluation_every:
                     self._save(loop, self._evaluation_return)
@@ -220,11 +222,11 @@ class Trainer:
             return True
         goal = config.stop_at_return
         now = (loop.env_steps, *loop.rewards_and_episodes())
-        # The window has at least _PROMISING_WINDOW vector steps and one end of an episode, which may take
+        # The window has at least _NEAR_GOAL_WINDOW vector steps and one end of an episode, which may take
         # longer.
         while (
             len(self._window) > 1
-            and now[0] - self._window[1][0] >= _PROMISING_WINDOW * config.num_envs
+            and now[0] - self._window[1][0] >= _NEAR_GOAL_WINDOW * config.num_envs
             and now[2] > self._window[1][2]
         ):
             self._window.popleft()
@@ -234,7 +236,7 @@ class Trainer:
         rewards, ended = (new - old for new, old in zip(now[1:], self._window[0][1:], strict=True))
         if config.schedule == "async" and time.monotonic() < self._evaluate_again:
             return False
-        return rewards / max(ended, 1) >= goal - (1 - _PROMISING) * abs(goal)
+        return rewards / max(ended, 1) >= goal - (1 - _NEAR_GOAL) * abs(goal)
 
     def _checkpoint_is_due(self, loop: Loop[Any]) -> bool:
         if self._config.checkpoint_every:
@@ -270,12 +272,12 @@ class Trainer:
         score = self._play(loop, log, evaluator)
         if goal is None or score < goal:
             return False
-        self._progress.say(f"that reaches stop_at_return = {goal:g}: evaluating again on other seeds")
+        self._progress.print_line(f"that reaches stop_at_return = {goal:g}: evaluating again on other seeds")
         again = self._play(loop, log, evaluator)
         if again < goal:
-            self._progress.say(f"not confirmed ({again:.1f} is below {goal:g})")
+            self._progress.print_line(f"not confirmed ({again:.1f} is below {goal:g})")
             return False
-        self._progress.say(f"confirmed: {score:.1f}, then {again:.1f}")
+        self._progress.print_line(f"confirmed: {score:.1f}, then {again:.1f}")
         self._score["confirmed"] = min(score, again)
         return True
 
@@ -308,7 +310,7 @@ class Trainer:
                 **self._score,
             }
         )
-        self._progress.say(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        self._progress.print_line(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         return score
 
@@ -319,14 +321,14 @@ class Trainer:
         except FileNotFoundError:
             return "there is no earlier checkpoint"
 
-    def _rescue(self, loop: Loop[Any]) -> None:
+    def _save_after_failure(self, loop: Loop[Any]) -> None:
         """Saves what can be saved after a worker failed; errors are printed, since the failure is raised."""
         try:
-            self._save(loop, None, loop.rescue)
+            self._save(loop, None, loop.save_after_failure)
         except (ParlError, OSError) as error:
-            self._progress.say(f"no checkpoint after the failure: {error}")
+            self._progress.print_line(f"no checkpoint after the failure: {error}")
         else:
-            self._progress.say(f"saved in {self._run.path}, parl resume goes on from there")
+            self._progress.print_line(f"saved in {self._run.path}, parl resume goes on from there")
 
     def _save(self, loop: Loop[Any], score: float | None, save: Callable[[Path], None] | None = None) -> None:
         with self._run.checkpoints.write(loop.env_steps, score) as folder:
@@ -341,58 +343,58 @@ class Trainer:
         self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
 
 
-class _NoAnswer(KeyboardInterrupt):
+class _InterruptTimeout(KeyboardInterrupt):
     """The main thread did not return to the training loop in time after an interrupt."""
 
 
 class _signals:  # noqa: N801 - a context manager, used like a function
     """Context: the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
 
-    If the training loop does not call :meth:`answer` within ``answer_s`` seconds after an interrupt, for
-    example because an environment in this process hangs, :class:`_NoAnswer` is raised in the main thread.
-    None: no limit.
+    If the training loop does not call :meth:`acknowledge` within ``answer_s`` seconds after an interrupt, for
+    example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
+    thread. None: no limit.
     """
 
     def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
         self._action, self._answer_s = action, answer_s
-        self._old: dict[int, Any] = {}
-        self._asked = self._late = self._answered = False
+        self._previous_handlers: dict[int, Any] = {}
+        self._interrupt_requested = self._timed_out = self._acknowledged = False
         self._timer: threading.Timer | None = None
 
-    def answer(self) -> None:
+    def acknowledge(self) -> None:
         """Ends the time limit; called when the training loop has noticed the interrupt."""
-        self._answered = True
+        self._acknowledged = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _time_is_up(self) -> None:
-        if self._answered:
+        if self._acknowledged:
             return
-        self._late = True
+        self._timed_out = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self._late:
-            self._late = False
-            if self._answered:
-                return  # answer() was called between the end of the time limit and this signal
-            raise _NoAnswer
-        if self._asked and number == signal.SIGINT:
+        if self._timed_out:
+            self._timed_out = False
+            if self._acknowledged:
+                return  # acknowledge() was called between the end of the time limit and this signal
+            raise _InterruptTimeout
+        if self._interrupt_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if self._answer_s is not None and not self._asked:
+        if self._answer_s is not None and not self._interrupt_requested:
             self._timer = threading.Timer(self._answer_s, self._time_is_up)
             self._timer.daemon = True
             self._timer.start()
-        self._asked = True
+        self._interrupt_requested = True
         self._action()
 
     def __enter__(self) -> _signals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._old[number] = signal.signal(number, self._handle)
+                self._previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.answer()
-        for number, old in self._old.items():
+        self.acknowledge()
+        for number, old in self._previous_handlers.items():
             signal.signal(number, old)

@@ -1,6 +1,6 @@
-"""Generated cartridges: what `fuzz.py` plays on the console and on ale-py.
+"""Generates cartridges for `fuzz.py`, which runs them on parl's console and on ale-py.
 
-Each function makes the image that belongs to a seed, always the same.
+Each function returns the image for a seed; the same seed always gives the same image.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import random
 
 
 def tia(seed: int) -> bytes:
-    """4 KiB that write random TIA registers at random cycles."""
+    """Returns a 4 KiB program that writes random TIA registers at random cycles."""
     r = random.Random(seed)
     code = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A, 0xA9, 0, 0xA2, 0, 0x95, 0, 0xE8, 0xD0, 0xFB])
     loop = 0xF000 + len(code)
-    r.random()  # keeps the cartridges of each seed as they were
+    r.random()  # unused; without this draw, each seed would give another cartridge
 
-    # Values: mostly plain bit patterns, so that objects are on and collide.
+    # Mostly simple bit patterns, so that objects are visible and collide.
     def value() -> int:
         return r.choice(
             [
@@ -72,7 +72,7 @@ def tia(seed: int) -> bytes:
         elif k < 0.55:
             emit(0xA2, reg, 0x9A, 0x48, 0xA2, 0xFF, 0x9A)
         elif k < 0.565:
-            # JSR with the stack in the chip: two writes at one time.
+            # JSR with the stack pointer in the TIA: two register writes at the same time.
             at = 0xF000 + len(code) + 6
             emit(0xA2, reg, 0x9A, 0x20, at & 255, at >> 8, 0xA2, 0xFF, 0x9A)
         elif k < 0.68:
@@ -129,7 +129,7 @@ JAMS = {0x02, 0x12, 0x22, 0x32, 0x42, 0x52, 0x62, 0x72, 0x92, 0xB2, 0xD2, 0xF2}
 
 
 def noise(seed: int) -> bytes:
-    """Random bytes, biased towards stores and loads of the low pages."""
+    """Returns random bytes in which loads and stores of the low pages are frequent."""
     r = random.Random(seed)
     size = r.choice([2048, 4096, 4096, 8192, 16384])
     pool = [x for x in range(256) if x not in JAMS]
@@ -149,18 +149,18 @@ def noise(seed: int) -> bytes:
 
 
 def frame(r: random.Random) -> bytes:
-    """Ends a frame."""
+    """Returns instructions that end a frame with VSYNC."""
     out = bytearray([0xA9, 2, 0x85, 0])
     out += bytes([0x85, 2]) * r.choice([1, 3, 3, 3])
     return bytes(out + bytes([0xA9, 0, 0x85, 0]))
 
 
 def wait(r: random.Random) -> bytes:
-    """Some lines."""
+    """Returns a loop that waits up to 119 scanlines."""
     return bytes([0xA2, r.randrange(1, 120), 0x85, 2, 0xCA, 0xD0, 0xFB])
 
 
-# Opcodes by the bytes that follow them; none that jams, jumps, or moves the stack pointer far.
+# Opcodes by instruction length in bytes, without those that jam, jump, or move the stack pointer far.
 LENGTHS = {
     1: "0A 08 18 28 2A 38 48 4A 58 68 6A 78 88 8A 98 A8 AA B8 C8 CA D8 E8 EA F8 1A 3A 5A 7A DA FA BA",
     2: "01 03 04 05 06 07 09 0B 11 13 14 15 16 17 21 23 24 25 26 27 29 2B 31 33 34 35 36 37 41 43 44 45 "
@@ -176,26 +176,26 @@ BRANCHES = bytes.fromhex("10 30 50 70 90 B0 D0 F0")
 
 
 def high(r: random.Random) -> int:
-    """The high byte of an address: mostly RAM, chips and ROM, in all mirrors."""
+    """Draws the high byte of an address: mostly of RAM, chip registers and ROM, in all mirrors."""
     return r.choice([0, 0, 1, 2, 2, 3, 4, 0x0F, 0xF0 | r.randrange(16), r.randrange(256)])
 
 
 def instruction(r: random.Random) -> bytes:
-    """One that goes on with the next one."""
+    """Draws an instruction after which execution continues with the next one."""
     length = r.choice([1, 1, 2, 2, 2, 3, 3])
     opcode = r.choice(OPCODES[length])
     if length == 1:
         return bytes([opcode])
     if r.random() < 0.08:
-        # A branch over one byte, which is an instruction too.
+        # A branch over one byte, a NOP.
         return bytes([r.choice(BRANCHES), 1, 0xEA])
-    # Zero page: RAM rather than TIA, and no VSYNC.
+    # Zero-page addresses: RAM more often than the TIA, and VSYNC seldom.
     low = r.choice([0x80 | r.randrange(128)] * 3 + [r.randrange(3, 0x40), r.randrange(256)])
     return bytes([opcode, low] + [high(r)] * (length - 2))
 
 
 def code(seed: int) -> bytes:
-    """4 KiB of random instructions of all kinds, on RAM, timer, ports, TIA and ROM."""
+    """Returns a 4 KiB program of random instructions of all kinds on RAM, timer, ports, TIA and ROM."""
     r = random.Random(seed)
     rom = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A])
     while len(rom) < 3900:
@@ -205,13 +205,13 @@ def code(seed: int) -> bytes:
         elif kind < 0.05:
             rom += wait(r)
         elif kind < 0.07:
-            # The stack back into RAM.
+            # Set the stack pointer to RAM again.
             rom += bytes([0xA2, 0xFF, 0x9A])
         elif kind < 0.09:
-            # The timer, any prescale.
+            # Start the timer with any prescale.
             rom += bytes([0xA9, r.randrange(256), 0x8D, 0x94 + r.randrange(4), 2])
         elif kind < 0.095:
-            # A subroutine that is nothing but its end.
+            # Call a subroutine that only returns.
             rom += bytes([0x20, 0xF8, 0xFF])
         else:
             rom += instruction(r)
@@ -223,10 +223,10 @@ def code(seed: int) -> bytes:
     return bytes(image)
 
 
-# The ports of a cartridge's 128 bytes of RAM, to write and to read, and the code around the hotspots.
+# Write port and read port of a cartridge's 128 bytes of RAM, and the page with the hotspots.
 SUPERCHIP = [range(0x1000, 0x1080), range(0x1080, 0x1100), range(0x1F00, 0x2000)]
-# For each scheme: bytes of the image, where the code lies in the window and how long it is, the places that
-# it touches (hotspots, RAM ports, windows), and bytes that make the scheme known.
+# For each scheme: image size in bytes, offset of the code in the window, length of the code, address ranges
+# that the code accesses (hotspots, RAM ports, windows), and the signature that identifies the scheme.
 SCHEMES: dict[str, tuple[int, int, int, list[range], bytes]] = {
     "2K": (2048, 0, 1900, [range(0x1000, 0x2000)], b""),
     "4K": (4096, 0, 3900, [range(0x1000, 0x2000)], b""),
@@ -296,16 +296,17 @@ SCHEMES: dict[str, tuple[int, int, int, list[range], bytes]] = {
     "MB": (65536, 0x100, 3600, [range(0x1FF0, 0x1FF1)] * 2 + [range(0x1E80, 0x2000)], b""),
 }
 SUPERCHIP = {"F8SC", "F6SC", "F4SC"}
-# Loads, stores and what does both, absolute and indexed.
-TOUCHES = bytes.fromhex(
+# Loads, stores and read-modify-write instructions, absolute and indexed.
+ACCESS_OPCODES = bytes.fromhex(
     "AD AD AD 8D 8D 8D AE 8E AC 8C 2C 0C CD 4D 6D EE CE 0E 6E BD 9D B9 99 1C 5D 7D FE 1F CF EF"
 )
 
 
 def banks(seed: int) -> bytes:
-    """A cartridge of each kind in turn, whose code touches hotspots and cartridge RAM and keeps what it read.
+    """Returns a cartridge of scheme ``seed % len(SCHEMES)``; its code accesses hotspots and cartridge RAM.
 
-    The code is the same in all banks but for its constants, so that it goes on after every switch.
+    The code stores what it reads in RAM. It is the same in all banks except for constants, so that it
+    continues after every switch.
     """
     r = random.Random(seed)
     kinds = list(SCHEMES)
@@ -316,7 +317,7 @@ def banks(seed: int) -> bytes:
     if kind == "DPC":
         window = 4096
     if kind == "MB":
-        # In so many random bytes there would be the signatures of 3E and 3F.
+        # 64 KiB of random bytes would contain the signatures of 3E and 3F.
         image = image.translate(bytes(range(0x3E)) + bytes(2) + bytes(range(0x40, 256)))
     entry = 0xF000 + start
     text = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A])
@@ -336,7 +337,7 @@ def banks(seed: int) -> bytes:
         elif what < 0.20:
             text += bytes([r.choice([0x45, 0x65, 0x86, 0x84, 0xA6, 0xA4, 0xC6]), 0x80 | r.randrange(120)])
         elif what < 0.22 and kind == "FE":
-            # On to the next byte, in the other bank or the same.
+            # Jump to the next byte, in the same bank or in the other.
             to = start + len(text) + 3
             text += bytes([0x4C, to & 255, r.choice([0xD0, 0xF0]) | to >> 8])
         elif what < 0.22 and kind in ("3F", "3E"):
@@ -346,9 +347,9 @@ def banks(seed: int) -> bytes:
             top = to >> 8 | r.choice([0, 0x40, 0xE0] if to >= 0x1000 else [0, 0x40])
             if kind == "FE":
                 top = to >> 8
-            opcode = r.choice(TOUCHES)
+            opcode = r.choice(ACCESS_OPCODES)
             text += bytes([opcode, to & 255, top])
-            # Whatever it found is kept.
+            # EOR with a byte of RAM, and store the result in RAM.
             text += bytes([0x45, 0x80 | r.randrange(120), 0x85, 0x80 | r.randrange(120)])
     text += frame(r) + bytes([0x4C, loop & 255, loop >> 8])
     if kind == "E7":
@@ -356,7 +357,7 @@ def banks(seed: int) -> bytes:
         image[0x37FF] = 0x54
     banks_of = range(0, size - size % window, window) if kind != "DPC" else range(0, 8192, 4096)
     if kind in ("E0", "E7", "3F", "3E", "CV"):
-        # Only the last piece is always there.
+        # Only the last part of the image is mapped in at all times.
         banks_of = range(size - window, size, window)
     for at in banks_of:
         for place in constants:
@@ -372,14 +373,14 @@ def banks(seed: int) -> bytes:
     if kind == "FE":
         image[0xFFA:0x1000] = bytes([entry & 255, entry >> 8] * 3)
     if signature:
-        # Behind the code, where nothing runs.
+        # After the code, where nothing is executed.
         at = end - 6 - 20
         image[at : at + len(signature)] = signature
     return bytes(image)
 
 
 def waits(seed: int) -> bytes:
-    """Frames in which the TIA is left alone for so long that they stay open, some for several steps."""
+    """Returns a program that does not access the TIA for so long that frames stay open for several steps."""
     r = random.Random(seed)
     text = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A])
     loop = len(text)
@@ -392,7 +393,7 @@ def waits(seed: int) -> bytes:
                     [0xA9, r.randrange(256), 0x85, r.choice([r.randrange(6, 10), r.randrange(3, 0x2D)])]
                 )
             if r.random() < 0.3:
-                # 256 rounds of two instructions each time; a step has 25,000.
+                # The inner loop runs 256 rounds of two instructions; a step has 25,000 instructions.
                 text += bytes([0xA0, r.randrange(1, 160), 0xA2, 0, 0xCA, 0xD0, 0xFD, 0x88, 0xD0, 0xF8])
                 text += bytes([0xE6, 0x80]) + r.choice([b"", bytes([0xA5, r.randrange(16), 0x85, 0x81])])
                 text += r.choice([b"", bytes([0xA9, 2 * r.randrange(2), 0x85, 1])])

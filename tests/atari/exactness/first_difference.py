@@ -4,15 +4,15 @@ usage: first_difference.py SIDE SIDE GAME [frames=N] [script=minimal|all] [stick
                            [reset_every=N] [detour_every=N] [--rom FILE] [--poke SIDE:FRAME:INDEX:VALUE]
                            [--out FOLDER]
 
-SIDE: ale (ale-py), parl (the Python package), or threaded, plain, undrawn, half: the fast interpreter, the
-plain one, the fast one without pictures and with two pictures in four frames, all by `trace` (`cargo
-build --release -p cule --example trace`; another place through CULE_TRACE). A line that `games.py` prints
-about a run that differs can be given as it is, behind the sides.
+SIDE: ale (ale-py), parl (the Python package), threaded (the fast CPU), plain (the plain interpreter), undrawn
+(the fast CPU without pictures) or half (the fast CPU with two pictures in four frames). The last four run the
+example `trace`, built by `cargo build --release -p cule --example trace`; CULE_TRACE gives another path. GAME
+and the settings may be copied from a line that `games.py` prints for a run that differs.
 
-Both sides are played once; their traces are compared by bisection. Then both are played up to the first frame
-that differs, and FOLDER (difference/ by default) gets: `first.png`, `second.png`, `both.png` (side by side,
-and where they differ), `first.txt` and `second.txt` (the registers, as far as they can be seen) and
-`report.txt`, which is also printed. `--poke` breaks a side on purpose.
+Both sides run once, and their traces are compared by bisection. Then both run again up to the first frame
+that differs, and FOLDER (difference/ by default) gets `first.png`, `second.png`, `both.png` (both pictures
+and their difference), `first.txt` and `second.txt` (the registers, where they are known) and `report.txt`,
+which is also printed. `--poke` writes a byte of RAM on one side after a frame, to test this script.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from numpy.typing import NDArray
 TRACE = os.environ.get(
     "CULE_TRACE", os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "release/examples/trace")
 )
-WAYS = {"threaded": [], "plain": ["way=plain"], "undrawn": ["draw=none"], "half": ["draw=2"]}
+TRACE_SIDES = {"threaded": [], "plain": ["way=plain"], "undrawn": ["draw=none"], "half": ["draw=2"]}
 SHOWN_LINES = 100
 
 
 class Trace(NamedTuple):
-    """What a side showed, one entry per frame."""
+    """Checksums of a run of one side, one entry per frame."""
 
     links: list[int]
-    """Chained over numbers and RAM."""
+    """Chained CRC-32 of reward, lives, game over, frame numbers and RAM."""
     screens: list[int | None]
-    """CRC-32 of the picture, where there was one."""
+    """CRC-32 of the picture, None for a frame without one."""
 
 
 class View(NamedTuple):
-    """A side after a frame."""
+    """A side after a frame: numbers, RAM, picture and registers."""
 
     frame: sides.Frame | None
     ram: NDArray[np.uint8]
@@ -63,21 +63,21 @@ class View(NamedTuple):
 
 
 class Play(NamedTuple):
-    """What both sides play."""
+    """Cartridge, actions and resets of a run."""
 
     setup: sides.Setup
     actions: bytes
     resets: frozenset[int]
-    """Frames after which a reset comes."""
+    """Frames after which the game is reset."""
     detours: frozenset[int]
-    """Frames after which the package's console is saved, and goes on as another one."""
+    """Frames after which parl's console is saved, and another one loads the state and continues."""
 
 
 Poke = tuple[int, int, int] | None
 
 
 def plan(run: games.Run, rom: Path | None) -> Play:
-    """The run with its resets, which the package's own console finds."""
+    """Plays the run on parl's console to find its resets."""
     setup = run.setup()
     if rom:
         setup = setup._replace(rom=rom)
@@ -98,7 +98,7 @@ def plan(run: games.Run, rom: Path | None) -> Play:
 def in_process(
     side: sides.Side, play: Play, poke: Poke, each: Callable[[sides.Frame], None], last: int
 ) -> None:
-    """Plays up to a frame."""
+    """Plays up to frame ``last``, and calls ``each`` with every frame."""
     side.reset()
     for t, action in enumerate(play.actions[: last + 1]):
         reward = side.act(action)
@@ -113,8 +113,8 @@ def in_process(
             side.detour(play.actions[t - 40 : t])
 
 
-def by_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[list[str]]:
-    """The lines of `trace`, one per frame."""
+def run_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[list[str]]:
+    """Runs `trace` up to frame ``last``; returns the words of its output, one list per frame."""
     script = bytearray()
     for t, action in enumerate(play.actions[: last + 1]):
         script += bytes([action, 1 if t - 1 in play.resets else 0])
@@ -122,7 +122,7 @@ def by_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[li
     with tempfile.NamedTemporaryFile() as file:
         file.write(script)
         file.flush()
-        settings = [f"seed={setup.seed}", f"sticky={setup.sticky}", *WAYS[way], *more]
+        settings = [f"seed={setup.seed}", f"sticky={setup.sticky}", *TRACE_SIDES[way], *more]
         chosen = {"mode": setup.mode, "difficulty": setup.difficulty}
         settings += [f"{name}={value}" for name, value in chosen.items() if value is not None]
         settings += [f"poke={':'.join(map(str, poke))}"] if poke else []
@@ -130,21 +130,21 @@ def by_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[li
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
-    # Before the first frame there are one line after loading and one after the reset.
+    # The first two lines are those after loading and after the reset.
     return [line.split() for line in done.stdout.splitlines()[2:]]
 
 
 def new(name: str, setup: sides.Setup) -> sides.Side:
-    """A side in this process."""
+    """Returns a side that runs in this process."""
     return sides.Ale(setup) if name == "ale" else sides.Parl(setup)
 
 
 def trace(name: str, play: Play, poke: Poke) -> Trace:
-    """Plays all."""
+    """Plays the whole run and returns its trace."""
     links: list[int] = []
     screens: list[int | None] = []
-    if name in WAYS:
-        for t, line in enumerate(by_trace(name, play, poke, len(play.actions) - 1)):
+    if name in TRACE_SIDES:
+        for t, line in enumerate(run_trace(name, play, poke, len(play.actions) - 1)):
             drawn = name != "undrawn" and (name != "half" or t % 4 >= 2)
             links.append(zlib.crc32(" ".join(line[:6]).encode(), links[-1] if links else 0))
             screens.append(int(line[6], 16) if drawn else None)
@@ -160,7 +160,7 @@ def trace(name: str, play: Play, poke: Poke) -> Trace:
 
 
 def bisect(one: list[int], two: list[int]) -> int | None:
-    """The first place where two chains differ."""
+    """Returns the first index at which two chains differ, or None."""
     if one[-1] == two[-1]:
         return None
     low, high = 0, len(one) - 1
@@ -174,7 +174,7 @@ def bisect(one: list[int], two: list[int]) -> int | None:
 
 
 def first(one: Trace, two: Trace) -> int | None:
-    """The first frame that differs in numbers, RAM or, where both have one, picture."""
+    """Returns the first frame that differs in numbers, RAM or a picture of both sides, or None."""
     pairs = zip(one.screens, two.screens, strict=True)
     both = [t for t, (a, b) in enumerate(pairs) if a is not None and b is not None]
     chains = []
@@ -189,10 +189,10 @@ def first(one: Trace, two: Trace) -> int | None:
 
 
 def view(name: str, play: Play, poke: Poke, last: int) -> View:
-    """Plays up to a frame and looks."""
+    """Plays up to frame ``last`` and returns the side after it."""
     with tempfile.TemporaryDirectory() as folder:
-        if name in WAYS:
-            line = by_trace(name, play, poke, last, f"dump={folder}/at", "ram=1")[-1]
+        if name in TRACE_SIDES:
+            line = run_trace(name, play, poke, last, f"dump={folder}/at", "ram=1")[-1]
             screen = np.frombuffer(Path(folder, "at.screen").read_bytes(), np.uint8).reshape(-1, 160)
             ram = np.frombuffer(bytes.fromhex(line[5]), np.uint8)
             numbers = [int(word) for word in line[:5]]
@@ -215,15 +215,15 @@ def view(name: str, play: Play, poke: Poke, last: int) -> View:
 
 
 def compact(registers: str) -> str:
-    """Lists in one line each."""
+    """Writes each list of a register dump on one line."""
     return re.sub(r"\[\s[^\[\]]*\]", lambda found: " ".join(found[0].split()), registers)
 
 
 def saved_registers(setup: sides.Setup, state: Path) -> str:
-    """What `trace` prints of a saved state."""
+    """Returns the registers that `trace` prints for a saved state."""
     command = [TRACE, str(setup.rom), str(setup.rules), f"state={state}"]
     if not Path(TRACE).exists():
-        return f"no registers: there is no {TRACE}\n"
+        return f"no registers: {TRACE} does not exist; build the example `trace` of cule\n"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return compact(done.stdout) if done.returncode == 0 else f"{' '.join(command)}: {done.stderr}"
 
@@ -234,7 +234,7 @@ def show(folder: Path, one: View, two: View) -> None:
     height = min(len(one.rgb), len(two.rgb))
     rgb = [side.rgb[:height] for side in (one, two)]
     unequal = (one.screen[:height] != two.screen[:height])[..., None]
-    # What is equal is dark gray; what is not, red.
+    # Equal pixels are dark gray, different ones red.
     dim = (rgb[0].mean(axis=-1, keepdims=True) / 4).astype(np.uint8).repeat(3, axis=-1)
     difference = np.where(unequal, np.array([255, 40, 40], np.uint8), dim)
     gap = np.full((height, 4, 3), 128, np.uint8)
@@ -246,7 +246,7 @@ def show(folder: Path, one: View, two: View) -> None:
 
 
 def report(names: list[str], frame: int, one: View, two: View) -> str:
-    """What differs, in words."""
+    """Describes the differences."""
     lines = [f"frame {frame}: {names[0]} and {names[1]}: {one.frame.difference(two.frame)}"]
     for i in np.flatnonzero(one.ram != two.ram):
         lines.append(f"  RAM ${0x80 + i:02X}: {one.ram[i]:02X} {two.ram[i]:02X}")
@@ -267,11 +267,11 @@ def report(names: list[str], frame: int, one: View, two: View) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Looks for a difference; 1 if there is one."""
+    """Compares the two sides; returns 1 if they differ."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sides", nargs=2, choices=["ale", "parl", *WAYS])
+    parser.add_argument("sides", nargs=2, choices=["ale", "parl", *TRACE_SIDES])
     parser.add_argument("run", nargs="+", metavar="GAME [NAME=VALUE]")
     parser.add_argument("--rom", type=Path)
     parser.add_argument("--poke")

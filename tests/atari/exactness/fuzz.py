@@ -1,12 +1,13 @@
-"""Generated cartridges on the console and on ale-py: RAM and numbers in each frame, and the picture.
+"""Compares parl's console with ale-py on generated cartridges: RAM, numbers and picture of each frame.
 
 usage: fuzz.py FIRST COUNT [--kinds tia,code,banks,bytes,waits] [--frames N] [--jobs N] [--until HH:MM]
                [--record]
 
-Per seed one cartridge of each kind (`cartridges.py`): random TIA writes at random cycles; random
-instructions; every bank-switching scheme in turn with its hotspots and RAM; random bytes; frames that stay
-open. Each is played by ale-py under the rules of another game, and on two consoles: one whose picture is
-looked at in every frame, one that is looked at now and then; their saved states are equal byte by byte.
+Each seed gives one cartridge of each kind (`cartridges.py`): random TIA writes at random cycles (tia); random
+instructions (code); one bank-switching scheme after the other with its hotspots and RAM (banks); random bytes
+(bytes); frames that stay open (waits). Each cartridge runs on ale-py with the rules of another game, and on
+two consoles of parl: the picture of one is read in every frame, that of the other in about one frame of ten.
+The saved states of the two consoles must be equal byte by byte.
 `fuzz.py 0 700 --frames 400` compares 1.4 million frames.
 """
 
@@ -29,7 +30,7 @@ import sides
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benches"))
 from record import Record, add_option
 
-# Its rules ask for nothing but a byte of RAM.
+# The rules of this game read a single byte of RAM.
 RULES = "koolaid"
 RESETS = (9, 17)
 
@@ -43,7 +44,7 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of it."""
+    """Outcome of a job; ``wrong`` describes the first difference."""
 
     job: Job
     scheme: str
@@ -52,32 +53,32 @@ class Result(NamedTuple):
 
 
 def quiet() -> None:
-    """ale-py writes about jammed processors; that is discarded."""
+    """Discards standard error, where ale-py reports jammed processors."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def play(job: Job) -> Result:
-    """Plays one up to the first difference."""
+    """Runs one cartridge up to the first difference."""
     generator = random.Random(job.seed)
     with tempfile.TemporaryDirectory() as name:
         rom = Path(name, f"{RULES}.bin")
         rom.write_bytes(cartridges.KINDS[job.kind](job.seed))
         setup = sides.Setup(rom, RULES)
         scheme = sides._native.Rom(rom.read_bytes(), "").cartridge
-        ale, watched, glanced = sides.Ale(setup), sides.Parl(setup), sides.Parl(setup)
+        ale, always_read, seldom_read = sides.Ale(setup), sides.Parl(setup), sides.Parl(setup)
     for t in range(-1, job.frames):
         reward = mine = other = 0
         if t >= 0:
             action = generator.randrange(18)
             if t in RESETS or ale.interface.game_over():
-                for side in (ale, watched, glanced):
+                for side in (ale, always_read, seldom_read):
                     side.reset()
-            reward, mine, other = ale.act(action), watched.act(action), glanced.act(action)
+            reward, mine, other = ale.act(action), always_read.act(action), seldom_read.act(action)
         theirs = ale.frame(reward)
-        wrong = watched.frame(mine).difference(theirs)
-        look = generator.random() < 0.1
-        wrong = wrong or glanced.frame(other, picture=look).difference(theirs)
-        if not wrong and watched.console.save(generator=True) != glanced.console.save(generator=True):
+        wrong = always_read.frame(mine).difference(theirs)
+        read = generator.random() < 0.1
+        wrong = wrong or seldom_read.frame(other, picture=read).difference(theirs)
+        if not wrong and always_read.console.save(generator=True) != seldom_read.console.save(generator=True):
             wrong = "saved states of the two consoles"
         if wrong:
             return Result(job, scheme, t + 1, f"frame {t}: {wrong}")
@@ -85,19 +86,19 @@ def play(job: Job) -> Result:
 
 
 def record(results: list[Result]) -> str:
-    """A table, as Markdown."""
+    """Returns the results as Markdown."""
     frames = sum(result.frames for result in results)
     wrong = [result for result in results if result.wrong]
     today = datetime.datetime.now(datetime.UTC).date()
     lines = [
-        f"# Generated cartridges beside ale-py {games.ale_py.__version__}, {today}",
+        f"# Generated cartridges compared with ale-py {games.ale_py.__version__}, {today}",
         "",
         f"- Command: `tests/atari/exactness/fuzz.py {' '.join(sys.argv[1:])}`",
         f"- Commit {games.git('rev-parse', '--short=12', 'HEAD')}, extension module {games.build()}",
         f"- Machine: {games.machine()}",
         f"- {len(results):,} cartridges, {frames:,} frames compared, **{len(wrong)} differences**",
-        "- In each frame: RAM, reward, lives, game over, frame numbers; the picture on a console that is "
-        "looked at in every frame, and on one that is looked at in one of ten",
+        "- In each frame: RAM, reward, lives, game over, frame numbers; the picture of a console that is "
+        "read in every frame, and of one that is read in one frame of ten",
         "",
         "| kind | scheme | cartridges | frames | differences |",
         "|---|---|---|---|---|",
@@ -115,8 +116,8 @@ def record(results: list[Result]) -> str:
 
 
 def keep(name: str, results: list[Result]) -> Record:
-    """The figures by kinds and schemes, and those of all together."""
-    record = Record(name, "Generated cartridges beside ale-py, frame by frame")
+    """Returns a record with the figures of each kind and scheme, and of all together."""
+    record = Record(name, "Generated cartridges compared with ale-py, frame by frame")
     peer = {"peer": "ale-py", "version": games.ale_py.__version__}
     groups = {group: [one for one in results if (one.job.kind, one.scheme) == group] for group in
               sorted({(one.job.kind, one.scheme) for one in results})}  # fmt: skip
@@ -129,7 +130,7 @@ def keep(name: str, results: list[Result]) -> Record:
 
 
 def main() -> int:
-    """Runs the comparison; 1 if anything differs."""
+    """Runs the comparison; returns 1 if anything differs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

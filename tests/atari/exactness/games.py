@@ -1,15 +1,15 @@
-"""Every game on parl and on ale-py, frame by frame, as long as patience lasts: `make test-games`.
+"""Compares every game of parl with ale-py, frame by frame, for hours: `make test-games`.
 
 usage: games.py [--games a,b,...] [--frames-per-pair N] [--frames N] [--jobs N] [--until HH:MM]
                 [--record] [--fresh]
 
-Runs: every game x every (mode, difficulty) pair; and every game x two action scripts x sticky actions off
-and on, with resets after every end and every 7,000 frames, and with states saved and loaded in the middle.
+Runs: every game with every (mode, difficulty) pair; and every game with two action scripts, each with sticky
+actions off and on, reset after each end and every 7,000 frames, with states saved and loaded in the middle.
 Compared in each frame: RAM, picture, reward, lives, game over, frame numbers.
 
-What is finished is kept in `target/test-games/`, one line per run, and not played again by the same build of
-parl: a run that was stopped goes on where it was. With `--until` it stops by itself at that time (UTC). A
-table by games is printed at the end, also when runs are missing, and kept by `--record` in `benches/records`.
+Results are kept in `target/test-games/`, one line per run. The same build of parl does not repeat finished
+runs, so the script may be stopped and started again; `--until` stops it at that time (UTC). It prints a table
+by game at the end, also if runs are missing; `--record` writes the figures to `benches/records`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from record import Record, add_option
 ROOT = Path(__file__).resolve().parents[3]
 RESET_EVERY = 7000
 DETOUR_EVERY = 4999
-# Chance of another action per frame, and the actions: the minimal ones, or all.
+# Action sets of the scripts, and the probability that a frame draws a new action.
 SCRIPTS = {"minimal": 0.2, "all": 0.04}
 
 
 class Run(NamedTuple):
-    """One comparison; its text form names it."""
+    """One comparison; `str` gives its name."""
 
     game: str
     frames: int
@@ -69,23 +69,23 @@ class Run(NamedTuple):
         return cls(words[0], **{k: kinds.get(k, int)(v) for k, _, v in pairs})
 
     def setup(self) -> sides.Setup:
-        """Cartridge and settings."""
+        """Returns cartridge and settings."""
         return sides.setup(self.game, mode=self.mode, difficulty=self.difficulty, sticky=self.sticky)
 
     def actions(self) -> bytes:
-        """What is played."""
+        """Returns one action code per frame."""
         row = rows()[self.game]
         codes = row.minimal_actions if self.script == "minimal" else list(range(18))
         return sides.script(codes, self.frames, f"{self.game} {self.script}", SCRIPTS[self.script])
 
 
 def rows() -> dict[str, _native.GameRow]:
-    """What is fixed for each game."""
+    """Returns the rows of the table of games, by id."""
     return {row.id: row for row in _native.game_rows()}
 
 
 def runs(games: list[str], pair_frames: int, long_frames: int) -> Iterator[Run]:
-    """All of them."""
+    """Yields all runs: the long ones, then the (mode, difficulty) pairs."""
     for game in games:
         for script in SCRIPTS:
             for sticky in (0.0, 0.25):
@@ -98,7 +98,7 @@ def runs(games: list[str], pair_frames: int, long_frames: int) -> Iterator[Run]:
 
 
 def play(run: Run) -> dict[str, Any]:
-    """Plays one; what came of it."""
+    """Plays one run and returns its result."""
     began = time.process_time()
     ale, ours, wrong = sides.start(run.setup())
     frames, chain = 0, 0
@@ -111,17 +111,17 @@ def play(run: Run) -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """What git says."""
+    """Returns the output of a git command."""
     return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True).stdout.strip()
 
 
 def build() -> str:
-    """A name for what is being tested: the extension module's own hash."""
+    """Identifies the tested build by a hash of the extension module."""
     return hashlib.sha256(Path(_native.__file__).read_bytes()).hexdigest()[:12]
 
 
 def machine() -> str:
-    """The processor's name."""
+    """Describes processor and system."""
     info = Path("/proc/cpuinfo")
     names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
     name = names[0].partition(":")[2].strip() if names else platform.processor()
@@ -129,7 +129,7 @@ def machine() -> str:
 
 
 def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
-    """The table, as Markdown."""
+    """Returns the table as Markdown."""
     found = [done[str(run)] for run in wanted if str(run) in done]
     frames = sum(one["frames"] for one in found)
     wrong = [one for one in found if one["wrong"]]
@@ -137,7 +137,7 @@ def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
     dirty = " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
     today = datetime.datetime.now(datetime.UTC).date()
     lines = [
-        f"# Every game beside ale-py {ale_py.__version__}, {today}",
+        f"# Every game compared with ale-py {ale_py.__version__}, {today}",
         "",
         f"- Command: `make test-games` (`tests/atari/exactness/games.py {' '.join(sys.argv[1:])}`)",
         f"- Commit {git('rev-parse', '--short=12', 'HEAD')}{dirty}, extension module {build()}",
@@ -146,7 +146,7 @@ def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
         f"**{len(wrong)} differences**; {seconds / 60:.0f} minutes of processor time for both sides",
         "- In each frame: RAM, picture (palette indices), reward, lives, game over, both frame numbers",
         "",
-        "*pairs*: (mode, difficulty) pairs, from loading on. *long*: two action scripts (minimal actions, "
+        "*pairs*: (mode, difficulty) pairs, from loading. *long*: two action scripts (minimal actions, "
         "changed every 5 frames on average; all 18, every 25), each with sticky actions off and on, reset "
         f"every {RESET_EVERY:,} frames and after each end, saved and loaded every {DETOUR_EVERY:,} frames. "
         "*trace*: CRC-32 over all runs' chained hashes, for comparison with later builds.",
@@ -174,8 +174,8 @@ def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
 
 
 def keep(name: str, done: dict[str, dict[str, Any]], wanted: list[Run]) -> Record:
-    """The figures by games, and those of all together."""
-    record = Record(name, "Every game, mode and difficulty beside ale-py, frame by frame")
+    """Returns a record with the figures of each game, and of all together."""
+    record = Record(name, "Every game, mode and difficulty compared with ale-py, frame by frame")
     peer = {"peer": "ale-py", "version": ale_py.__version__}
     games: dict[str, list[Run]] = {}
     for run in wanted:
@@ -194,7 +194,7 @@ def keep(name: str, done: dict[str, dict[str, Any]], wanted: list[Run]) -> Recor
 
 
 def main() -> int:
-    """Plays what is not played yet; 1 if anything differs or is missing."""
+    """Plays the runs that are not finished; returns 1 if any run differs or is missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -204,7 +204,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--until", default="")
     add_option(parser, "games")
-    parser.add_argument("--fresh", action="store_true", help="forget what was finished before")
+    parser.add_argument("--fresh", action="store_true", help="delete the results of earlier runs")
     options = parser.parse_args()
     chosen = options.games.split(",") if options.games else sides.games()
     wanted = list(runs(chosen, options.frames_per_pair, options.frames))
@@ -215,7 +215,7 @@ def main() -> int:
     lines = kept.read_text().splitlines() if kept.exists() else []
     done: dict[str, dict[str, Any]] = {one["run"]: one for one in map(json.loads, lines)}
     missing = [run for run in wanted if str(run) not in done]
-    # Kind by kind, so that a run that is cut has seen all games.
+    # One kind of run after the other, so that a script that is stopped early has covered all games.
     missing.sort(key=lambda run: (run.mode is None, run.script, run.sticky))
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them finished before: {kept}", flush=True)
     began = time.monotonic()

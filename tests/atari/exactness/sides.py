@@ -1,8 +1,8 @@
-"""ale-py and parl, called alike: what the comparisons in this folder stand on.
+"""A common interface to ale-py and parl, for the comparisons in this folder.
 
-A *side* has a cartridge plugged in and is played frame by frame; after each frame `Frame` says all there is
-to see. A trace is a chain of CRC-32s, one link per frame, each over the one before it and what that frame
-showed: once links differ they go on differing, and the first that does names the frame.
+A *side* is an emulator with a loaded cartridge that runs frame by frame; `Frame` holds everything observable
+after a frame. A trace is a chain of CRC-32s, one link per frame, each over the previous link and the data of
+the frame. All links after a difference differ, so the first different link identifies the frame.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
 class Setup(NamedTuple):
-    """A cartridge and how it is played."""
+    """A cartridge and its settings."""
 
     rom: Path
-    """The file; for ale-py its name says whose rules hold."""
+    """The file. ale-py chooses the rules by its name."""
     rules: str | None
-    """The game whose rules hold."""
+    """The game whose rules parl uses."""
     mode: int | None = None
     difficulty: int | None = None
     sticky: float = 0.0
@@ -43,7 +43,7 @@ class Setup(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What a frame showed."""
+    """Everything observable after a frame."""
 
     reward: int
     lives: int
@@ -54,20 +54,20 @@ class Frame(NamedTuple):
     screen: NDArray[np.uint8] | None
 
     def head(self) -> tuple[int, ...]:
-        """The numbers."""
+        """Returns reward, lives, game over and the two frame numbers."""
         return self[:5]
 
     def state_link(self, before: int) -> int:
-        """The next link of the chain over numbers and RAM."""
+        """Returns the next link of a chain over numbers and RAM."""
         return zlib.crc32(self.ram, zlib.crc32(struct.pack("<5i", *self.head()), before))
 
     def link(self, before: int) -> int:
-        """The next link of the chain over all there is."""
+        """Returns the next link of a chain over numbers, RAM and picture."""
         chain = self.state_link(before)
         return chain if self.screen is None else zlib.crc32(self.screen, chain)
 
     def difference(self, other: Frame) -> str | None:
-        """What is not equal, or None."""
+        """Describes the first difference, or returns None."""
         if self.head() != other.head():
             return f"reward, lives, over, frames: {self.head()} and {other.head()}"
         if not np.array_equal(self.ram, other.ram):
@@ -88,7 +88,7 @@ class Frame(NamedTuple):
 
 
 class Side(Protocol):
-    """One of the two."""
+    """An emulator with a loaded cartridge."""
 
     def reset(self) -> None: ...
     def act(self, action: int) -> int: ...
@@ -97,7 +97,7 @@ class Side(Protocol):
 
 
 class Ale:
-    """ale-py. What `frame` gives out is overwritten by the next one."""
+    """ale-py. The next call of `frame` overwrites the arrays of the last `Frame`."""
 
     def __init__(self, setup: Setup) -> None:
         self.interface = ale_py.ALEInterface()
@@ -109,7 +109,7 @@ class Ale:
         self._screen = np.zeros(self.interface.getScreenDims(), np.uint8)
 
     def choose(self, mode: int | None, difficulty: int | None) -> None:
-        """Mode of the following resets, and difficulty."""
+        """Sets the mode of later resets, and the difficulty."""
         if mode is not None:
             self.interface.setMode(mode)
         if difficulty is not None:
@@ -141,7 +141,7 @@ class Ale:
 
 
 class Parl:
-    """The console of this package."""
+    """parl's console."""
 
     def __init__(self, setup: Setup) -> None:
         self.console = _native.Console(
@@ -157,7 +157,7 @@ class Parl:
         self.choose(setup.mode, setup.difficulty)
 
     def choose(self, mode: int | None, difficulty: int | None) -> None:
-        """Mode of the following resets, and difficulty."""
+        """Sets the mode of later resets, and the difficulty."""
         if mode is not None:
             self.console.set_mode(mode)
         if difficulty is not None:
@@ -173,12 +173,12 @@ class Parl:
         self.console.write_ram(index, value)
 
     def detour(self, actions: bytes) -> None:
-        """Saves, loads that on another console that has played something else, and goes on with that one."""
+        """Saves the state, loads it on a copy that has played other actions, and continues on the copy."""
         saved = self.console.save(generator=True)
         other = self.console.clone()
         for action in actions:
             other.act(action)
-        other.load(saved, keep_held=False)
+        other.load(saved, keep_repeated_action=False)
         self.console = other
 
     def frame(self, reward: int = 0, picture: bool = True) -> Frame:
@@ -195,17 +195,17 @@ class Parl:
 
 
 def games() -> list[str]:
-    """The 104 games that ale-py plays."""
+    """Returns the 104 games that ale-py plays."""
     return sorted(path.stem for path in ROMS.glob("*.bin") if path.stem not in TWO_PLAYERS)
 
 
 def setup(game: str, **settings: float | None) -> Setup:
-    """A game's own cartridge."""
+    """Returns the setup of a game with its own cartridge."""
     return Setup(ROMS / f"{game}.bin", game, **settings)
 
 
 def script(actions: list[int], frames: int, seed: str, change: float = 0.2) -> bytes:
-    """One action code per frame; each frame another one is drawn with probability `change`."""
+    """Returns one action code per frame; each frame draws a new one with probability `change`."""
     generator = random.Random(seed)
     out = bytearray()
     action = 0
@@ -219,10 +219,10 @@ def script(actions: list[int], frames: int, seed: str, change: float = 0.2) -> b
 def compare(
     ale: Ale, ours: Parl, actions: bytes, *, reset_every: int = 0, detour_every: int = 0, chain: int = 0
 ) -> tuple[str | None, int, int]:
-    """Plays both; a reset comes after the end of a game, and every so many frames if wished.
+    """Plays both sides, with a reset after each end of a game and every `reset_every` frames if not 0.
 
     Returns:
-        The first difference or None, the frames that were compared, and the last link of the trace.
+        The first difference or None, the number of frames compared, and the last link of the trace.
     """
     for t, action in enumerate(actions):
         theirs, mine = ale.frame(ale.act(action)), ours.frame(ours.act(action))
@@ -239,7 +239,7 @@ def compare(
 
 
 def start(setup: Setup) -> tuple[Ale, Parl, str | None]:
-    """Both sides after a reset, and how they differ then or before it."""
+    """Returns both sides after a reset, and a difference before or after the reset or None."""
     ale, ours = Ale(setup), Parl(setup)
     wrong = ours.frame().difference(ale.frame())
     ale.reset()

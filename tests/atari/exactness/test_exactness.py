@@ -1,8 +1,8 @@
-"""The games beside ale-py, each frame: RAM, picture, reward, lives, game over, frame numbers.
+"""Compares games with ale-py in each frame: RAM, picture, reward, lives, game over, frame numbers.
 
-Every game for 300 frames from reset, 16 games for 3,000 with resets and saved states, every (mode,
-difficulty) of six games; and the four games for two, which ale-py plays under another game's name and rules.
-`make test-games` is the same for hours.
+Every game runs for 300 frames after a reset, 16 games for 3,000 with resets and saved states, and six games
+with every (mode, difficulty). The four two-player games run in ale-py under another game's name and rules.
+`make test-games` makes longer comparisons, for hours.
 """
 
 import json
@@ -16,7 +16,7 @@ import pytest
 import sides
 import two_players
 
-# Every cartridge type, PAL, paddles, swapped ports, unfinished and odd frames, mode selections by code.
+# Every cartridge type, PAL, paddles, swapped ports, unfinished and unusual frames, modes selected by code.
 SIXTEEN = [
     "adventure",
     "asterix",
@@ -36,7 +36,7 @@ SIXTEEN = [
     "tic_tac_toe_3d",
 ]
 SIX = ["space_invaders", "breakout", "gravitar", "basic_math", "berzerk", "double_dunk"]
-# The rules that two_players' games are played by in ale-py; they ask for nothing but a byte of RAM.
+# The game whose rules ale-py uses for two-player games; they read a single byte of RAM.
 BORROWED = "koolaid"
 
 
@@ -51,7 +51,7 @@ def with_resets(game):
 
 
 def every_pair(game):
-    """All of them on one console each: RAM outlives a reset."""
+    """Plays all pairs on one console per side: RAM survives a reset."""
     row = games.rows()[game]
     ale, ours, wrong = sides.start(sides.setup(game))
     for mode in row.modes:
@@ -67,8 +67,8 @@ def every_pair(game):
     return wrong
 
 
-def for_two(game):
-    """RAM and picture; what else there is comes from the borrowed rules."""
+def two_player_game(game):
+    """Compares RAM and picture. In ale-py, lives and game over come from the borrowed rules."""
     ours = sides.Parl(sides.setup(game))
     with tempfile.TemporaryDirectory() as folder:
         rom = shutil.copyfile(sides.ROMS / f"{game}.bin", Path(folder) / f"{BORROWED}.bin")
@@ -87,34 +87,34 @@ def for_two(game):
 
 
 @pytest.mark.parametrize("game", sides.games())
-def test_every_game_is_equal_from_reset_on(game):
+def test_every_game_equals_ale_py_after_a_reset(game):
     assert from_reset(game) is None
 
 
 @pytest.mark.parametrize("game", SIXTEEN)
-def test_sixteen_games_are_equal_through_resets_and_saved_states(game):
+def test_sixteen_games_equal_ale_py_through_resets_and_saved_states(game):
     assert with_resets(game) is None
 
 
 @pytest.mark.parametrize("game", SIX)
-def test_every_mode_and_difficulty_of_six_games_is_equal(game):
+def test_every_mode_and_difficulty_of_six_games_equals_ale_py(game):
     assert every_pair(game) is None
 
 
 @pytest.mark.parametrize("game", sides.TWO_PLAYERS)
-def test_the_games_for_two_are_equal_under_borrowed_rules(game):
-    assert for_two(game) is None
+def test_two_player_games_equal_ale_py_under_borrowed_rules(game):
+    assert two_player_game(game) is None
 
 
 @pytest.mark.parametrize("game", sides.TWO_PLAYERS)
-def test_the_games_for_two_are_as_they_were(game, tmp_path):
+def test_two_player_games_match_their_recorded_traces(game, tmp_path):
     golden = json.loads(two_players.GOLDEN.read_text())[game]
     links, picture = two_players.play(game)
     if links != golden:
         at = next(i for i, (old, new) in enumerate(zip(golden, links, strict=True)) if old != new)
         _, picture = two_players.play(game, (at + 1) * two_players.EVERY)
         pictures.write(tmp_path / f"{game}.png", picture)
-        pytest.fail(f"another frame up to {(at + 1) * two_players.EVERY}; its picture is in {tmp_path}")
+        pytest.fail(f"the trace differs at frame {(at + 1) * two_players.EVERY}, shown in {tmp_path}")
 
 
 def test_there_are_104_games():

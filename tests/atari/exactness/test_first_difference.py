@@ -1,4 +1,4 @@
-"""The tool that finds the first frame in which two sides differ: broken on purpose, it names that frame."""
+"""`first_difference.py` finds the frame after which a byte of RAM is changed on one side."""
 
 import first_difference
 import pytest
@@ -17,12 +17,12 @@ def test_a_poked_byte_is_found_in_its_frame(at, tmp_path, capsys):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_equal_is_found_equal(capsys):
+def test_equal_sides_have_no_difference(capsys):
     assert first_difference.main(["ale", "parl", "breakout", "frames=150", "reset_every=60"]) == 0
     assert capsys.readouterr().out == "ale and parl: 150 frames, no difference\n"
 
 
-def test_a_picture_can_be_what_differs():
+def test_a_difference_of_pictures_alone_is_found():
     one = Trace(links=[1, 2, 3, 4], screens=[None, 5, 6, 7])
     assert first_difference.first(one, one) is None
     assert first_difference.first(one, one._replace(screens=[9, 5, 8, 7])) == 2

@@ -1,15 +1,15 @@
-"""Programs that run in the TIA's addresses see the byte that a game's rules read last: it stays on the bus.
+"""Code in the TIA's addresses depends on the byte that a game's rules read last, which stays on the bus.
 
 ale-py's rules read RAM over the bus after each frame. An instruction fetched from the TIA takes six of its
-bits from what is left there, so that the order in which a game's rules read RAM changes what such a program
-does. No game runs code there; damaged images of games may (``docs/atari.md``).
+bits from the last byte on the bus, so the order in which a game's rules read RAM affects such a program. No
+game runs code there; damaged images of games may (``docs/atari.md``).
 """
 
 import pytest
 import sides
 
-# The byte that ale-py's rules read last, found with `probe` and every address. Not in the table: games whose
-# rules read another byte last depending on RAM, and those that ale-py does not boot with such a program,
+# Address of the byte that ale-py's rules read last, found by trying `probe` with every address. The table
+# lacks games in which this address depends on RAM, and games that ale-py does not boot with such a program
 # because it waits for a mode to be selected.
 LAST_READ = {
     "amidar": 0xD6,
@@ -55,7 +55,7 @@ JAM, BRK = 0x02, 0x00
 
 
 def probe(address):
-    """RAM is full of JAM but for a BRK at ``address``; then a frame ends, and $0000 is run.
+    """Returns a program that fills RAM with JAM, writes BRK at ``address``, ends a frame and goes to $0000.
 
     The last instruction of the image ends the frame, so that the next one is fetched from the TIA. BRK pushes
     three bytes onto the stack, which is in RAM; JAM leaves RAM as it is.
@@ -69,7 +69,7 @@ def probe(address):
 
 
 def both(tmp_path, game, address):
-    """RAM of ale-py and of parl after loading."""
+    """Returns RAM of ale-py and of parl after loading."""
     rom = tmp_path / f"{game}.bin"
     rom.write_bytes(probe(address))
     setup = sides.Setup(rom, game)
@@ -77,7 +77,7 @@ def both(tmp_path, game, address):
 
 
 @pytest.mark.parametrize("game", LAST_READ)
-def test_parl_leaves_the_same(tmp_path, game):
+def test_the_byte_left_on_the_bus_equals_ale_pys(tmp_path, game):
     for address in (LAST_READ[game], LAST_READ[game] - 1):
         theirs, ours = both(tmp_path, game, address)
         # BRK pushes the status, with bits 4 and 5 set.

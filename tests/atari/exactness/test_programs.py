@@ -1,4 +1,4 @@
-"""Small programs that look at one thing each, and what ale-py showed: 149 for the TIA, 111 for all else."""
+"""Small programs that test one property each against ale-py's results: 149 for the TIA, 111 for the rest."""
 
 import json
 from pathlib import Path
@@ -32,14 +32,14 @@ def _act(console, action):
 
 
 def _runs(row):
-    """(first, last, value) of what is equal side by side."""
+    """Returns (first, last, value) of each run of equal neighbors."""
     ends = [*(np.flatnonzero(np.diff(row.astype(int))) + 1).tolist(), len(row)]
     starts = [0, *ends[:-1]]
     return [[start, end - 1, int(row[start])] for start, end in zip(starts, ends, strict=True)]
 
 
 def _check(expectation, frames):
-    """Asserts one expectation on (screen, RAM, gray) per frame; the last frame counts."""
+    """Asserts one expectation. ``frames`` holds (screen, RAM, gray); most kinds use the last."""
     screen, ram, gray = frames[-1]
     kind, *rest = expectation
     match kind, *rest:
@@ -116,5 +116,5 @@ def test_system(test):
         assert ram[at : at + len(text) // 2].hex() == text, f"RAM from ${start}"
 
 
-def test_there_are_as_many_programs_as_there_should_be():
+def test_no_program_is_missing():
     assert (len(TIA), len(SYSTEM)) == (149, 111)

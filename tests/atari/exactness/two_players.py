@@ -1,11 +1,11 @@
-"""What the four games for two show: `two_players.json` holds every tenth link of their traces.
+"""Traces of the four two-player games; `two_players.json` holds every tenth link.
 
 usage: two_players.py [--write]
 
-The file is parl's own trace, not ale-py's, which loads none of them under their names: it shows that a game
-plays as it did, not that it plays as ale-py's. With one player they are compared with ale-py under another
-game's rules (`test_exactness.py`), and were equal when the file was written. `--write` replaces it: look at
-the games first.
+The file holds parl's own traces, since ale-py does not load these games under their names. It shows that a
+game is unchanged, not that it equals ale-py's. With one player, `test_exactness.py` compares them with ale-py
+under another game's rules; they were equal when the file was written. `--write` replaces the file: check the
+games before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY = 10
 
 
 def play(game: str, frames: int = FRAMES) -> tuple[list[str], NDArray[np.uint8]]:
-    """Every tenth link, and the last picture as RGB."""
+    """Returns every tenth link of a game's trace, and the last picture as RGB."""
     ours = sides.Parl(sides.setup(game))
     ours.reset()
     both = [sides.script(list(range(18)), frames, f"{game} {player}") for player in "AB"]
@@ -38,7 +38,7 @@ def play(game: str, frames: int = FRAMES) -> tuple[list[str], NDArray[np.uint8]]
 
 
 def main() -> int:
-    """Compares, or writes; 1 if a game is not as it was."""
+    """Compares the traces with the file, or replaces it; returns 1 if a game differs."""
     new = {game: play(game)[0] for game in sides.TWO_PLAYERS}
     if "--write" in sys.argv:
         GOLDEN.write_text(json.dumps(new, indent=1) + "\n")

@@ -23,11 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def stand_in() -> None:
+def patch_torch() -> None:
     if HAS_DRIVER:
         import fake_driver
 
-        fake_driver.stand_in()
+        fake_driver.patch_torch()
 
 
 @pytest.fixture
@@ -42,4 +42,4 @@ def needs_fake_driver() -> Iterator[None]:
     }
     yield
     for name, value in before.items():
-        fake_driver.put(name, value)
+        fake_driver.set_figure(name, value)

@@ -60,7 +60,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def figure(name: str) -> int:
-    """Returns a figure of the fake driver, such as `launches`, `synchronisations` or `allocations`."""
+    """Returns a figure of the fake driver, such as `launches`, `synchronizations` or `allocations`."""
     driver = library()
     assert driver is not None
     value = driver.parl_fake_driver_get(name.encode())
@@ -68,7 +68,7 @@ def figure(name: str) -> int:
     return value
 
 
-def put(name: str, value: int) -> None:
+def set_figure(name: str, value: int) -> None:
     """Sets a figure of the fake driver, such as `lazy`, `memory` or `devices`."""
     driver = library()
     assert driver is not None
@@ -98,7 +98,7 @@ class Stream:
     handle = 0
 
 
-def stand_in() -> None:
+def patch_torch() -> None:
     """With the fake driver, replaces the device of torch's tensors, and torch's streams, by the CPU."""
     if library() is None:
         return
@@ -129,17 +129,17 @@ def stand_in() -> None:
 
         def join(self) -> None: ...
 
-    def give_back_memory(ordinal: int) -> bool:
+    def release_cached_memory(ordinal: int) -> bool:
         del ordinal
         return False
 
     cuda.torch_device = place
-    cuda.give_back_memory = give_back_memory
+    cuda.release_cached_memory = release_cached_memory
     cuda.SideStream = Side  # pyright: ignore[reportAttributeAccessIssue]
     torch.cuda.current_stream = current_stream
 
 
-class Keeping(TorchDispatchMode):
+class KeepTensorsAlive(TorchDispatchMode):
     """Keeps all tensors alive that are made within, as torch does for a graph: replays write to them.
 
     New tensors are zeroed, because torch's own work runs at once, before the captured launches write to them.
@@ -174,7 +174,7 @@ class Graph:
         stream = ctypes.c_void_p(self.HANDLE)
         assert self.driver.cuStreamBeginCapture_v2(stream, 0) == 0
         Stream.handle = self.HANDLE
-        self.keeping = Keeping()
+        self.keeping = KeepTensorsAlive()
         try:
             with self.keeping:
                 result = work()

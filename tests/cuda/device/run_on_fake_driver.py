@@ -37,7 +37,7 @@ class Event:
 class Graph:
     """Replaces torch.cuda.CUDAGraph on the fake driver. Captures launches, but not torch's own operations."""
 
-    keeping: fake_driver.Keeping
+    keeping: fake_driver.KeepTensorsAlive
 
     def __init__(self) -> None:
         self.graph = fake_driver.Graph()
@@ -53,7 +53,7 @@ def captured(graph: Graph) -> Iterator[None]:
     stream = fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
     assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
     fake_driver.Stream.handle = fake_driver.Graph.HANDLE
-    graph.keeping = fake_driver.Keeping()
+    graph.keeping = fake_driver.KeepTensorsAlive()
     try:
         with graph.keeping:
             yield
@@ -62,7 +62,7 @@ def captured(graph: Graph) -> Iterator[None]:
         assert driver.cuStreamEndCapture(stream, fake_driver.ctypes.byref(graph.graph.graph)) == 0
 
 
-def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
+def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
     """With the fake driver, replaces functions of torch.cuda that the scripts use; `put` sets attributes."""
     if fake_driver.library() is None:
         return
@@ -78,7 +78,7 @@ def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "get_device_capability", lambda device: (9, 0))
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "synchronize", synchronize)
-    put(execution, "beside", lambda work: work())
+    put(execution, "run_on_side_stream", lambda work: work())
     put(torch.cuda, "CUDAGraph", Graph)
     put(torch.cuda, "graph", captured)
 
@@ -106,8 +106,8 @@ def run(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    fake_driver.stand_in()
-    stand_in()
+    fake_driver.patch_torch()
+    patch_torch()
     place = OnTheProcessor() if fake_driver.library() else contextlib.nullcontext()
     with fake_driver.current_context(), place:
         run(sys.argv[1:])

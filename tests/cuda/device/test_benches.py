@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[3] / "benches" / "gpu"
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The scripts. With the fake driver, the functions of torch.cuda that they use are replaced."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    run_on_fake_driver.stand_in(monkeypatch.setattr)
+    run_on_fake_driver.patch_torch(monkeypatch.setattr)
     import exactness
     import speed
 
@@ -81,7 +81,7 @@ def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
-    monkeypatch.setattr(scripts.speed, "APART", 2)
+    monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)
     # The script sets this variable; monkeypatch restores it after the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     options = ["--quick", "--games", "pong", "--envs", "2", "--sizes", "2", "3", "--steps", "2"]
@@ -119,7 +119,7 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in {"WARPS": (0, 1), "MINIMA": 8, "OPERATIONS": 100, "GAMES": ("pong",)}.items():
         monkeypatch.setattr(micro, name, value)
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
-    monkeypatch.setattr(scripts.speed, "APART", 2)
+    monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)
     # The script sets this variable; monkeypatch restores it after the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     command = ["--quick", "--envs", "2", "--out", str(tmp_path)]

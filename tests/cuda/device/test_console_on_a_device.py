@@ -72,11 +72,11 @@ def test_modes_and_difficulties() -> None:
 
 
 def test_a_device_that_fails_leaves_the_console_as_it_was(needs_fake_driver: None) -> None:
-    fake_driver.put("devices", 3)
+    fake_driver.set_figure("devices", 3)
     console = Console("pong", seed=1, device="cuda:2")
     console.act(2)
     before = console.save()
-    fake_driver.put("fail", 700)
+    fake_driver.set_figure("fail", 700)
     with pytest.raises(RuntimeError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
         console.act(2)
     assert console.save() == before

@@ -205,18 +205,18 @@ def test_a_step_is_captured_and_replayed() -> None:
 
 def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("breakout", 2, device="cuda")
-    before = fake_driver.figure("synchronisations"), fake_driver.figure("copies")
+    before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
     allocated = fake_driver.figure("allocations")
     envs.reset(seed=0)
     envs.reset(options={"reset_mask": np.array([True, False])})
     infos = envs.step(np.zeros(2, np.int64))[-1]
-    assert (fake_driver.figure("synchronisations"), fake_driver.figure("copies")) == before
+    assert (fake_driver.figure("synchronizations"), fake_driver.figure("copies")) == before
     # Statistics stay on the device, and the calls allocate no memory from the driver.
     assert {"lives", "episode_return", "_episode_return", "episode_length"} <= infos.keys()
     assert all(isinstance(value, torch.Tensor) for value in infos.values())
     assert fake_driver.figure("allocations") == allocated
     envs.check()
-    assert fake_driver.figure("synchronisations") == before[0] + 1
+    assert fake_driver.figure("synchronizations") == before[0] + 1
     envs.close()
 
 
@@ -225,7 +225,7 @@ def test_nothing_relies_on_the_order_of_streams(needs_fake_driver: None) -> None
     cpu, gpu = pair("breakout", 2)
     cpu.reset(seed=4)
     gpu.reset(seed=0)
-    fake_driver.put("lazy", 1)
+    fake_driver.set_figure("lazy", 1)
     fake_driver.Stream.handle = 0x57
     try:
         gpu.set_state(cpu.get_state())
@@ -254,7 +254,7 @@ def test_all_is_given_back(needs_fake_driver: None) -> None:
 
 
 def test_each_device_has_its_own(needs_fake_driver: None) -> None:
-    fake_driver.put("devices", 2)
+    fake_driver.set_figure("devices", 2)
     first, second = (parl.AtariVectorEnv("pong", 1, device=device) for device in ("cuda", "cuda:1"))
     expected = parl.AtariVectorEnv("pong", 1, boot="snapshot")
     results = expected.reset(seed=1)
@@ -271,16 +271,16 @@ def test_each_device_has_its_own(needs_fake_driver: None) -> None:
 def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("pong", 1, device="cuda:0")
     envs.reset()
-    fake_driver.put("devices", 2)
+    fake_driver.set_figure("devices", 2)
     other = parl.AtariVectorEnv("pong", 1, device="cuda:1")
     other.reset()
-    fake_driver.put("fail", 700)
-    fake_driver.put("lazy", 1)
+    fake_driver.set_figure("fail", 700)
+    fake_driver.set_figure("lazy", 1)
     kept = other.step(np.zeros(1, np.int64))
     with pytest.raises(RuntimeError, match=r"cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
         other.check()
     # The other device still works, and so does the process.
-    fake_driver.put("lazy", 0)
+    fake_driver.set_figure("lazy", 0)
     del kept
     envs.step(np.zeros(1, np.int64))
     envs.check()
@@ -288,7 +288,9 @@ def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
     other.close()
 
 
-@pytest.mark.parametrize(("options", "asked"), [({}, 2 * 28_224), ({"sliding": 64}, 2 * 64 * 84 * 84)])
+@pytest.mark.parametrize(
+    ("options", "asked"), [({}, 2 * 28_224), ({"sliding_buffer_planes": 64}, 2 * 64 * 84 * 84)]
+)
 def test_no_memory_for_the_results_is_a_reason(
     options: dict[str, Any], asked: int, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

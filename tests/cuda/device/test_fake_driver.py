@@ -101,7 +101,7 @@ def test_threads_that_wait_for_ever_end_the_process(tmp_path: Path, needs_fake_d
     code = (
         f"import sys; sys.path[:0] = [{str(FOLDER)!r}, {str(Path(__file__).parent)!r}]\n"
         "import ctypes, pathlib, torch, device, fake_driver\n"
-        "fake_driver.stand_in(); driver = fake_driver.library(); context = ctypes.c_void_p()\n"
+        "fake_driver.patch_torch(); driver = fake_driver.library(); context = ctypes.c_void_p()\n"
         "driver.cuInit(0); driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
         "driver.cuCtxPushCurrent_v2(context)\n"
         f"image = device.compiled(pathlib.Path({str(tmp_path / 'never.cu')!r}), [], 90)\n"

@@ -98,7 +98,7 @@ def test_the_doctor_tells_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     envs = made("pong", 1)
     assert told() == []
     form, window, _ = min(envs.calibrate(), key=lambda row: row[2])
-    assert envs.forms == {"pong": groups.form_text(form, window)}
+    assert envs.forms == {"pong": groups.format_form(form, window)}
     envs.close()
     [(name, finding)] = told()
     version = dict(_native.cuda_report([]))["CUDA driver"].removeprefix("for ")

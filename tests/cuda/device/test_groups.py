@@ -211,10 +211,10 @@ def test_arrays_of_other_libraries() -> None:
 
 def test_groups_wait_for_nobody(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
-    before = fake_driver.figure("synchronisations"), fake_driver.figure("copies")
+    before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
     envs.reset(seed=0)
     envs.recv()
     for _ in range(3):
         envs.step(np.zeros(2, np.int64))
-    assert (fake_driver.figure("synchronisations"), fake_driver.figure("copies")) == before
+    assert (fake_driver.figure("synchronizations"), fake_driver.figure("copies")) == before
     envs.close()

@@ -31,10 +31,10 @@ pytestmark = pytest.mark.usefixtures("needs_fake_driver")
 )
 def test_a_reason(name: str, value: int, message: str) -> None:
     before = fake_driver.figure("used"), fake_driver.figure(name)
-    fake_driver.put(name, value)
+    fake_driver.set_figure(name, value)
     with pytest.raises(CudaUnavailableError, match=message):
         parl.AtariVectorEnv("pong", 2, device="cuda")
-    fake_driver.put(name, before[1])
+    fake_driver.set_figure(name, before[1])
     assert fake_driver.figure("used") == before[0]
     envs = parl.AtariVectorEnv("pong", 2, device="cuda")
     envs.reset()
@@ -58,7 +58,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_report_names_the_devices() -> None:
-    fake_driver.put("devices", 2)
+    fake_driver.set_figure("devices", 2)
     lines = dict(_native.cuda_report([]))
     assert lines["CUDA driver"] == "for CUDA 13.0"
     assert lines["CUDA device 1"] == "the processor, as device 1, compute capability 9.0, 64 GiB"
@@ -69,7 +69,7 @@ def test_compiled_ahead() -> None:
     """Environments use the kernels that were compiled ahead."""
     target, _, files = cuda.prepare("cuda")
     assert target == "sm_90"
-    assert {name for name, _, _ in files} == {name for name, _ in doctor.compiled("cuda")[:-1]}
+    assert {name for name, _, _ in files} == {name for name, _ in doctor.compile_kernels("cuda")[:-1]}
     assert all(cached for _, _, cached in cuda.prepare("cuda")[2])
     cuda.prefetch().join(timeout=100)
     envs = parl.AtariVectorEnv("pong", device="cuda")

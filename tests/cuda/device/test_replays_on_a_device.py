@@ -203,7 +203,7 @@ def test_sequences_and_goals_are_captured_and_replayed() -> None:
 def test_nothing_waits(needs_fake_driver: None) -> None:
     _, gpu = pair()
     tree = parl.SumTree(100, device="cuda")
-    before = fake_driver.figure("synchronisations"), fake_driver.figure("copies")
+    before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
     for number in range(3):
         gpu.add(**rows(number))
     for options in ({}, {"mode": "uniform"}, {"mode": "largest"}, {"uniform": 0.5}):
@@ -220,7 +220,7 @@ def test_nothing_waits(needs_fake_driver: None) -> None:
     batch = runs.sample(5)
     runs.update_priorities(batch.tickets, torch.ones((4, 5)), batch.mask)
     achieved.sample(5)
-    assert (fake_driver.figure("synchronisations"), fake_driver.figure("copies")) == before
+    assert (fake_driver.figure("synchronizations"), fake_driver.figure("copies")) == before
     gpu.check()
 
 
@@ -230,10 +230,10 @@ def test_work_goes_to_the_current_stream(needs_fake_driver: None) -> None:
     assert library is not None
     assert library.cuDevicePrimaryCtxRetain(fake_driver.ctypes.byref(context), 0) == 0
     assert library.cuCtxPushCurrent_v2(context) == 0
-    fake_driver.put("lazy", 1)
+    fake_driver.set_figure("lazy", 1)
     fake_driver.Stream.handle = 0x57
     # torch frees device memory in stream order. The fake driver's tensors are host memory: kept alive here.
-    keeping = fake_driver.Keeping()
+    keeping = fake_driver.KeepTensorsAlive()
     try:
         with keeping:
             tree.update(torch.arange(9), torch.ones(9))
@@ -250,7 +250,7 @@ def test_work_goes_to_the_current_stream(needs_fake_driver: None) -> None:
 
 
 def test_each_device_has_its_own_kernels(needs_fake_driver: None) -> None:
-    fake_driver.put("devices", 4)
+    fake_driver.set_figure("devices", 4)
     # Device 3, because other tests make other devices fail, and a failed device stays so.
     first, second = (parl.SumTree(40, device=device, seed=1) for device in ("cuda", "cuda:3"))
     for tree in (first, second):

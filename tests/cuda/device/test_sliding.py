@@ -20,7 +20,7 @@ ENVS = 3
 
 def pair(sliding: int, **options: Any) -> tuple[Any, Any]:
     cpu = parl.AtariVectorEnv("breakout", ENVS, boot="snapshot", **options)
-    return cpu, parl.AtariVectorEnv("breakout", ENVS, device="cuda", sliding=sliding, **options)
+    return cpu, parl.AtariVectorEnv("breakout", ENVS, device="cuda", sliding_buffer_planes=sliding, **options)
 
 
 def same(ours: Any, theirs: Any, what: str) -> None:
@@ -104,7 +104,7 @@ def test_only_the_newest_plane_is_written() -> None:
 
 def test_groups_slide_by_themselves() -> None:
     cpu = parl.AtariVectorEnv("breakout", 4, boot="snapshot")
-    gpu = parl.AtariVectorEnv("breakout", 4, batch_size=2, device="cuda", sliding=6)
+    gpu = parl.AtariVectorEnv("breakout", 4, batch_size=2, device="cuda", sliding_buffer_planes=6)
     first = gpu.reset(seed=0)[0]
     theirs = cpu.reset(seed=0)[0]
     same(first, theirs[:2], "reset")
@@ -134,9 +134,9 @@ def test_places_follow_each_other() -> None:
         ("cpu", 8, 4, "need a CUDA device"),
         ("cuda", 4, 4, "expected stack_num >= 2"),
         ("cuda", 8, 1, "expected stack_num >= 2"),
-        ("cuda", -1, 4, "sliding is -1"),
+        ("cuda", -1, 4, "sliding_buffer_planes is -1"),
     ],
 )
 def test_what_cannot_slide(device: str, sliding: int, stack: int, message: str) -> None:
     with pytest.raises(AtariError, match=message):
-        parl.AtariVectorEnv("breakout", 2, device=device, sliding=sliding, stack_num=stack)
+        parl.AtariVectorEnv("breakout", 2, device=device, sliding_buffer_planes=sliding, stack_num=stack)

@@ -93,7 +93,7 @@ def test_no_round_of_rollouts_waits(
     round_of = on_policy.CudaRolloutLoop._iterate
 
     def waited() -> int:
-        return fake_driver.figure("synchronisations") + fake_driver.figure("copies")
+        return fake_driver.figure("synchronizations") + fake_driver.figure("copies")
 
     def counted(self: Any, seconds: float) -> None:
         before = waited()
@@ -137,7 +137,7 @@ def test_no_round_waits(tmp_path: Path, needs_fake_driver: None, monkeypatch: py
     advance, step = off_policy.CudaOffPolicyLoop.advance, off_policy.CudaActor.step
 
     def waited() -> int:
-        return fake_driver.figure("synchronisations") + fake_driver.figure("copies")
+        return fake_driver.figure("synchronizations") + fake_driver.figure("copies")
 
     def counted(self: Any, until_env_steps: int, seconds: float) -> None:
         nonlocal waits
@@ -166,7 +166,7 @@ def test_an_update_is_one_graph(
     tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fake driver captures launches only; torch's own work is captured only on a device."""
-    run_on_fake_driver.stand_in(monkeypatch.setattr)
+    run_on_fake_driver.patch_torch(monkeypatch.setattr)
     from parl.algos import dqn
 
     fields = {
@@ -190,11 +190,11 @@ def test_an_update_is_one_graph(
         update(0.4)
         assert replay.counters["updated"] == 16 * (call + 1)
     assert update._update._graph is None
-    before = fake_driver.figure("launches"), fake_driver.figure("synchronisations")
+    before = fake_driver.figure("launches"), fake_driver.figure("synchronizations")
     for call in range(5):
         update(0.4 + 0.1 * call)
     assert update._update._graph is not None
-    assert fake_driver.figure("synchronisations") == before[1]
+    assert fake_driver.figure("synchronizations") == before[1]
     # Draw, gather (all columns have one size), stamp, scatter: captured once and then replayed.
     assert fake_driver.figure("launches") - before[0] == 4
     assert replay.rng_state[1] == 8

@@ -49,7 +49,7 @@ struct Memory {
 struct Stream {
     std::vector<Work> waiting;
     std::vector<Work>* capture = nullptr;
-    bool spoilt = false;
+    bool invalidated = false;
 };
 struct Context {
     int device;
@@ -66,7 +66,7 @@ struct Module {
 // Figures by name, which tests set or read.
 std::map<std::string, long> figures = {
     {"devices", 1},        {"architecture", 90}, {"version", 13000},     {"memory", 1L << 36}, {"init", 0},
-    {"lazy", 0},           {"used", 0},          {"synchronisations", 0}, {"launches", 0},      {"allocations", 0},
+    {"lazy", 0},           {"used", 0},          {"synchronizations", 0}, {"launches", 0},      {"allocations", 0},
     {"modules", 0},        {"contexts", 0},      {"copies", 0},           {"fail", 0},
 };
 
@@ -93,7 +93,7 @@ struct Locked {
     std::lock_guard<std::recursive_mutex> guard{mutex};
 };
 
-Context* here() { return current.empty() ? nullptr : current.back(); }
+Context* current_context() { return current.empty() ? nullptr : current.back(); }
 
 bool capturing() {
     for (auto& [handle, stream] : streams) {
@@ -103,17 +103,17 @@ bool capturing() {
 }
 
 // For calls that are not allowed during a capture: fails the call, and invalidates the capture.
-int refuse() {
+int fail_in_capture() {
     for (auto& [handle, stream] : streams) {
-        if (stream.capture != nullptr) stream.spoilt = true;
+        if (stream.capture != nullptr) stream.invalidated = true;
     }
     return CAPTURE_UNSUPPORTED;
 }
 
-int ready() {
+int check_context() {
     if (!started) return NOT_INITIALIZED;
-    if (here() == nullptr) return INVALID_CONTEXT;
-    return here()->failed;
+    if (current_context() == nullptr) return INVALID_CONTEXT;
+    return current_context()->failed;
 }
 
 // Runs the queued work of a stream. Streams are identified by their handles only, so all devices share the
@@ -140,8 +140,8 @@ int drain_all() {
 
 // Queues work on a stream, or records it in a capture. Errors of the work are kept in the context, as on a
 // device.
-int give(void* handle, Work work) {
-    Context* context = here();
+int enqueue(void* handle, Work work) {
+    Context* context = current_context();
     Work kept = [context, work] {
         const int status = context->failed != SUCCESS ? context->failed : work();
         if (status != SUCCESS) context->failed = status;
@@ -158,16 +158,16 @@ int give(void* handle, Work work) {
 }
 
 // The allocation that contains a whole range; null if there is none.
-const Memory* holder(uintptr_t address, size_t bytes) {
+const Memory* allocation_of(uintptr_t address, size_t bytes) {
     auto after = memory.upper_bound(address);
     if (after == memory.begin()) return nullptr;
     --after;
     return address + bytes <= after->first + after->second.bytes ? &after->second : nullptr;
 }
 
-bool ours(uint64_t address, size_t bytes) {
-    const Memory* found = holder(address, bytes);
-    return found != nullptr && found->device == here()->device;
+bool is_on_device(uint64_t address, size_t bytes) {
+    const Memory* found = allocation_of(address, bytes);
+    return found != nullptr && found->device == current_context()->device;
 }
 
 bool is_device(int device) { return device >= 0 && device < figures["devices"]; }
@@ -295,7 +295,7 @@ int cuCtxPopCurrent_v2(Context** context) {
 
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
     *total = static_cast<size_t>(figures["memory"]);
     *free = static_cast<size_t>(figures["memory"] - figures["used"]);
@@ -304,16 +304,16 @@ int cuMemGetInfo_v2(size_t* free, size_t* total) {
 
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (capturing()) return refuse();
+    if (capturing()) return fail_in_capture();
     if (bytes == 0) return INVALID_VALUE;
     if (bytes > static_cast<size_t>(figures["memory"] - figures["used"])) return OUT_OF_MEMORY;
     void* room = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (room == nullptr) return OUT_OF_MEMORY;
     std::memset(room, 0xCD, bytes);
     *address = reinterpret_cast<uint64_t>(room);
-    memory[*address] = {bytes, here()->device};
+    memory[*address] = {bytes, current_context()->device};
     figures["used"] += static_cast<long>(bytes);
     ++figures["allocations"];
     return SUCCESS;
@@ -321,10 +321,10 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 
 int cuMemFree_v2(uint64_t address) {
     Locked lock;
-    if (here() == nullptr) return INVALID_CONTEXT;
-    if (capturing()) return refuse();
+    if (current_context() == nullptr) return INVALID_CONTEXT;
+    if (capturing()) return fail_in_capture();
     auto found = memory.find(address);
-    if (found == memory.end() || found->second.device != here()->device) return INVALID_VALUE;
+    if (found == memory.end() || found->second.device != current_context()->device) return INVALID_VALUE;
     drain_all();
     std::memset(reinterpret_cast<void*>(address), 0xDD, found->second.bytes);
     std::free(reinterpret_cast<void*>(address));
@@ -336,10 +336,10 @@ int cuMemFree_v2(uint64_t address) {
 
 int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void* stream) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (!ours(address, bytes)) return INVALID_VALUE;
-    return give(stream, [=] {
+    if (!is_on_device(address, bytes)) return INVALID_VALUE;
+    return enqueue(stream, [=] {
         std::memset(reinterpret_cast<void*>(address), value, bytes);
         return SUCCESS;
     });
@@ -347,15 +347,15 @@ int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void* s
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
     // Pageable memory is read before the call returns, so a capture cannot record the copy.
-    if (streams[stream].capture != nullptr) return refuse();
-    if (!ours(to, bytes)) return INVALID_VALUE;
+    if (streams[stream].capture != nullptr) return fail_in_capture();
+    if (!is_on_device(to, bytes)) return INVALID_VALUE;
     ++figures["copies"];
     const auto* begin = static_cast<const unsigned char*>(from);
     auto staged = std::make_shared<std::vector<unsigned char>>(begin, begin + bytes);
-    return give(stream, [=] {
+    return enqueue(stream, [=] {
         std::memcpy(reinterpret_cast<void*>(to), staged->data(), bytes);
         return SUCCESS;
     });
@@ -363,12 +363,12 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
 
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (streams[stream].capture != nullptr) return refuse();
-    if (!ours(from, bytes)) return INVALID_VALUE;
+    if (streams[stream].capture != nullptr) return fail_in_capture();
+    if (!is_on_device(from, bytes)) return INVALID_VALUE;
     ++figures["copies"];
-    return give(stream, [=] {
+    return enqueue(stream, [=] {
         std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
         return SUCCESS;
     });
@@ -376,9 +376,9 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
 
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    return give(stream, [=] {
+    return enqueue(stream, [=] {
         std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
         return SUCCESS;
     });
@@ -386,9 +386,9 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream)
 
 int cuModuleLoadData(Module** module, const void* image) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (capturing()) return refuse();
+    if (capturing()) return fail_in_capture();
     const size_t bytes = image_bytes(image);
     if (bytes == 0) return INVALID_IMAGE;
     // A unique file name: for a known name the loader would return the library that is loaded already.
@@ -415,7 +415,7 @@ int cuModuleLoadData(Module** module, const void* image) {
 
 int cuModuleUnload(Module* module) {
     Locked lock;
-    if (here() == nullptr) return INVALID_CONTEXT;
+    if (current_context() == nullptr) return INVALID_CONTEXT;
     drain_all();
     dlclose(module->library);
     delete module;
@@ -424,7 +424,7 @@ int cuModuleUnload(Module* module) {
 }
 
 int cuModuleGetFunction(const ParlKernel** function, Module* module, const char* name) {
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
     void* found = dlsym(module->library, (std::string("parl_kernel_") + name).c_str());
     if (found == nullptr) return NOT_FOUND;
@@ -432,12 +432,12 @@ int cuModuleGetFunction(const ParlKernel** function, Module* module, const char*
     return SUCCESS;
 }
 
-int cuFuncSetAttribute(const ParlKernel*, int, int) { return ready(); }
+int cuFuncSetAttribute(const ParlKernel*, int, int) { return check_context(); }
 
 int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
                    unsigned shared_bytes, void* stream, void** arguments, void** extra) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
     const uint64_t threads = static_cast<uint64_t>(tx) * ty * tz;
     if (threads == 0 || threads > 1024 || bx == 0 || by == 0 || bz == 0 || extra != nullptr) return INVALID_VALUE;
@@ -448,10 +448,10 @@ int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned 
     kernel->copy(arguments, room->data());
     ++figures["launches"];
     const ParlShape shape = {{bx, by, bz}, {tx, ty, tz}, shared_bytes};
-    const int device = here()->device;
-    return give(stream, [=] {
+    const int device = current_context()->device;
+    return enqueue(stream, [=] {
         for (const uint64_t word : *room) {
-            const Memory* found = holder(word, 1);
+            const Memory* found = allocation_of(word, 1);
             if (found != nullptr && found->device != device) return static_cast<int>(ILLEGAL_ADDRESS);
         }
         if (figures["fail"] != 0) return static_cast<int>(std::exchange(figures["fail"], 0));
@@ -462,19 +462,19 @@ int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned 
 
 int cuStreamSynchronize(void* stream) {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (streams[stream].capture != nullptr) return refuse();
-    ++figures["synchronisations"];
+    if (streams[stream].capture != nullptr) return fail_in_capture();
+    ++figures["synchronizations"];
     return drain(streams[stream]);
 }
 
 int cuCtxSynchronize() {
     Locked lock;
-    const int status = ready();
+    const int status = check_context();
     if (status != SUCCESS) return status;
-    if (capturing()) return refuse();
-    ++figures["synchronisations"];
+    if (capturing()) return fail_in_capture();
+    ++figures["synchronizations"];
     return drain_all();
 }
 
@@ -484,7 +484,7 @@ int cuStreamBeginCapture_v2(void* stream, int) {
     Locked lock;
     if (stream == nullptr || streams[stream].capture != nullptr) return CAPTURE_UNSUPPORTED;
     streams[stream].capture = new std::vector<Work>;
-    streams[stream].spoilt = false;
+    streams[stream].invalidated = false;
     return SUCCESS;
 }
 
@@ -494,7 +494,7 @@ int cuStreamEndCapture(void* handle, Graph** graph) {
     if (stream.capture == nullptr) return INVALID_VALUE;
     std::unique_ptr<std::vector<Work>> nodes(stream.capture);
     stream.capture = nullptr;
-    if (stream.spoilt) return CAPTURE_INVALIDATED;
+    if (stream.invalidated) return CAPTURE_INVALIDATED;
     *graph = new Graph{std::move(*nodes)};
     return SUCCESS;
 }

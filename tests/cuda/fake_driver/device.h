@@ -112,7 +112,7 @@ inline void pause() {
 }
 
 // Waits until all lanes of the mask that have not ended have called this with the same mask.
-inline void meet(uint32_t mask) {
+inline void sync_lanes(uint32_t mask) {
     const uint32_t first = running / WARP * WARP;
     Fiber& me = (*fibers)[running];
     me.waits_warp = true;
@@ -137,21 +137,21 @@ template <class T, class Take> inline auto exchange(uint32_t mask, T value, Take
     Fiber& me = (*fibers)[running];
     static_assert(sizeof(T) <= 8);
     std::memcpy(&me.given, &value, sizeof(T));
-    meet(mask);
+    sync_lanes(mask);
     const auto from = [&](uint32_t lane) {
         T found{};
         if (first + lane < fibers->size()) std::memcpy(&found, &(*fibers)[first + lane].given, sizeof(T));
         return found;
     };
     const auto result = take(from);
-    meet(mask);
+    sync_lanes(mask);
     return result;
 }
 
 inline uint32_t lane_number() { return running % WARP; }
 
 // The lanes of the warp that wait here, once no thread of the block can run on.
-inline uint32_t come_together() {
+inline uint32_t wait_for_active_mask() {
     Fiber& me = (*fibers)[running];
     me.asks = true;
     while (me.asks) pause();
@@ -160,8 +160,8 @@ inline uint32_t come_together() {
 
 }  // namespace parl_fake_driver
 
-inline uint32_t __activemask() { return parl_fake_driver::come_together(); }
-inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { parl_fake_driver::meet(mask); }
+inline uint32_t __activemask() { return parl_fake_driver::wait_for_active_mask(); }
+inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { parl_fake_driver::sync_lanes(mask); }
 inline void __syncthreads() {
     using namespace parl_fake_driver;
     Fiber& me = (*fibers)[running];
@@ -243,7 +243,7 @@ namespace parl_fake_driver {
 
 // Gives every waiting `__activemask` its result: the lanes of the warp that wait for it. Returns true if any
 // lane waited.
-inline bool bring_together(std::vector<Fiber>& all) {
+inline bool complete_active_masks(std::vector<Fiber>& all) {
     bool asked = false;
     for (uint32_t first = 0; first < all.size(); first += WARP) {
         uint32_t here = 0;
@@ -313,7 +313,7 @@ inline void run_block(void (*body)(void*), void* argument) {
             threadIdx = fiber.index;
             exchange_places(scheduler, fiber.place);
         }
-        if (left > 0 && !moved) moved = bring_together(all);
+        if (left > 0 && !moved) moved = complete_active_masks(all);
         if (left > 0 && !moved) {
             std::fprintf(stderr, "the threads of a block wait for each other for ever\n");
             std::abort();

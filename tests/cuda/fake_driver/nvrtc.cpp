@@ -88,7 +88,7 @@ int build(Program& program, const std::filesystem::path& folder) {
     return status == 0 ? SUCCESS : COMPILATION;
 }
 
-int give(const std::string& text, bool ends, size_t* size, char* out) {
+int enqueue(const std::string& text, bool ends, size_t* size, char* out) {
     if (size != nullptr) *size = text.size() + (ends ? 1 : 0);
     if (out != nullptr) std::memcpy(out, text.c_str(), text.size() + (ends ? 1 : 0));
     return SUCCESS;
@@ -144,11 +144,11 @@ int nvrtcCompileProgram(Program* program, int count, const char* const* options)
     return status;
 }
 
-int nvrtcGetProgramLogSize(Program* program, size_t* size) { return give(program->log, true, size, nullptr); }
-int nvrtcGetProgramLog(Program* program, char* log) { return give(program->log, true, nullptr, log); }
-int nvrtcGetPTXSize(Program* program, size_t* size) { return give(program->image, false, size, nullptr); }
-int nvrtcGetPTX(Program* program, char* out) { return give(program->image, false, nullptr, out); }
-int nvrtcGetCUBINSize(Program* program, size_t* size) { return give(program->image, false, size, nullptr); }
-int nvrtcGetCUBIN(Program* program, char* out) { return give(program->image, false, nullptr, out); }
+int nvrtcGetProgramLogSize(Program* program, size_t* size) { return enqueue(program->log, true, size, nullptr); }
+int nvrtcGetProgramLog(Program* program, char* log) { return enqueue(program->log, true, nullptr, log); }
+int nvrtcGetPTXSize(Program* program, size_t* size) { return enqueue(program->image, false, size, nullptr); }
+int nvrtcGetPTX(Program* program, char* out) { return enqueue(program->image, false, nullptr, out); }
+int nvrtcGetCUBINSize(Program* program, size_t* size) { return enqueue(program->image, false, size, nullptr); }
+int nvrtcGetCUBIN(Program* program, char* out) { return enqueue(program->image, false, nullptr, out); }
 
 }  // extern "C"

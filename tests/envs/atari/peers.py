@@ -1,4 +1,4 @@
-"""Steps parl and another library side by side and compares everything they give."""
+"""Steps parl and another library with the same actions, and compares all results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIGURES = ("lives", "frame_number", "episode_frame_number")
 def compare_with_ale(
     game: str, *, num_envs: int = 2, steps: int, seed: int = 3, actions_seed: int = 1, **kw: Any
 ) -> int:
-    """Compares with ``ale_py.AtariVectorEnv``, byte for byte; the number of ends seen."""
+    """Compares with ``ale_py.AtariVectorEnv``, byte for byte; returns the number of episode ends."""
     import ale_py
 
     import parl
@@ -57,10 +57,10 @@ def compare_with_ale(
     return ends
 
 
-def compare_stacks(
+def compare_vector_envs(
     theirs: Any, ours: Any, *, seed: int, steps: int, reset_seed: int | None, figures: tuple[str, ...]
 ) -> int:
-    """Compares two vector environments of discrete actions; the number of ends seen."""
+    """Compares two vector environments with discrete actions; returns the number of episode ends."""
     obs_a, info_a = theirs.reset() if reset_seed is None else theirs.reset(seed=reset_seed)
     obs_b, info_b = ours.reset(seed=seed)
     np.testing.assert_array_equal(obs_b, obs_a)

@@ -1,4 +1,4 @@
-"""The same bytes as ale_py.AtariVectorEnv, 0.12.1."""
+"""`parl.AtariVectorEnv` returns the same bytes as `ale_py.AtariVectorEnv` 0.12.1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import parl
 from peers import compare_with_ale
 
-# Long and short, joystick and paddle, PAL, tall pictures, rows that are never drawn, frames that stay open.
+# Long and short games, joystick and paddle, PAL, tall pictures, rows never drawn, frames that stay open.
 GAMES = (
     "pong", "breakout", "seaquest", "space_invaders", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
     "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk", "double_dunk", "tic_tac_toe_3d",
@@ -50,42 +50,42 @@ def all_games() -> list[str]:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_games_of_all_kinds(game: str) -> None:
-    """With resets in all of them: where games last longer, episodes are cut. More: `test_every_game`."""
+def test_games_of_all_kinds_equal_ale_py(game: str) -> None:
+    """Every run has a reset: longer games are truncated. All games: `test_every_game_equals_ale_py`."""
     cut = {} if game in SHORT else {"max_num_frames_per_episode": 1_200}
     ends = compare_with_ale(game, num_envs=1, steps=1_200 if game in SHORT else 700, **cut)
     assert ends > 0
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_options(options: dict[str, object]) -> None:
+def test_options_equal_ale_py(options: dict[str, object]) -> None:
     ends = compare_with_ale("breakout", steps=300, **options)
     assert ends > 0 or "frameskip" in options
 
 
 @pytest.mark.parametrize("options", OPTIONS[::4], ids=str)
 @pytest.mark.parametrize("game", ["journey_escape", "air_raid", "tic_tac_toe_3d"])
-def test_options_where_pictures_are_odd(game: str, options: dict[str, object]) -> None:
+def test_options_of_games_with_unusual_pictures_equal_ale_py(game: str, options: dict[str, object]) -> None:
     compare_with_ale(game, steps=120, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", all_games())
-def test_every_game(game: str) -> None:
-    """2,000 steps with the defaults, and 1,000 with each of two options, which go round from game to game."""
+def test_every_game_equals_ale_py(game: str) -> None:
+    """2,000 steps with the defaults, and 1,000 with each of two options, other ones for each game."""
     compare_with_ale(game, steps=2000, max_num_frames_per_episode=6_000)
     turn = all_games().index(game)
     for options in (OPTIONS[turn % len(OPTIONS)], OPTIONS[(turn // 2 + 11) % len(OPTIONS)]):
         compare_with_ale(game, num_envs=1, steps=1000, **options)
 
 
-def test_options_go_round() -> None:
+def test_every_option_is_used_by_a_game() -> None:
     turns = range(len(all_games()))
     seen = {i % len(OPTIONS) for i in turns} | {(i // 2 + 11) % len(OPTIONS) for i in turns}
     assert len(seen) == len(OPTIONS)
 
 
-def test_every_game_begins_as_theirs() -> None:
+def test_the_first_steps_equal_ale_py() -> None:
     names = all_games()
     assert len(names) == 104
     for game in names[::7]:
@@ -107,8 +107,8 @@ def test_snapshot_boots_equal_seeded_resets() -> None:
             np.testing.assert_array_equal(r_b, r_a)
 
 
-def test_golden_numbers() -> None:
-    """What ale_py 0.12.1 gave on Linux, x86-64; the same on every platform, without it."""
+def test_recorded_checksums_of_ale_py() -> None:
+    """Checksums of ale_py 0.12.1 on Linux, x86-64; they hold on every platform."""
     envs = parl.AtariVectorEnv("pong", 1)
     obs, infos = envs.reset(seed=0)
     found = [zlib.crc32(obs[0].tobytes())]
@@ -127,7 +127,7 @@ def test_golden_numbers() -> None:
     assert points == [(59, -1), (94, -1), (129, -1), (164, -1)]
 
 
-def test_seeds_and_masks() -> None:
+def test_seeds_and_reset_masks_equal_ale_py() -> None:
     theirs, ours = ale_py.AtariVectorEnv("pong", 4), parl.AtariVectorEnv("pong", 4)
     for seed in (5, np.array([7, 1, 3, 0]), None, None, -1):
         _, a = theirs.reset(seed=seed)

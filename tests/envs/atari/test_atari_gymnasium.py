@@ -1,4 +1,4 @@
-"""Atari environments where Gymnasium and its tools meet them: checkers, ids, videos, windows, settings."""
+"""Atari environments with Gymnasium's tools: checkers, ids, videos, windows, settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from parl.errors import ConfigError
 from parl.run.directory import RunDirectory
 
 
-def test_every_keyword_of_the_model_with_its_default() -> None:
+def test_every_keyword_of_ale_py_exists_with_its_default() -> None:
     theirs = inspect.signature(ale_py.AtariVectorEnv.__init__).parameters
     ours = inspect.signature(parl.AtariVectorEnv.__init__).parameters
     assert len(theirs) == 23
@@ -41,27 +41,27 @@ def test_every_keyword_of_the_model_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("render_mode", ["rgb_array", "human"])
-def test_gymnasium_checks_one_environment(render_mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_env_accepts_a_single_environment(render_mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     env = gymnasium.make("parl:parl/Pong-v0", render_mode=render_mode)
     with warnings.catch_warnings():
-        # That it has been wrapped, and that a window was not asked for, are the checker's own remarks.
+        # Warnings of the checker itself: the environment was wrapped, and no window was requested.
         warnings.filterwarnings("ignore", ".*(different from the unwrapped|render).*", UserWarning)
         env_checker.check_env(env.unwrapped)
     env.close()
 
 
-def test_gymnasium_checks_a_continuous_environment() -> None:
+def test_check_env_accepts_a_continuous_environment() -> None:
     env = gymnasium.make("parl:parl/Breakout-v0", continuous=True)
     with warnings.catch_warnings():
-        # The space of actions is the model's; -1 to 1 is what is recommended.
+        # The action space is that of ale-py; Gymnasium recommends -1 to 1.
         warnings.filterwarnings("ignore", ".*Box action spaces.*", UserWarning)
         env_checker.check_env(env.unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("options", [{}, {"continuous": True}, {"obs_type": "ram"}], ids=str)
-def test_gymnasium_checks_many_environments(options: dict[str, Any]) -> None:
-    """Gymnasium has no checker of vector environments: those of its checks that do not want a single one."""
+def test_vector_environments_pass_gymnasiums_checks(options: dict[str, Any]) -> None:
+    """Gymnasium has no checker of vector environments: runs those of its checks that accept one."""
     envs = gymnasium.make_vec("parl:parl/Breakout-v0", num_envs=3, **options).unwrapped
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -98,7 +98,7 @@ def _first_step(envs: Any, seed: int) -> np.ndarray:
     return envs.step(envs.action_space.sample())[0]
 
 
-def test_many_environments_are_so_many_single_ones() -> None:
+def test_each_environment_of_a_batch_equals_a_single_one() -> None:
     """Environment i of a batch is the single environment with seed s + i."""
     envs = gymnasium.make_vec("parl:parl/Seaquest-v0", num_envs=2, autoreset_mode="Disabled")
     single = gymnasium.make("parl:parl/Seaquest-v0")
@@ -113,13 +113,13 @@ def test_many_environments_are_so_many_single_ones() -> None:
         assert rewards[1] == reward
 
 
-def test_one_environment_refuses_what_is_for_many() -> None:
+def test_a_single_environment_refuses_vector_options() -> None:
     for options in ({"render_mode": "rgb_grid"}, {"batch_size": 1}, {"autoreset_mode": "Disabled"}):
         with pytest.raises(ValueError, match=next(iter(options))):
             parl.envs.AtariEnv("pong", **options)
 
 
-def test_one_environment_travels() -> None:
+def test_a_single_environment_can_be_pickled_and_copied() -> None:
     env = gymnasium.make("parl:parl/Breakout-v0").unwrapped
     env.reset(seed=1)
     for action in (1, 2, 3):
@@ -134,7 +134,7 @@ def test_one_environment_travels() -> None:
 # ---------------------------------------------------------------------- pictures
 
 
-def test_a_grid_of_pictures() -> None:
+def test_rgb_grid_shows_all_environments() -> None:
     envs = parl.AtariVectorEnv(["breakout", "air_raid"], 5, render_mode="rgb_grid")
     envs.reset(seed=0)
     whole = envs.render()
@@ -147,7 +147,7 @@ def test_a_grid_of_pictures() -> None:
     assert not whole[250:, 320:].any()
 
 
-def test_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_shows_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     envs = parl.AtariVectorEnv("breakout", 2, render_mode="human")
@@ -169,7 +169,7 @@ def test_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings(
     "ignore:.*Overwriting existing videos.*:UserWarning", "ignore::DeprecationWarning"
 )
-def test_record_video(tmp_path: Path) -> None:
+def test_gymnasium_records_videos(tmp_path: Path) -> None:
     moviepy = pytest.importorskip("moviepy")
     from gymnasium.wrappers import RecordVideo
     from gymnasium.wrappers.vector import RecordVideo as RecordVideos
@@ -202,7 +202,7 @@ def test_record_video(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- settings
 
 
-def test_settings_are_kept_with_a_run(tmp_path: Path) -> None:
+def test_a_run_directory_keeps_the_settings(tmp_path: Path) -> None:
     envs = parl.make_vec("breakout", 2, preset="envpool", num_threads=np.int64(1), frameskip=(2, 5))
     settings = envs.settings
     assert settings["preset"] == "envpool" and settings["game"] == "breakout"
@@ -210,7 +210,7 @@ def test_settings_are_kept_with_a_run(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "run", {}, environment=settings)
     kept = json.loads((run.path / "run.json").read_text())["environment"]
     assert kept == {**settings, "frameskip": [2, 5]}
-    # They make the same environments again.
+    # The kept settings make the same environments again.
     del kept["preset"]
     kept["frameskip"] = tuple(kept["frameskip"])
     assert parl.AtariVectorEnv(**kept).settings == {**settings, "preset": None}
@@ -222,7 +222,7 @@ def _reset(envs: Any) -> Any:
     return envs
 
 
-def test_the_doctor_prints_presets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_presets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == list(PRESETS)

@@ -1,4 +1,4 @@
-"""What may not hang, crash or go unnoticed: signals, closing, sizes, threads, foreign states."""
+"""`AtariVectorEnv` under interrupts, closing, many environments and threads, and with other states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_interrupt_reaches_the_caller(batch_size: int) -> None:
         for _ in range(1_000_000):
             envs.step(actions)
     timer.join()
-    # Everything goes on: from where it stands, with a reset, and to the end.
+    # The environments still step, reset and close.
     if not batch_size:
         envs.step(actions)
     obs, _ = envs.reset(seed=0)
@@ -68,7 +68,7 @@ envs.close()
 """
 
 
-def test_an_interrupt_reaches_a_caller_who_waits_for_results() -> None:
+def test_an_interrupt_reaches_a_caller_that_waits_for_results() -> None:
     done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "interrupted"), done.stderr
 
@@ -76,7 +76,7 @@ def test_an_interrupt_reaches_a_caller_who_waits_for_results() -> None:
 # ---------------------------------------------------------------------- closing
 
 
-def test_closing_while_others_wait_for_results() -> None:
+def test_closing_ends_waits_of_other_threads() -> None:
     envs = parl.AtariVectorEnv("pong", 8, batch_size=2, num_threads=2, frameskip=50)
     envs.reset(seed=0)
     ends: list[str] = []
@@ -107,10 +107,10 @@ def test_closing_while_others_wait_for_results() -> None:
 
 
 def _cores_of_threads() -> dict[str, str]:
-    """Thread -> the cores it may use, of those that step environments."""
+    """Returns the allowed cores of each thread that steps environments, by thread id."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # The thread has just ended.
             if "parl-env" in (task / "comm").read_text():
                 lines = (task / "status").read_text().splitlines()
                 found[task.name] = next(x.split()[1] for x in lines if x.startswith("Cpus_allowed_list"))
@@ -143,7 +143,7 @@ def test_threads_stay_on_their_cores() -> None:
 
 @pytest.mark.parametrize("threads", [0, 1, 10_000])
 @pytest.mark.parametrize("batch_size", [0, 5])
-def test_any_number_of_threads(threads: int, batch_size: int) -> None:
+def test_any_number_of_threads_works(threads: int, batch_size: int) -> None:
     envs = parl.AtariVectorEnv("pong", 8, num_threads=threads, batch_size=batch_size, noop_max=1)
     assert 1 <= envs.num_threads <= 8
     obs, _ = envs.reset(seed=0)
@@ -152,7 +152,7 @@ def test_any_number_of_threads(threads: int, batch_size: int) -> None:
     envs.close()
 
 
-def test_a_hundred_thousand_environments() -> None:
+def test_a_hundred_thousand_environments_step() -> None:
     count = 100_000
     envs = parl.AtariVectorEnv("pong", count, obs_type="ram", stack_num=1, noop_max=1, frameskip=1)
     obs, infos = envs.reset(seed=0)
@@ -162,7 +162,7 @@ def test_a_hundred_thousand_environments() -> None:
     envs.close()
 
 
-def test_many_results_on_their_way() -> None:
+def test_twenty_thousand_environments_may_be_pending() -> None:
     count = 20_000
     envs = parl.AtariVectorEnv(
         "pong", count, obs_type="ram", stack_num=1, noop_max=1, frameskip=1, batch_size=count // 2
@@ -174,8 +174,8 @@ def test_many_results_on_their_way() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_pictures() -> None:
-    """Two times 0.7 GB of observations."""
+def test_observations_of_a_hundred_thousand_environments() -> None:
+    """Needs 2 x 0.7 GB for observations."""
     count = 100_000
     envs = parl.AtariVectorEnv("breakout", count, stack_num=1)
     obs, _ = envs.reset(seed=0)
@@ -217,49 +217,49 @@ print((found[1] - found[0]) / 3000 - 84 * 84)
 
 @pytest.mark.skipif(
     not Path("/proc/self/smaps_rollup").exists() or not hasattr(ctypes.CDLL(None), "malloc_trim"),
-    reason="the system does not show resident memory, or frees it when it likes",
+    reason="the system does not report resident memory, or has no malloc_trim",
 )
-def test_an_environment_takes_little_beyond_its_observation() -> None:
+def test_an_environment_needs_at_most_4096_bytes_besides_its_observation() -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
     assert 2500 < float(done.stdout) <= 4096
 
 
-# ---------------------------------------------------------------------- halves
+# ---------------------------------------------------------------------- send and recv
 
 
-def test_halves_of_environments_that_step_together() -> None:
+def test_send_and_recv_equal_step() -> None:
     whole = parl.AtariVectorEnv("breakout", 4)
-    halves = parl.AtariVectorEnv("breakout", 4)
-    for envs in (whole, halves):
+    sending = parl.AtariVectorEnv("breakout", 4)
+    for envs in (whole, sending):
         envs.reset(seed=0)
     actions = np.array([1, 2, 3, 0])
     with pytest.raises(ValueError, match="recv would wait for ever"):
-        halves.recv()
+        sending.recv()
     for order in (None, [0, 1, 2, 3], [3, 1, 0, 2]):
         expected, *_ = whole.step(actions)
         sent = actions if order is None else actions[order]
-        halves.send(sent, order)
-        sent[:] = 0  # It has been copied.
+        sending.send(sent, order)
+        sent[:] = 0  # send has copied the actions.
         actions = np.array([1, 2, 3, 0])
-        for wrong, *arguments in ((halves.send, actions), (halves.step, actions), (pickle.dumps, halves)):
+        for wrong, *arguments in ((sending.send, actions), (sending.step, actions), (pickle.dumps, sending)):
             with pytest.raises(ValueError, match="call recv"):
                 wrong(*arguments)
         out = np.zeros((4, 4, 84, 84), np.uint8)
-        obs, *_, infos = halves.recv(out=out)
+        obs, *_, infos = sending.recv(out=out)
         assert obs is out and infos["env_id"].tolist() == [0, 1, 2, 3]
         np.testing.assert_array_equal(obs, expected)
     for wrong, match in ((np.array([0, 1, 2, 9]), "action 9 of row 3"), (np.zeros(3, np.int64), "shape")):
         with pytest.raises(ValueError, match=match):
-            halves.send(wrong)
+            sending.send(wrong)
     with pytest.raises(ValueError, match=r"expected each of 0\.\.4 once"):
-        halves.send(actions, [0, 1, 2, 2])
-    halves.send(actions)
-    halves.reset(seed=0)  # Takes it back.
+        sending.send(actions, [0, 1, 2, 2])
+    sending.send(actions)
+    sending.reset(seed=0)  # Discards the step that was sent.
     with pytest.raises(ValueError, match="recv would wait for ever"):
-        halves.recv()
+        sending.recv()
 
 
-def test_halves_travel_when_nothing_is_on_its_way() -> None:
+def test_copies_are_refused_while_a_batch_is_pending() -> None:
     envs = parl.AtariVectorEnv("breakout", 4, batch_size=2, ordered=True)
     envs.reset(seed=0)
     for call in (lambda: pickle.dumps(envs), envs.get_state, lambda: copy.deepcopy(envs)):
@@ -297,14 +297,14 @@ def test_tensors_share_the_memory_of_arrays() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
-def test_actions_of_any_whole_type(dtype: Any) -> None:
+def test_actions_of_any_integer_type_are_accepted(dtype: Any) -> None:
     envs = parl.AtariVectorEnv("breakout", 2)
     envs.reset(seed=0)
     *_, infos = envs.step(np.array([1, 3], dtype))
     assert infos["env_id"].tolist() == [0, 1]
 
 
-def test_states_of_another_version_or_game() -> None:
+def test_states_of_another_version_or_game_are_refused() -> None:
     envs = parl.AtariVectorEnv(["pong", "breakout"], 2)
     envs.reset(seed=0)
     states = envs.get_state()
@@ -329,7 +329,7 @@ np.save(sys.argv[2], obs)
 """
 
 
-def test_states_move_to_another_process(tmp_path: Path) -> None:
+def test_states_can_be_loaded_in_another_process(tmp_path: Path) -> None:
     envs = parl.AtariVectorEnv("seaquest", 3, repeat_action_probability=0.25)
     envs.reset(seed=0)
     for action in range(10):
@@ -343,7 +343,7 @@ def test_states_move_to_another_process(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "obs.npy"), obs)
 
 
-def test_a_game_that_cannot_begin_says_so() -> None:
-    """Its selection of a mode needs more frames than an episode may have; the model hangs."""
+def test_a_game_whose_mode_is_not_reached_raises() -> None:
+    """Selecting the mode needs more frames than an episode may have; the library reproduced hangs."""
     with pytest.raises(ValueError, match="mode 0 of double_dunk was not reached"):
         parl.AtariVectorEnv("double_dunk", 1, limit_counts="console", max_num_frames_per_episode=5)

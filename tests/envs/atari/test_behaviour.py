@@ -1,4 +1,4 @@
-"""What a user relies on beyond the numbers: threads, halves, states, pickles, arrays, ids, pictures."""
+"""`AtariVectorEnv` besides its numbers: threads, batches, states, pickles, arrays, ids, pictures, errors."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def assert_same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
 def test_results_do_not_depend_on_the_schedule(
     threads: int, batch: int, ordered: bool, mode: str, seed: int
 ) -> None:
-    """Every environment sees the same, whatever runs beside it and whichever is done first."""
+    """Every environment returns the same for any number of threads, batch size and order of completion."""
     envs, steps = 6, 12
     options: dict[str, Any] = {
         "repeat_action_probability": 0.25,
         "max_num_frames_per_episode": 30,
         "autoreset_mode": mode,
-        "frameskip": (2, 6),  # Some are done earlier.
+        "frameskip": (2, 6),  # Some steps take fewer frames.
     }
     plans = np.random.default_rng(seed).integers(0, 4, (steps, envs))
     expected = []
@@ -78,7 +78,7 @@ def test_results_do_not_depend_on_the_schedule(
     tested = parl.AtariVectorEnv(
         "breakout", envs, num_threads=threads, batch_size=batch, ordered=ordered, **options
     )
-    at = np.full(envs, -1)  # -1: the reset has not been seen.
+    at = np.full(envs, -1)  # -1: the observation of the reset has not been received.
     obs, info = tested.reset(seed=seed)
     reward = np.zeros(batch)
     while True:
@@ -94,7 +94,7 @@ def test_results_do_not_depend_on_the_schedule(
     tested.close()
 
 
-def test_halves() -> None:
+def test_batches_alternate_and_a_recv_without_send_raises() -> None:
     envs = parl.AtariVectorEnv("pong", 4, batch_size=2, num_threads=1, noop_max=1)
     assert envs.observation_space.shape == (2, 4, 84, 84)
     _, info = envs.reset(seed=0)
@@ -115,7 +115,7 @@ def test_halves() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_several_games_in_one_batch(threads: int) -> None:
+def test_several_games_in_one_batch_equal_separate_ones(threads: int) -> None:
     games = ["pong", "air_raid", "pooyan"]
     options: dict[str, Any] = {
         "autoreset_mode": "SameStep",
@@ -162,7 +162,7 @@ def test_several_games_in_one_batch(threads: int) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("game", ["breakout", "journey_escape", "tic_tac_toe_3d"])
-def test_a_state_brings_back_the_future(game: str, options: dict[str, Any]) -> None:
+def test_a_loaded_state_repeats_the_same_steps(game: str, options: dict[str, Any]) -> None:
     first = parl.AtariVectorEnv(game, 3, max_num_frames_per_episode=90, **options)
     first.reset(seed=4)
     trajectory(first, 15)
@@ -174,18 +174,18 @@ def test_a_state_brings_back_the_future(game: str, options: dict[str, Any]) -> N
     other = parl.AtariVectorEnv(game, 3, max_num_frames_per_episode=90, **options)
     other.set_state(states)
     assert_same(trajectory(other, 40), expected)
-    assert_same(trajectory(pickle.loads(pickle.dumps(_at(first, states))), 40), expected)
-    assert_same(trajectory(copy.deepcopy(_at(first, states)), 40), expected)
+    assert_same(trajectory(pickle.loads(pickle.dumps(_with_states(first, states))), 40), expected)
+    assert_same(trajectory(copy.deepcopy(_with_states(first, states)), 40), expected)
 
 
-def _at(envs: Any, states: np.ndarray) -> Any:
+def _with_states(envs: Any, states: np.ndarray) -> Any:
     envs.set_state(states)
     return envs
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])
 @pytest.mark.parametrize("options", [{}, {"obs_type": "ram"}, {"batch_size": 1, "num_threads": 1}], ids=str)
-def test_a_copy_before_the_first_reset_has_the_same_future(copied: Any, options: dict[str, Any]) -> None:
+def test_a_copy_before_the_first_reset_takes_the_same_steps(copied: Any, options: dict[str, Any]) -> None:
     envs = parl.AtariVectorEnv("breakout", 2, repeat_action_probability=0.5, **options)
     other = copied(envs)
     with pytest.raises(ValueError, match=r"has not been reset|no batch to act for"):
@@ -200,7 +200,7 @@ def test_a_copy_before_the_first_reset_has_the_same_future(copied: Any, options:
     )
 
 
-def test_clones_and_seeded_states() -> None:
+def test_clones_and_seeded_states_step_alike() -> None:
     envs = parl.AtariVectorEnv("seaquest", 4)
     envs.reset(seed=0)
     trajectory(envs, 10)
@@ -212,7 +212,7 @@ def test_clones_and_seeded_states() -> None:
     assert all((obs[i] == obs[0]).all() for i in range(4))
 
 
-def test_states_are_checked() -> None:
+def test_damaged_and_other_states_are_refused() -> None:
     envs = parl.AtariVectorEnv("pong", 2)
     envs.reset(seed=0)
     states = envs.get_state()
@@ -243,7 +243,7 @@ def test_states_are_checked() -> None:
 # ---------------------------------------------------------------------- arrays
 
 
-def test_arrays_stay_the_callers() -> None:
+def test_later_steps_do_not_change_returned_arrays() -> None:
     envs = parl.AtariVectorEnv("breakout", 2)
     kept = [envs.reset(seed=0)[0]]
     copies = [kept[0].copy()]
@@ -259,7 +259,7 @@ def test_arrays_stay_the_callers() -> None:
     np.testing.assert_array_equal(view, seen)
 
 
-def test_own_arrays_and_torch() -> None:
+def test_given_arrays_are_filled_and_tensors_are_returned() -> None:
     torch = pytest.importorskip("torch")
     out = np.zeros((2, 4, 84, 84), np.uint8)
     envs = parl.AtariVectorEnv("breakout", 2)
@@ -294,7 +294,7 @@ def test_own_arrays_and_torch() -> None:
     ],
     ids=str,
 )
-def test_observation_types(options: dict[str, Any], shape: tuple[int, ...]) -> None:
+def test_shapes_of_observation_types(options: dict[str, Any], shape: tuple[int, ...]) -> None:
     envs = parl.AtariVectorEnv("breakout", 2, ram_info=True, **options)
     envs.reset(seed=0)
     obs, _, _, _, info = envs.step(np.array([1, 3]))
@@ -303,7 +303,7 @@ def test_observation_types(options: dict[str, Any], shape: tuple[int, ...]) -> N
         np.testing.assert_array_equal(obs.reshape(2, 128), info["ram"])
 
 
-def test_channels_first_is_channels_last_moved() -> None:
+def test_channels_first_is_channels_last_transposed() -> None:
     last = parl.AtariVectorEnv("seaquest", 1, obs_type="rgb")
     first = parl.AtariVectorEnv("seaquest", 1, obs_type="rgb", channel_order="first")
     a, _ = last.reset(seed=2)
@@ -398,7 +398,7 @@ def test_torchrl_wrapper() -> None:
     assert rollout["next", "observation"].shape == (2, 3, 4, 84, 84)
 
 
-def test_pictures() -> None:
+def test_render_returns_a_picture_of_each_environment() -> None:
     envs = parl.AtariVectorEnv(["breakout", "air_raid"], 2, render_mode="rgb_array")
     with pytest.raises(ValueError, match="has not been reset"):
         envs.render()
@@ -417,7 +417,7 @@ def test_pictures() -> None:
         parl.AtariVectorEnv("pong").render()
 
 
-# ---------------------------------------------------------------------- bad weather
+# ---------------------------------------------------------------------- errors and limits
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_pictures() -> None:
         ({"noop_max": 2**40}, ValueError, "noop_max is 1099511627776"),
         ({"max_num_frames_per_episode": 2**40}, ValueError, "max_num_frames_per_episode is 1099511627776"),
         ({"max_num_steps_per_episode": 2**40}, ValueError, "max_num_steps_per_episode is 1099511627776"),
-        ({"sliding": 2**40}, ValueError, "sliding is 1099511627776"),
+        ({"sliding_buffer_planes": 2**40}, ValueError, "sliding_buffer_planes is 1099511627776"),
         ({"mode": 2**40}, ValueError, "mode is 1099511627776"),
         ({"difficulty": -1}, ValueError, "difficulty is -1"),
         ({"max_num_frames_per_episode": 0}, ValueError, "max_num_frames_per_episode is 0"),
@@ -464,7 +464,7 @@ def test_pictures() -> None:
     ],
     ids=str,
 )
-def test_bad_arguments(options: dict[str, Any], error: type[Exception], match: str) -> None:
+def test_bad_arguments_are_named(options: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         parl.AtariVectorEnv(**{"game": "breakout", **options})
 
@@ -504,7 +504,7 @@ def test_a_memory_limit_raises_and_does_not_abort(options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("wrong", [0, (3, 2), (1, 2, 3), 2.5, "4", None, True], ids=repr)
-def test_a_wrong_frameskip_is_the_models_error_too(wrong: Any) -> None:
+def test_a_wrong_frameskip_raises_gymnasiums_error_too(wrong: Any) -> None:
     for make in (parl.AtariVectorEnv, parl.envs.AtariEnv):
         with pytest.raises(gymnasium.error.Error, match="frameskip is"):
             make("pong", frameskip=wrong)
@@ -532,7 +532,7 @@ def test_a_wrong_frameskip_is_the_models_error_too(wrong: Any) -> None:
         lambda: Recorder(),
     ],
 )
-def test_a_constructor_that_fails_leaves_nothing_behind(
+def test_a_failed_constructor_causes_no_unraisable_error(
     make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unraisable: list[Any] = []
@@ -545,7 +545,7 @@ def test_a_constructor_that_fails_leaves_nothing_behind(
     assert not unraisable, unraisable[0].exc_value
 
 
-def test_bad_actions_seeds_and_masks() -> None:
+def test_bad_actions_seeds_and_masks_are_named() -> None:
     envs = parl.AtariVectorEnv("breakout", 2)
     with pytest.raises(ValueError, match="environment 0 has not been reset"):
         envs.step(np.zeros(2, np.int64))
@@ -587,7 +587,7 @@ def test_bad_actions_seeds_and_masks() -> None:
         continuous.step(np.array([[np.nan, 0, 0]], np.float32))
 
 
-def test_closing() -> None:
+def test_calls_after_close_raise() -> None:
     envs = parl.AtariVectorEnv("pong", 4, num_threads=2)
     envs.reset(seed=0)
     envs.close()
@@ -600,31 +600,31 @@ def test_closing() -> None:
 def _parl_threads() -> set[str]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # The thread has just ended.
             if "parl-env" in (task / "comm").read_text():
                 found.add(task.name)
     return found
 
 
 def _soon(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true; a busy machine starts and ends threads late."""
+    """Waits up to 20 s for the condition: a busy machine starts and ends threads late."""
     return any(condition() or threading.Event().wait(0.05) for _ in range(400))
 
 
-def test_dropped_environments_free_their_threads() -> None:
+def test_deleted_environments_end_their_threads() -> None:
     gc.collect()
     before = _parl_threads()
     envs = parl.AtariVectorEnv("pong", 8, num_threads=4)
-    halves = parl.AtariVectorEnv("pong", 8, num_threads=4, batch_size=2)
+    small_batches = parl.AtariVectorEnv("pong", 8, num_threads=4, batch_size=2)
     envs.reset(seed=0)
-    halves.reset(seed=0)
+    small_batches.reset(seed=0)
     assert _soon(lambda: len(_parl_threads() - before) == 3 + 4)
-    del envs, halves
+    del envs, small_batches
     gc.collect()
     assert _soon(lambda: not _parl_threads() - before)
 
 
-def test_close_while_others_step() -> None:
+def test_close_ends_steps_of_other_threads() -> None:
     envs = parl.AtariVectorEnv("pong", 8, num_threads=2)
     envs.reset(seed=0)
     errors: list[Exception] = []
@@ -649,7 +649,7 @@ def test_close_while_others_step() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("options", [{}, {"batch_size": 2}], ids=str)
-def test_a_forked_process_is_told(options: dict[str, int]) -> None:
+def test_a_step_in_a_forked_process_raises(options: dict[str, int]) -> None:
     envs = parl.AtariVectorEnv("pong", 4, num_threads=2, **options)
     envs.reset(seed=0)
     child = os.fork()
@@ -667,7 +667,7 @@ def test_a_forked_process_is_told(options: dict[str, int]) -> None:
         envs.step(np.zeros(4, np.int64))
 
 
-def test_too_many_threads_and_environments() -> None:
+def test_there_are_at_most_as_many_threads_as_environments() -> None:
     envs = parl.AtariVectorEnv("pong", 3, num_threads=10_000)
     assert envs.num_threads == 3
     envs.reset(seed=0)
@@ -685,7 +685,7 @@ def test_too_many_threads_and_environments() -> None:
         "import parl.envs.atari.vector, gymnasium",
     ],
 )
-def test_ids_are_known_whichever_is_imported_first(order: str) -> None:
+def test_ids_are_registered_in_any_order_of_imports(order: str) -> None:
     code = f"{order}\nassert gymnasium.make('parl:parl/MsPacman-v0').spec.kwargs['game'] == 'ms_pacman'"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Presets give what their models give."""
+"""Presets return the same as the libraries that they reproduce."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import parl
 from parl.envs.atari.presets import PRESETS
 from parl.envs.atari.registration import env_name
 from parl.errors import ConfigError
-from peers import FIGURES, compare_stacks
+from peers import FIGURES, compare_vector_envs
 
 
 @pytest.mark.parametrize("life_loss", [False, True])
 @pytest.mark.parametrize("game", ["breakout", "seaquest", "qbert"])
-def test_gymnasium(game: str, life_loss: bool) -> None:
+def test_gymnasium_preset_equals_gymnasium(game: str, life_loss: bool) -> None:
     pytest.importorskip("cv2")
     from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
@@ -29,7 +29,7 @@ def test_gymnasium(game: str, life_loss: bool) -> None:
     theirs = gymnasium.vector.SyncVectorEnv([make] * 2)
     options = {"life_loss": "any"} if life_loss else {}
     ours = parl.make_vec(game, 2, preset="gymnasium", **options)
-    ends = compare_stacks(theirs, ours, seed=3, steps=450, reset_seed=3, figures=FIGURES)
+    ends = compare_vector_envs(theirs, ours, seed=3, steps=450, reset_seed=3, figures=FIGURES)
     assert ends > 0
 
 
@@ -48,16 +48,16 @@ def test_gymnasium(game: str, life_loss: bool) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("game", ["breakout", "qbert", "space_invaders"])
-def test_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) -> None:
+def test_envpool_preset_equals_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) -> None:
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
     ours = parl.make_vec(game, 2, preset="envpool", **mine)
-    compare_stacks(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
+    compare_vector_envs(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
 
 
 @pytest.mark.parametrize("game", ["breakout", "space_invaders"])
-def test_games_over_are_those_of_envpool(game: str) -> None:
-    """EnvPool says in ``info["terminated"]`` whether the game is over where a lost life ends an episode."""
+def test_game_over_equals_envpools(game: str) -> None:
+    """EnvPool's ``info["terminated"]`` is true if the game is over, where a lost life ends an episode."""
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(
         f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, episodic_life=True
@@ -84,7 +84,7 @@ def test_games_over_are_those_of_envpool(game: str) -> None:
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_every_preset_plays(preset: str) -> None:
+def test_every_preset_steps(preset: str) -> None:
     envs = parl.make_vec("breakout", 2, preset=preset)
     obs, _ = envs.reset(seed=0)
     assert obs.shape == ((2, 210, 160, 3) if preset == "raw" else (2, 4, 84, 84))
@@ -93,6 +93,6 @@ def test_every_preset_plays(preset: str) -> None:
     assert reward.shape == (2,)
 
 
-def test_unknown_preset() -> None:
+def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected one of"):
         parl.make_vec("breakout", preset="atari")

@@ -1,4 +1,4 @@
-"""One environment under the wrappers of other libraries: byte for byte what they make of ale-py's."""
+"""`AtariEnv` under wrappers of other libraries returns the same bytes as ale-py's environment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RAW = ("parl:parl/BreakoutNoFrameskip-v0", "BreakoutNoFrameskip-v4")
 
 
 def pair(game: str, **options: Any) -> tuple[gymnasium.Env, gymnasium.Env]:
-    """The game as it is, of parl and of ale-py."""
+    """Returns the NoFrameskip environment of parl and of ale-py."""
     name = f"{env_name(game)}NoFrameskip"
     return gymnasium.make(f"parl:parl/{name}-v0", **options), gymnasium.make(f"{name}-v4", **options)
 
 
 def assert_alike(ours: Any, theirs: Any, steps: int, seed: int = 7) -> int:
-    """Plays both up to `steps`, with resets; the number of ends seen."""
+    """Plays both for `steps` steps, with resets; returns the number of episode ends."""
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     np.testing.assert_array_equal(ours.reset(seed=seed)[0], theirs.reset(seed=seed)[0])
@@ -44,7 +44,7 @@ def assert_alike(ours: Any, theirs: Any, steps: int, seed: int = 7) -> int:
 
 
 @pytest.mark.parametrize("game", ["breakout", "pong", "air_raid"])
-def test_each_frame_is_the_models(game: str) -> None:
+def test_each_frame_equals_ale_pys(game: str) -> None:
     ours, theirs = pair(game)
     assert_alike(ours, theirs, 60)
     for one, other in ((ours.unwrapped, theirs.unwrapped),):
@@ -53,7 +53,7 @@ def test_each_frame_is_the_models(game: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"full_action_space": True}, {"full_action_space": False}], ids=str)
-def test_action_names_and_keys_are_the_models(options: dict[str, bool]) -> None:
+def test_action_names_and_keys_equal_ale_pys(options: dict[str, bool]) -> None:
     ours, theirs = (env.unwrapped for env in pair("seaquest", **options))
     assert ours.get_action_meanings() == theirs.get_action_meanings()
     assert ours.get_keys_to_action() == theirs.get_keys_to_action()
@@ -89,7 +89,7 @@ def test_stable_baselines_make_atari_env() -> None:
 
 
 def test_cleanrl_chain_of_wrappers() -> None:
-    """What CleanRL's Atari scripts wrap an environment in, from the libraries that it takes them from."""
+    """The wrappers of CleanRL's Atari scripts, from the libraries that CleanRL imports them from."""
     pytest.importorskip("cv2")
     wrappers = pytest.importorskip("stable_baselines3.common.atari_wrappers")
 
@@ -108,7 +108,7 @@ def test_cleanrl_chain_of_wrappers() -> None:
     assert assert_alike(ours, theirs, 60) > 0
 
 
-def test_the_console_by_ales_names() -> None:
+def test_env_ale_has_ale_pys_methods() -> None:
     ours, theirs = pair("seaquest")
     for env in (ours, theirs):
         env.reset(seed=1)
@@ -132,7 +132,7 @@ def test_the_console_by_ales_names() -> None:
         mine.lives()
 
 
-def test_a_reset_after_close_makes_it_anew() -> None:
+def test_a_reset_after_close_makes_the_environment_again() -> None:
     env = AtariEnv("pong", stack_num=None)
     first, _ = env.reset(seed=4)
     assert first.shape == (84, 84)
@@ -147,8 +147,8 @@ def test_a_reset_after_close_makes_it_anew() -> None:
 
 
 @pytest.mark.parametrize("seed", [2**31, 2**32 + 5, 2**40, 2**63 - 1])
-def test_seeds_of_any_size_where_the_model_takes_them(seed: int) -> None:
-    """With sticky actions, whose generator the seed is for."""
+def test_large_seeds_give_ale_pys_frames(seed: int) -> None:
+    """With sticky actions, since the seed sets their generator."""
     ours, theirs = pair("breakout", repeat_action_probability=0.5)
     assert_alike(ours, theirs, 40, seed=seed)
 

@@ -1,4 +1,4 @@
-"""What is said of a whole game where a lost life ends an episode and the game goes on."""
+"""Returns and ends of whole games, where a lost life ends an episode and the game continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_S
 
 
 def steps(envs: Any, count: int) -> Iterator[tuple[Any, ...]]:
-    """Steps in which Breakout is served and left alone: a life lasts some 15 steps."""
+    """Alternates NOOP and FIRE: a life of Breakout lasts about 15 steps."""
     for t in range(count):
         yield envs.step(np.full(envs.num_envs, t % 2))
 
@@ -29,7 +29,7 @@ def steps(envs: Any, count: int) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("life_loss", ["continues", "reports"])
 @pytest.mark.parametrize("game", ["breakout", "ms_pacman"])
 def test_returns_of_whole_games(game: str, life_loss: str, mode: str) -> None:
-    """Sums over a game equal what the core and the tracker say, through a saved state too."""
+    """Sums of rewards equal the returns of the core and the tracker, also after a saved state is loaded."""
     options = {
         "life_loss": life_loss,
         "autoreset_mode": MODES[mode],
@@ -65,8 +65,8 @@ def test_returns_of_whole_games(game: str, life_loss: str, mode: str) -> None:
     assert len(found) >= 3 and lives > len(found) and max(found) > 0
 
 
-def test_the_next_game_begins_at_nothing() -> None:
-    """Neither a reset by hand in mid-game nor a seed carries points on."""
+def test_the_return_of_the_next_game_starts_at_zero() -> None:
+    """A reset with a seed in mid-game discards the points of the game."""
     envs = parl.AtariVectorEnv("breakout", 1, life_loss="continues", **RAM)
     returns: list[list[int]] = []
     for _ in range(2):
@@ -77,8 +77,8 @@ def test_the_next_game_begins_at_nothing() -> None:
     assert returns[0] == returns[1] != []
 
 
-def test_a_cut_ends_the_game_that_is_counted() -> None:
-    """Else a policy that never ends a game would be waited for without end."""
+def test_truncation_ends_the_counted_game() -> None:
+    """Otherwise an evaluation of a policy that never ends a game would not end."""
     envs = parl.AtariVectorEnv("pong", 1, life_loss="continues", max_num_frames_per_episode=40, **RAM)
     envs.reset(seed=0)
     ends = [info["game_over"][0] for *_, truncated, info in steps(envs, 25) if truncated[0]]
@@ -95,14 +95,14 @@ def test_a_cut_ends_the_game_that_is_counted() -> None:
         pytest.param({"life_loss": "continues"}, True, id="continues"),
     ],
 )
-def test_it_is_said_only_where_it_differs(options: dict[str, Any], keys: bool) -> None:
+def test_game_over_is_reported_only_where_games_outlast_episodes(options: dict[str, Any], keys: bool) -> None:
     envs = parl.AtariVectorEnv("breakout", 1, **options, **RAM)
     envs.reset(seed=0)
     assert all(("game_over" in info) == keys for *_, info in steps(envs, 30))
     assert ("game_over" in envs.step(np.zeros(1, np.int64))[4]) == keys
 
 
-def test_the_single_environment_says_it_too() -> None:
+def test_the_single_environment_reports_game_over_too() -> None:
     env = gymnasium.make("parl/Breakout-v0", preset="nature", **RAM)
     env.reset(seed=0)
     total, lives, over, t = 0, 0, False, 0
@@ -117,23 +117,23 @@ def test_the_single_environment_says_it_too() -> None:
     assert (lives, info["game_return"]) == (LIVES, total)
     env = gymnasium.make("parl/Breakout-v0", life_loss_info=True, **RAM)
     env.reset(seed=0)
-    # A caller resets at a reported end, which leaves the game: there is none to say anything of.
+    # A caller resets at a reported end, which abandons the game: there is no game to report on.
     assert "game_over" not in env.step(0)[4]
 
 
-class ByMemory:
-    """A policy that acts by the console's memory alone: what it plays follows from the seed."""
+class RamPolicy:
+    """A policy whose actions depend on the console's RAM alone, so that the seed determines a game."""
 
     def act_greedily(self, observations: Any) -> Any:
         return np.asarray(observations).reshape(len(observations), -1).sum(axis=1, dtype=np.int64) % 4
 
 
-def played(env: Any, seed: int) -> int:
-    """The points of the game of ``seed`` in a single environment that is reset where an episode ends."""
+def points_of_game(env: Any, seed: int) -> int:
+    """Returns the points of a game in a single environment, which is reset at each end of an episode."""
     obs, _ = env.reset(seed=seed)
     total = 0
     while True:
-        obs, _, terminated, truncated, info = env.step(int(ByMemory().act_greedily(obs[None])[0]))
+        obs, _, terminated, truncated, info = env.step(int(RamPolicy().act_greedily(obs[None])[0]))
         total += info["raw_reward"]
         if info.get("game_over", terminated or truncated):
             return total
@@ -143,18 +143,18 @@ def played(env: Any, seed: int) -> int:
 
 @pytest.mark.parametrize("many", [True, False], ids=["vector", "single"])
 @pytest.mark.parametrize("options", [{"preset": "nature"}, {"life_loss_info": True}, {}], ids=str)
-def test_evaluations_play_whole_games_of_callables(options: dict[str, Any], many: bool) -> None:
+def test_an_evaluation_of_a_callable_plays_whole_games(options: dict[str, Any], many: bool) -> None:
     options = {**options, **RAM}
     single = gymnasium.make("parl/Breakout-v0", **options)
     if many and "life_loss_info" in options:
-        # Told of lives, and not reset: the game that nothing is said of.
+        # The vector environment reports lives and is not reset: the same game as without the option.
         single = gymnasium.make("parl/Breakout-v0", **RAM)
-    expected = [played(single, seed) for seed in (3, 4)]
+    expected = [points_of_game(single, seed) for seed in (3, 4)]
     maker = EnvMaker(
         (lambda n: parl.make_vec("breakout", n, **options)) if many else (lambda: single_of(options))
     )
     probe = maker(2)
-    evaluator = Evaluator(maker, ByMemory(), spec_of(probe))
+    evaluator = Evaluator(maker, RamPolicy(), spec_of(probe))
     probe.close()
     assert evaluator.play(2, seed=3).tolist() == expected
     evaluator.close()
@@ -164,6 +164,6 @@ def single_of(options: dict[str, Any]) -> gymnasium.Env:
     return gymnasium.make("parl/Breakout-v0", **options)
 
 
-def test_other_environments_mean_what_they_like_by_that_name() -> None:
+def test_game_over_of_other_environments_is_ignored() -> None:
     ended = np.array([True, False])
     assert games_over(ended, ended, {"game_over": np.array([False, False])}) is ended

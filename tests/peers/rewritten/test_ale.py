@@ -1,6 +1,6 @@
-"""What ale-py and EnvPool document of their environments, beside parl's.
+"""The documented behavior of the environments of ale-py and EnvPool, compared with parl's.
 
-Written anew from the documentation of their public interfaces, without their sources.
+Written from the documentation of their public interfaces, without their sources.
 """
 
 import ale_py
@@ -68,7 +68,7 @@ def test_frames_are_counted_and_games_end(library):
 
 @LIBRARIES
 @pytest.mark.parametrize("include_rng", [False, True])
-def test_states_bring_back_the_game(library, include_rng):
+def test_states_restore_the_game(library, include_rng):
     ale = interface(library, repeat_action_probability=0.25)
     for i in range(100):
         ale.act(i % 4)
@@ -85,7 +85,7 @@ def test_states_bring_back_the_game(library, include_rng):
     assert screen.shape == ale.getScreen().shape
 
 
-def test_equal_play():
+def test_games_are_equal_frame_by_frame():
     pair = [interface(library, frame_skip=4, repeat_action_probability=0.0) for library in (ale_py, ours)]
     random = np.random.default_rng(0)
     for _ in range(300):
@@ -96,7 +96,7 @@ def test_equal_play():
             [ale.reset_game() for ale in pair]
 
 
-def test_equal_vectors():
+def test_vector_environments_are_equal():
     pair = [cls("breakout", 2) for cls in (ale_py.AtariVectorEnv, parl.AtariVectorEnv)]
     seen = [[envs.reset(seed=3)[0]] for envs in pair]
     random = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_equal_vectors():
         np.testing.assert_array_equal(one, two)
 
 
-def test_equal_to_envpool():
+def test_environments_equal_those_of_envpool():
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     theirs = envpool.make_gymnasium("Breakout-v5", num_envs=2, num_threads=1, seed=5)
     mine = parl.make_vec("breakout", 2, preset="envpool")

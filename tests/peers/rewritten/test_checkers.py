@@ -1,6 +1,6 @@
-"""The checkers of Gymnasium and of Stable-Baselines3 on parl's environments.
+"""Runs the environment checkers of Gymnasium and Stable-Baselines3 on parl's environments.
 
-Written anew: the source distribution of Gymnasium ships tests of its base classes alone.
+Our own tests, since the source distribution of Gymnasium contains only tests of its base classes.
 """
 
 import warnings
@@ -25,7 +25,7 @@ ATARI = ("parl:parl/Pong-v0", "parl:parl/Breakout-v0", "parl:parl/Qbert-v0", "pa
 def test_single_environments(name, options, check):
     env = gymnasium.make(name, **options)
     with warnings.catch_warnings():
-        # Advice about rendering and about shapes of pictures.
+        # Warnings about rendering and about image shapes.
         warnings.simplefilter("ignore")
         check(env.unwrapped, skip_render_check=True)
     env.close()

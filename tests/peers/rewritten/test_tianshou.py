@@ -1,6 +1,6 @@
-"""What Tianshou documents of its prioritized buffers, on Tianshou's classes and on parl's.
+"""The documented behavior of Tianshou's prioritized buffers, on Tianshou's classes and on parl's.
 
-Written anew: Tianshou's packages ship no tests.
+Our own tests, since Tianshou's packages contain none.
 """
 
 import pickle
@@ -25,7 +25,7 @@ def single(library, size=8, **settings):
 
 
 @LIBRARIES
-def test_rows_come_back(library):
+def test_sampled_rows_are_the_stored_ones(library):
     buffer = single(library)
     for i in range(12):
         buffer.add(step(i, i % 5 == 4))
@@ -50,7 +50,7 @@ def test_a_row_with_a_large_priority_is_drawn_most(library):
 
 
 @LIBRARIES
-def test_all_indices_in_order(library):
+def test_sample_size_0_gives_all_indices_in_order(library):
     buffer = single(library)
     for i in range(5):
         buffer.add(step(i))
@@ -59,7 +59,7 @@ def test_all_indices_in_order(library):
 
 @LIBRARIES
 @pytest.mark.parametrize("weight_norm", [True, False])
-def test_normalised_weights(library, weight_norm):
+def test_normalized_weights(library, weight_norm):
     buffer = single(library, weight_norm=weight_norm)
     for i in range(8):
         buffer.add(step(i))
@@ -95,6 +95,6 @@ def test_pickles(library):
 
 @LIBRARIES
 @pytest.mark.parametrize("settings", [{"alpha": 0.0}, {"beta": -1.0}], ids=str)
-def test_settings_that_are_refused(library, settings):
+def test_bad_settings_are_refused(library, settings):
     with pytest.raises((AssertionError, ValueError)):
         single(library, **settings)

@@ -1,6 +1,6 @@
-"""What TorchRL documents of its prioritized sampler and buffer, on TorchRL's classes and on parl's.
+"""The documented behavior of TorchRL's prioritized sampler and buffer, on TorchRL's classes and on parl's.
 
-Written anew: TorchRL's packages ship no tests of them but a benchmark, which ``run.py`` runs as it is.
+Our own tests: TorchRL's packages contain only a benchmark of these classes, which ``run.py`` runs unchanged.
 """
 
 import numpy as np
@@ -135,7 +135,7 @@ def test_lists_of_schedules(library):
 
 
 @LIBRARIES
-def test_a_generator_decides_and_its_state_repeats_the_draws(library):
+def test_a_restored_generator_repeats_the_samples(library):
     generator = torch.Generator().manual_seed(0)
     made = ReplayBuffer(
         storage=LazyTensorStorage(16),
@@ -185,13 +185,13 @@ def test_storages_of_two_dimensions(library):
 
 @LIBRARIES
 @pytest.mark.parametrize("settings", [{"alpha": -1.0}, {"beta": -1.0}], ids=str)
-def test_settings_that_are_refused(library, settings):
+def test_bad_settings_are_refused(library, settings):
     with pytest.raises(ValueError):
         library.PrioritizedSampler(8, **{"alpha": 0.5, "beta": 0.5, **settings})
 
 
 @LIBRARIES
-def test_an_empty_buffer_is_not_sampled(library):
+def test_sampling_an_empty_buffer_raises(library):
     made = buffer(library)
     with pytest.raises(RuntimeError, match="empty"):
         made.sample()

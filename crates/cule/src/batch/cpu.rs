@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::affinity::Affinity;
 use super::game::Game;
-use super::pool::{Pool, guarded, lock, thread_count};
+use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
-use super::slot::{Slot, Work};
+use super::slot::{Slot, Workspace};
 use super::{Autoreset, Batch, Report, Settings, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
@@ -33,11 +33,11 @@ pub struct Outputs<'a> {
 
 /// Current state of an environment's console, as far as a program can read it.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct ConsoleStatus {
     /// Lives left.
     pub lives: i32,
     /// The game has ended.
-    pub over: bool,
+    pub game_over: bool,
     /// The console's own limit of frames was reached.
     pub truncated: bool,
     /// Frames since the ROM was loaded.
@@ -71,19 +71,19 @@ pub(super) struct Shared {
 /// Environments on CPU threads.
 pub struct CpuBatch {
     shared: Arc<Shared>,
-    pool: Pool<Work>,
+    pool: Pool<Workspace>,
     queue: Option<Queue>,
     batch_size: usize,
     /// The game of each environment if the batch plays several games; otherwise empty.
     mixed: Vec<usize>,
     /// Environments of the last received batch: the next `send` gives actions for these.
-    turn: Vec<usize>,
+    ready_envs: Vec<usize>,
     /// Whether each environment has a task whose result has not been received.
     busy: Vec<bool>,
 }
 
 /// Games, environments and threads of a batch.
-pub struct Layout<'a> {
+pub struct BatchConfig<'a> {
     /// ROMs and their rows in the table of games.
     pub games: &'a [(Rom, usize)],
     /// Per environment, the index of its game in `games`.
@@ -104,8 +104,8 @@ pub struct Layout<'a> {
 }
 
 impl Shared {
-    pub(super) fn work(&self) -> Work {
-        Work::new(&self.rules)
+    pub(super) fn workspace(&self) -> Workspace {
+        Workspace::new(&self.rules)
     }
 
     pub(super) fn envs(&self) -> usize {
@@ -129,7 +129,7 @@ impl Shared {
     /// [`CuleError::Environment`]; this environment must be reset afterwards.
     pub(super) fn execute(
         &self,
-        work: &mut Work,
+        work: &mut Workspace,
         id: usize,
         command: Command,
         obs: &mut [u8],
@@ -137,14 +137,14 @@ impl Shared {
         ram: Option<&mut [u8]>,
     ) -> Result<Report, CuleError> {
         let mut report = Report::default();
-        let result = guarded(|| {
+        let result = catch_panic(|| {
             report = self.perform(work, id, command, obs, final_obs, ram)?;
             Ok(())
         });
         match result {
             Ok(()) => Ok(report),
             Err(source) => {
-                lock(&self.slots[id]).give_up();
+                lock(&self.slots[id]).mark_failed();
                 Err(CuleError::Environment { env: id, source: Box::new(source) })
             }
         }
@@ -152,7 +152,7 @@ impl Shared {
 
     fn perform(
         &self,
-        work: &mut Work,
+        work: &mut Workspace,
         id: usize,
         command: Command,
         obs: &mut [u8],
@@ -243,33 +243,33 @@ impl CpuBatch {
     /// # Errors
     /// A setting is out of its bounds, the games have observations of different sizes, a ROM does not belong
     /// to its game, or memory or threads are not available.
-    pub fn new(layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
-        check(layout, &settings)?;
-        let mixed = layout.games.len() > 1;
-        let games = load_games(layout, &settings)?;
-        let envs = layout.assignment.len();
-        let asynchronous = layout.batch_size < envs;
+    pub fn new(config: &BatchConfig<'_>, settings: Settings) -> Result<Self, CuleError> {
+        check(config, &settings)?;
+        let mixed = config.games.len() > 1;
+        let games = load_games(config, &settings)?;
+        let envs = config.assignment.len();
+        let asynchronous = config.batch_size < envs;
         let rules = settings.of_envs(&games);
-        memory::check(needed_bytes(layout, &settings, &games[0]))?;
+        memory::check(needed_bytes(config, &settings, &games[0]))?;
         let mut slots = memory::reserved(envs)?;
-        for (i, &game) in layout.assignment.iter().enumerate() {
-            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, entropy_of(layout, i))?));
+        for (i, &game) in config.assignment.iter().enumerate() {
+            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, entropy_of(config, i))?));
         }
-        let shared = Arc::new(Shared { slots, wants_ram: layout.wants_ram, settings, rules, games });
-        let threads = if asynchronous { 1 } else { layout.threads };
-        let affinity = layout.affinity.map(Affinity::new).transpose()?;
+        let shared = Arc::new(Shared { slots, wants_ram: config.wants_ram, settings, rules, games });
+        let threads = if asynchronous { 1 } else { config.threads };
+        let affinity = config.affinity.map(Affinity::new).transpose()?;
         let affinity = affinity.as_ref();
-        let pool = Pool::new(threads, envs, affinity, || shared.work())?;
+        let pool = Pool::new(threads, envs, affinity, || shared.workspace())?;
         let queue = asynchronous
-            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), affinity, layout.ordered))
+            .then(|| Queue::new(&shared, thread_count(config.threads, envs), affinity, config.ordered))
             .transpose()?;
         Ok(Self {
             shared,
             pool,
             queue,
-            batch_size: layout.batch_size,
-            mixed: if mixed { layout.assignment.to_vec() } else { vec![] },
-            turn: vec![],
+            batch_size: config.batch_size,
+            mixed: if mixed { config.assignment.to_vec() } else { vec![] },
+            ready_envs: vec![],
             busy: memory::filled(false, envs)?,
         })
     }
@@ -286,7 +286,7 @@ impl CpuBatch {
 
     /// Action codes of the action space, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
-        let all = self.shared.games.iter().fold(0, |all, game| all | game.facts.actions);
+        let all = self.shared.games.iter().fold(0, |all, game| all | game.env_game.actions);
         (0..18).filter(|&code| all >> code & 1 != 0).collect()
     }
 
@@ -324,16 +324,16 @@ impl CpuBatch {
     ///
     /// # Errors
     /// The environment has not been reset, or its result has not been received.
-    pub fn facts(&self, env: usize) -> Result<Facts, CuleError> {
+    pub fn console_status(&self, env: usize) -> Result<ConsoleStatus, CuleError> {
         self.check_idle(&[env])?;
         let slot = lock(&self.shared.slots[env]);
         if slot.head.ready == 0 {
             return Err(NOT_RESET(env));
         }
         let state = &slot.head.state;
-        Ok(Facts {
+        Ok(ConsoleStatus {
             lives: env::lives(state),
-            over: state.rules.over != 0,
+            game_over: state.rules.over != 0,
             truncated: env::truncated(state),
             frame_number: state.env.frame_number,
             episode_frame_number: state.env.episode_frame_number,
@@ -360,7 +360,7 @@ impl CpuBatch {
         }
         let parts = self.pool.parts(envs);
         let bounds = |part: usize| envs * part / parts;
-        let work = |work: &mut Work, job: Job<'_>| {
+        let work = |work: &mut Workspace, job: Job<'_>| {
             *job.report = self.shared.execute(work, job.id, job.command, job.obs, job.final_obs, job.ram)?;
             Ok(())
         };
@@ -398,8 +398,8 @@ impl CpuBatch {
     // ------------------------------------------------------------ asynchronous batches
 
     /// Environments that the next [`CpuBatch::send`] gives actions for, in order.
-    pub fn turn(&self) -> &[usize] {
-        &self.turn
+    pub fn ready_envs(&self) -> &[usize] {
+        &self.ready_envs
     }
 
     /// Queues one step for each of `envs` and returns at once.
@@ -436,7 +436,7 @@ impl CpuBatch {
             envs[..marked].iter().for_each(|&env| self.busy[env] = false);
             return Err(error);
         }
-        self.turn.clear();
+        self.ready_envs.clear();
         Ok(())
     }
 
@@ -454,7 +454,7 @@ impl CpuBatch {
         }
         queue.send(commands.into_iter().enumerate())?;
         self.busy.fill(true);
-        self.turn.clear();
+        self.ready_envs.clear();
         Ok(())
     }
 
@@ -462,12 +462,12 @@ impl CpuBatch {
     ///
     /// # Errors
     /// An environment does not exist or still has a task.
-    pub fn set_turn(&mut self, turn: &[usize]) -> Result<(), CuleError> {
-        if let Some(&env) = turn.iter().find(|&&env| env >= self.busy.len()) {
+    pub fn set_ready_envs(&mut self, ready_envs: &[usize]) -> Result<(), CuleError> {
+        if let Some(&env) = ready_envs.iter().find(|&&env| env >= self.busy.len()) {
             return Err(CuleError::EnvState { env, reason: "does not exist" });
         }
-        self.check_idle(turn)?;
-        self.turn = turn.to_vec();
+        self.check_idle(ready_envs)?;
+        self.ready_envs = ready_envs.to_vec();
         Ok(())
     }
 
@@ -495,7 +495,7 @@ impl CpuBatch {
                 failure.get_or_insert(error);
                 continue;
             }
-            self.turn.push(outcome.id);
+            self.ready_envs.push(outcome.id);
             out.reports[i] = outcome.report;
             out.obs[i * size..(i + 1) * size].copy_from_slice(&outcome.obs);
             if let Some(final_obs) = &mut out.final_obs {
@@ -618,32 +618,32 @@ pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
 }
 
 /// Bytes of memory that the environments and threads of a batch need, without the caller's observations.
-fn needed_bytes(layout: &Layout<'_>, settings: &Settings, game: &Game) -> usize {
+fn needed_bytes(config: &BatchConfig<'_>, settings: &Settings, game: &Game) -> usize {
     /// Stack and buffers of a thread.
     const THREAD_BYTES: usize = 4 << 20;
-    let envs = layout.assignment.len();
+    let envs = config.assignment.len();
     let planes = settings.stack.saturating_mul(game.screen.size_bytes());
     // An asynchronous batch has separate buffers for results. The 64 bytes are the overhead of allocations.
-    let copies = if layout.batch_size == envs {
+    let copies = if config.batch_size == envs {
         1
     } else {
         2 + usize::from(settings.autoreset == Autoreset::SameStep)
     };
     let env = size_of::<Mutex<Slot>>() + size_of::<Random>() + 64;
     let env = planes.saturating_mul(copies).saturating_add(env);
-    let threads = thread_count(layout.threads, envs) * THREAD_BYTES;
+    let threads = thread_count(config.threads, envs) * THREAD_BYTES;
     envs.saturating_mul(env).saturating_add(threads)
 }
 
 /// Seed of an environment that the caller never seeds.
-pub(super) fn entropy_of(layout: &Layout<'_>, env: usize) -> u64 {
-    layout.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(env as u64))
+pub(super) fn entropy_of(config: &BatchConfig<'_>, env: usize) -> u64 {
+    config.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(env as u64))
 }
 
 /// Loads the games of a batch. Their observations must have the same size.
-pub(super) fn load_games(layout: &Layout<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
-    let mixed = layout.games.len() > 1;
-    let games = layout
+pub(super) fn load_games(config: &BatchConfig<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
+    let mixed = config.games.len() > 1;
+    let games = config
         .games
         .iter()
         .map(|(rom, row)| Game::new(rom, *row, settings, mixed))
@@ -664,14 +664,14 @@ pub(super) fn load_games(layout: &Layout<'_>, settings: &Settings) -> Result<Vec
     Ok(games)
 }
 
-pub(super) fn check(layout: &Layout<'_>, settings: &Settings) -> Result<(), CuleError> {
+pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(), CuleError> {
     let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
-    let envs = layout.assignment.len();
-    if envs == 0 || layout.games.is_empty() {
+    let envs = config.assignment.len();
+    if envs == 0 || config.games.is_empty() {
         return setting("num_envs", envs.to_string(), "at least 1");
     }
-    if layout.batch_size == 0 || layout.batch_size > envs {
-        return setting("batch_size", layout.batch_size.to_string(), "1 to num_envs");
+    if config.batch_size == 0 || config.batch_size > envs {
+        return setting("batch_size", config.batch_size.to_string(), "1 to num_envs");
     }
     if settings.stack == 0 || settings.stack > 1024 {
         return setting("stack_num", settings.stack.to_string(), "1 to 1024");
@@ -691,8 +691,8 @@ mod tests {
     use super::*;
     use crate::batch::{Boot, ChannelOrder, Noops, ObsType, Padding};
     use crate::console::game_row;
-    use crate::env::full;
-    use crate::env::rules::{CLIP_NONE, LIFE_PLAIN, StepRules};
+    use crate::env::full_strength;
+    use crate::env::rules::{CLIP_NONE, LIFE_IGNORED, StepRules};
     use crate::rom;
 
     /// A batch whose cartridge is an endless loop: one jump to itself.
@@ -701,7 +701,7 @@ mod tests {
         bytes[..3].copy_from_slice(&[0x4C, 0x00, 0xF0]);
         bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
         let games = [(rom::from_bytes(bytes).unwrap(), game_row("seaquest").unwrap())];
-        let layout = Layout {
+        let config = BatchConfig {
             games: &games,
             assignment: &vec![0; envs],
             threads,
@@ -713,10 +713,10 @@ mod tests {
         };
         let settings = Settings {
             rules: StepRules {
-                keep: 0.0,
+                repeat_probability: 0.0,
                 frame_limit: i32::MAX,
                 step_limit: 0,
-                life: LIFE_PLAIN,
+                life: LIFE_IGNORED,
                 clip: CLIP_NONE,
             },
             frame_skip: (1, 1),
@@ -739,7 +739,7 @@ mod tests {
             difficulty: None,
             console_frame_limit: 0,
         };
-        CpuBatch::new(&layout, settings).unwrap()
+        CpuBatch::new(&config, settings).unwrap()
     }
 
     fn break_env(batch: &CpuBatch, env: usize) {
@@ -755,7 +755,7 @@ mod tests {
                 let out = Outputs { obs: &mut obs, final_obs: None, ram: None, reports: &mut reports };
                 match reset {
                     Some(mask) => batch.reset(None, Some(mask), out),
-                    None => batch.step(&[full(0); 4], out),
+                    None => batch.step(&[full_strength(0); 4], out),
                 }?;
                 Ok::<_, CuleError>(reports.map(|report| report.env_id))
             };
@@ -781,17 +781,17 @@ mod tests {
         batch.send_reset(None).unwrap();
         assert!(receive(&mut batch).unwrap() && receive(&mut batch).unwrap());
         break_env(&batch, 1);
-        batch.send(&[0, 1, 2, 3], &[full(0); 4]).unwrap();
+        batch.send(&[0, 1, 2, 3], &[full_strength(0); 4]).unwrap();
         let message = receive(&mut batch).unwrap_err().to_string();
         assert!(message.starts_with("environment 1: it panicked"), "{message}");
         assert!(receive(&mut batch).unwrap());
-        assert_eq!(batch.turn(), [0, 2, 3]);
-        let message = batch.send(&[0, 1], &[full(0); 2]).unwrap_err().to_string();
+        assert_eq!(batch.ready_envs(), [0, 2, 3]);
+        let message = batch.send(&[0, 1], &[full_strength(0); 2]).unwrap_err().to_string();
         assert!(message.contains("environment 1 has not been reset"), "{message}");
-        batch.send(&[0, 3], &[full(0); 2]).unwrap();
+        batch.send(&[0, 3], &[full_strength(0); 2]).unwrap();
         assert!(receive(&mut batch).unwrap());
         batch.send_reset(None).unwrap();
         assert!(receive(&mut batch).unwrap() && receive(&mut batch).unwrap());
-        assert_eq!(batch.turn(), [0, 1, 2, 3]);
+        assert_eq!(batch.ready_envs(), [0, 1, 2, 3]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Game {
     pub rom: Rom,
     pub code: Code,
     /// Data that all environments of the game share.
-    pub facts: EnvGame,
+    pub env_game: EnvGame,
     /// Palette indices of the last two frames of the boot, one picture behind the other.
     pub boot_pictures: Vec<u8>,
     pub screen: Screen,
@@ -44,7 +44,7 @@ impl Game {
         full_actions: bool,
     ) -> Result<Self, CuleError> {
         let options = Options {
-            repeat_action_probability: settings.rules.keep as f32,
+            repeat_action_probability: settings.rules.repeat_probability as f32,
             max_num_frames_per_episode: settings.console_frame_limit,
             ..Options::default()
         };
@@ -52,7 +52,7 @@ impl Game {
             row,
             rom: rom.clone(),
             code: Code::plain(&[]),
-            facts: bytemuck::Zeroable::zeroed(),
+            env_game: bytemuck::Zeroable::zeroed(),
             boot_pictures: vec![],
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
             options,
@@ -68,12 +68,12 @@ impl Game {
         let all_actions = full_actions || settings.full_actions;
         let actions = if all_actions { GAMES[row].legal } else { GAMES[row].minimal };
         let draws = draws_since(0, &console.env_random);
-        let fixed =
-            draws == Some(0) || (settings.rules.keep <= 0.0 && GAMES[row].special != Special::Adventure);
-        game.facts = EnvGame {
+        let fixed = draws == Some(0)
+            || (settings.rules.repeat_probability <= 0.0 && GAMES[row].special != Special::Adventure);
+        game.env_game = EnvGame {
             boot,
             loaded: Console::loaded(&game.rom, row, options),
-            keep: f64::from(options.repeat_action_probability),
+            repeat_probability: f64::from(options.repeat_action_probability),
             boot_draws: draws.filter(|_| fixed).unwrap_or(state::UNKNOWN_DRAWS),
             system_seed: options.system_seed,
             mode: boot.rules.mode,
@@ -117,7 +117,7 @@ impl Game {
 
     /// Rows of the game's picture.
     pub(super) fn height(&self) -> usize {
-        self.facts.height as usize
+        self.env_game.height as usize
     }
 }
 

@@ -15,7 +15,7 @@ mod slot;
 mod states;
 mod team;
 
-pub use cpu::{CpuBatch, Facts, Layout, Outputs};
+pub use cpu::{BatchConfig, ConsoleStatus, CpuBatch, Outputs};
 pub use screen::{ChannelOrder, ObsType};
 
 use crate::CuleError;
@@ -120,7 +120,7 @@ impl Settings {
         let height = games.iter().map(game::Game::height).max().unwrap_or(0);
         EnvSettings {
             rules: self.rules,
-            none: bytemuck::Zeroable::zeroed(),
+            no_frames: bytemuck::Zeroable::zeroed(),
             skip: self.frame_skip.into(),
             stack: self.stack as u32,
             noops: self.noops as u32,

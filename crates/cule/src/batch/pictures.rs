@@ -22,16 +22,18 @@ pub(super) struct Pictures {
 
 impl Pictures {
     /// Encodes the first `height` rows of each picture.
-    pub(super) fn take<'a>(pictures: impl IntoIterator<Item = &'a [u8]>, height: usize) -> Self {
-        Self::encoded(pictures.into_iter().flat_map(|picture| picture[..height * WIDTH].chunks_exact(WIDTH)))
+    pub(super) fn encode<'a>(pictures: impl IntoIterator<Item = &'a [u8]>, height: usize) -> Self {
+        Self::encode_rows(
+            pictures.into_iter().flat_map(|picture| picture[..height * WIDTH].chunks_exact(WIDTH)),
+        )
     }
 
     /// Encodes pixels, given as whole rows.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
-        Self::encoded(bytes.chunks_exact(WIDTH))
+        Self::encode_rows(bytes.chunks_exact(WIDTH))
     }
 
-    fn encoded<'a>(rows: impl Iterator<Item = &'a [u8]>) -> Self {
+    fn encode_rows<'a>(rows: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut code: Vec<u8> = Vec::with_capacity(4096);
         let mut above: &[u8] = &[];
         // Position of the count of equal rows in `code`, if the last row equaled the row above it.
@@ -68,7 +70,7 @@ impl Pictures {
     }
 
     /// Decodes the rows in order, each into the next slice of `place`.
-    fn decode<'a>(&self, mut place: impl Iterator<Item = &'a mut [u8]>) {
+    fn decode_rows<'a>(&self, mut place: impl Iterator<Item = &'a mut [u8]>) {
         let mut above = [0; WIDTH];
         let mut code = &self.code[..];
         while let [kind, rest @ ..] = code {
@@ -107,8 +109,8 @@ impl Pictures {
     }
 
     /// Decodes the pictures into `out`. Picture i begins at byte `i * apart`.
-    pub(super) fn put(&self, out: &mut [u8], apart: usize, height: usize) {
-        self.decode(
+    pub(super) fn decode(&self, out: &mut [u8], apart: usize, height: usize) {
+        self.decode_rows(
             out.chunks_exact_mut(apart).flat_map(|picture| picture[..height * WIDTH].chunks_exact_mut(WIDTH)),
         );
     }
@@ -116,7 +118,7 @@ impl Pictures {
     /// The pixels of all pictures, without gaps.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.size_bytes()];
-        self.decode(bytes.chunks_exact_mut(WIDTH));
+        self.decode_rows(bytes.chunks_exact_mut(WIDTH));
         bytes
     }
 
@@ -145,12 +147,12 @@ mod tests {
                 }
                 let size = height * WIDTH;
                 for count in [2, 3] {
-                    let pictures = Pictures::take(all.chunks_exact(size).take(count), height);
+                    let pictures = Pictures::encode(all.chunks_exact(size).take(count), height);
                     assert_eq!(pictures.count(height), count);
                     // With a gap after each picture.
                     let apart = size + WIDTH;
                     let mut again = vec![255; 3 * apart];
-                    pictures.put(&mut again, apart, height);
+                    pictures.decode(&mut again, apart, height);
                     for (i, other) in again.chunks_exact(apart).enumerate() {
                         let expected = if i < count { &all[i * size..][..size] } else { &vec![255; size] };
                         assert!(other[..size] == *expected, "{height} rows, {most}, picture {i} of {count}");
@@ -168,7 +170,7 @@ mod tests {
         let buffers = [[7; tia::PICTURE_BYTES]; 2];
         // One row of one run, then 255 and 164 equal rows.
         assert_eq!(
-            Pictures::take(buffers.iter().map(|buffer| &buffer[..]), 210).code[..],
+            Pictures::encode(buffers.iter().map(|buffer| &buffer[..]), 210).code[..],
             [1, 160, 7, SAME, 255, SAME, 164]
         );
     }

@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use super::affinity::Affinity;
-use super::team::Team;
+use super::team::ThreadTeam;
 use crate::CuleError;
 
 /// Worker threads, including the calling thread, and the buffers of each.
 pub struct Pool<W> {
     threads: usize,
-    team: Option<Team>,
+    team: Option<ThreadTeam>,
     work: Vec<Mutex<W>>,
     process: u32,
 }
@@ -30,7 +30,7 @@ impl<W: Send> Pool<W> {
         mut work: impl FnMut() -> W,
     ) -> Result<Self, CuleError> {
         let threads = thread_count(threads, most);
-        let team = (threads > 1).then(|| Team::new(threads, affinity)).transpose()?;
+        let team = (threads > 1).then(|| ThreadTeam::new(threads, affinity)).transpose()?;
         Ok(Self {
             threads,
             team,
@@ -74,7 +74,7 @@ impl<W: Send> Pool<W> {
                     // A separate statement, so that the lock is released before the job runs.
                     let job = lock(jobs).next();
                     let Some(job) = job else { break };
-                    if let Err(error) = guarded(|| run(&mut work, job)) {
+                    if let Err(error) = catch_panic(|| run(&mut work, job)) {
                         lock(&failure).get_or_insert(error);
                     }
                 }
@@ -102,7 +102,7 @@ pub(super) fn check_process(made_in: u32) -> Result<(), CuleError> {
 }
 
 /// Runs one job; a panic becomes an error.
-pub(super) fn guarded(job: impl FnOnce() -> Result<(), CuleError>) -> Result<(), CuleError> {
+pub(super) fn catch_panic(job: impl FnOnce() -> Result<(), CuleError>) -> Result<(), CuleError> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()

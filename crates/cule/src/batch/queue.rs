@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::affinity::Affinity;
 use super::cpu::{Command, Shared};
 use super::pool::{check_process, lock};
-use super::slot::Work;
+use super::slot::Workspace;
 use super::{CuleError, Report};
 use crate::memory;
 
@@ -32,7 +32,7 @@ pub(super) struct Outcome {
 }
 
 #[derive(Default)]
-struct Line {
+struct QueueState {
     tasks: VecDeque<Task>,
     results: VecDeque<Outcome>,
     /// Buffers for results, free for reuse.
@@ -43,7 +43,7 @@ struct Line {
 }
 
 struct Inner {
-    line: Mutex<Line>,
+    state: Mutex<QueueState>,
     work: Condvar,
     done: Condvar,
 }
@@ -73,8 +73,8 @@ impl Queue {
         for _ in 0..shared.envs() {
             spare.push(shared.outcome()?);
         }
-        let line = Line { spare, ..Line::default() };
-        let inner = Arc::new(Inner { line: Mutex::new(line), work: Condvar::new(), done: Condvar::new() });
+        let state = QueueState { spare, ..QueueState::default() };
+        let inner = Arc::new(Inner { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
         let mut queue = Self {
             inner: inner.clone(),
             threads: vec![],
@@ -86,7 +86,7 @@ impl Queue {
         };
         for i in 0..threads {
             let (inner, shared) = (inner.clone(), shared.clone());
-            let mut work = shared.work();
+            let mut work = shared.workspace();
             let affinity = affinity.cloned();
             let handle = thread::Builder::new()
                 .name(format!("parl-env-{i}"))
@@ -104,13 +104,13 @@ impl Queue {
 
     pub(super) fn send(&mut self, tasks: impl Iterator<Item = (usize, Command)>) -> Result<(), CuleError> {
         check_process(self.process)?;
-        let mut line = lock(&self.inner.line);
+        let mut state = lock(&self.inner.state);
         for (id, command) in tasks {
-            line.tasks.push_back(Task { id, command, number: self.sent });
+            state.tasks.push_back(Task { id, command, number: self.sent });
             self.sent += 1;
             self.pending += 1;
         }
-        drop(line);
+        drop(state);
         self.inner.work.notify_all();
         Ok(())
     }
@@ -137,37 +137,37 @@ impl Queue {
         let deadline = Instant::now() + timeout;
         let last = self.received + count as u64;
         let is_next = |outcome: &Outcome| !self.ordered || outcome.number < last;
-        let mut line = lock(&self.inner.line);
+        let mut state = lock(&self.inner.state);
         // Each result is counted once: until some are taken below, new results are only appended.
         let (mut looked_at, mut ready) = (0, 0);
         loop {
-            ready += line.results.iter().skip(looked_at).filter(|outcome| is_next(outcome)).count();
-            looked_at = line.results.len();
+            ready += state.results.iter().skip(looked_at).filter(|outcome| is_next(outcome)).count();
+            looked_at = state.results.len();
             let left = deadline.saturating_duration_since(Instant::now());
             let waits = ready < count && !left.is_zero();
-            line.wanted = if waits { count } else { 0 };
+            state.wanted = if waits { count } else { 0 };
             if ready >= count {
                 break;
             }
             if !waits {
                 return Ok(None);
             }
-            line = match self.inner.done.wait_timeout(line, left) {
-                Ok((line, _)) => line,
+            state = match self.inner.done.wait_timeout(state, left) {
+                Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
         let mut taken = Vec::with_capacity(count);
         let mut rest = VecDeque::new();
-        for outcome in line.results.drain(..) {
+        for outcome in state.results.drain(..) {
             if taken.len() < count && is_next(&outcome) {
                 taken.push(outcome);
             } else {
                 rest.push_back(outcome);
             }
         }
-        line.results = rest;
-        drop(line);
+        state.results = rest;
+        drop(state);
         if self.ordered {
             taken.sort_by_key(|outcome| outcome.number);
         }
@@ -178,7 +178,7 @@ impl Queue {
 
     /// Returns the buffers of results for reuse.
     pub(super) fn recycle(&self, outcomes: Vec<Outcome>) {
-        lock(&self.inner.line).spare.extend(outcomes);
+        lock(&self.inner.state).spare.extend(outcomes);
     }
 }
 
@@ -189,10 +189,10 @@ impl Drop for Queue {
         if self.process != process::id() {
             return;
         }
-        let mut line = lock(&self.inner.line);
-        line.stop = true;
-        line.tasks.clear();
-        drop(line);
+        let mut state = lock(&self.inner.state);
+        state.stop = true;
+        state.tasks.clear();
+        drop(state);
         self.inner.work.notify_all();
         for thread in self.threads.drain(..) {
             // A panic in a thread has been reported with its result.
@@ -201,21 +201,21 @@ impl Drop for Queue {
     }
 }
 
-fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
+fn serve(inner: &Inner, shared: &Shared, work: &mut Workspace) {
     loop {
-        let mut line = lock(&inner.line);
+        let mut state = lock(&inner.state);
         let task = loop {
-            if line.stop {
+            if state.stop {
                 return;
             }
-            if let Some(task) = line.tasks.pop_front() {
+            if let Some(task) = state.tasks.pop_front() {
                 break task;
             }
-            line = inner.work.wait(line).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = inner.work.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         };
         // An environment has one task at a time, and there is one buffer per environment.
-        let mut outcome = line.spare.pop().expect("one buffer per environment");
-        drop(line);
+        let mut outcome = state.spare.pop().expect("one buffer per environment");
+        drop(state);
         outcome.number = task.number;
         outcome.id = task.id;
         let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
@@ -225,10 +225,10 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
             Ok(report) => (report, None),
             Err(error) => (Report::default(), Some(error)),
         };
-        let mut line = lock(&inner.line);
-        line.results.push_back(outcome);
-        let enough = line.wanted > 0 && line.results.len() >= line.wanted;
-        drop(line);
+        let mut state = lock(&inner.state);
+        state.results.push_back(outcome);
+        let enough = state.wanted > 0 && state.results.len() >= state.wanted;
+        drop(state);
         if enough {
             inner.done.notify_all();
         }

@@ -2,7 +2,7 @@
 //! `observe`.
 
 use crate::CuleError;
-use crate::observe::reduce::{Plane, Reducer, Work};
+use crate::observe::reduce::{Plane, Reducer, Workspace};
 use crate::observe::{WIDTH, palette, translate};
 
 /// What an observation shows.
@@ -43,7 +43,7 @@ pub struct Canvas {
     pooled: Vec<u8>,
     rows: Vec<u32>,
     plane: Vec<u8>,
-    work: Work,
+    work: Workspace,
 }
 
 impl Canvas {

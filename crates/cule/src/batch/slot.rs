@@ -1,7 +1,7 @@
 //! One environment of a CPU batch: its state, its stack of planes, and its step and reset. Host only.
 //!
 //! `env` defines the step and the reset for all batches. This module provides their buffers, which belong to
-//! the thread, and shows or keeps the pictures that they ask for in [`Extra`].
+//! the thread, and shows or keeps the pictures that they ask for in [`StepOutput`].
 
 use bytemuck::Zeroable;
 
@@ -10,7 +10,7 @@ use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
 use crate::console::undrawn::{CpuRunner, UndrawnFrames};
-use crate::env::state::{self, EnvSettings, Extra, Head};
+use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::env::{Action, reset, step};
 use crate::machine::input::{self, Input};
 use crate::machine::{self, Board, tia};
@@ -18,7 +18,7 @@ use crate::random::{self, Random};
 use crate::{CuleError, memory};
 
 /// Buffers of one thread, reused for every environment that it runs.
-pub(super) struct Work {
+pub(super) struct Workspace {
     board: Box<Board>,
     /// Undrawn frames of a boot.
     undrawn: UndrawnFrames,
@@ -32,7 +32,7 @@ pub(super) struct Work {
     generators: Box<[Random; 2]>,
 }
 
-impl Work {
+impl Workspace {
     pub(super) fn new(rules: &EnvSettings) -> Self {
         let pictures = |count: u32| vec![0; (count * rules.picture_bytes) as usize];
         Self {
@@ -49,7 +49,7 @@ impl Work {
 
 /// The interpreter that runs the frames of a game.
 fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames) -> CpuRunner<'a> {
-    CpuRunner { code: &game.code, undrawn, keeps: false }
+    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false }
 }
 
 /// One environment.
@@ -92,7 +92,7 @@ impl Slot {
     /// [`CuleError::ModeSelection`] if the game does not reach its mode.
     pub(super) fn reset(
         &mut self,
-        work: &mut Work,
+        work: &mut Workspace,
         game: &Game,
         rules: &EnvSettings,
         seed: Option<u64>,
@@ -100,12 +100,12 @@ impl Slot {
         if let Some(seed) = seed {
             state::seed(&mut self.head, &mut self.random, seed, rules.noops);
         }
-        let mut extra = self.extra(work, game, rules);
+        let mut output = self.step_output(work, game, rules);
         let [spare, saved] = &mut *work.generators;
         let frames = reset::reset(
             &mut runner(game, &mut work.undrawn),
             &mut self.head,
-            &mut extra,
+            &mut output,
             &mut self.random,
             spare,
             saved,
@@ -113,82 +113,82 @@ impl Slot {
             &work.kept,
             &game.boot_pictures,
             rules,
-            &game.facts,
+            &game.env_game,
         );
         if frames != 0 {
-            return Err(CuleError::ModeSelection { game: game.name(), mode: game.facts.mode, frames });
+            return Err(CuleError::ModeSelection { game: game.name(), mode: game.env_game.mode, frames });
         }
-        self.show(&extra, work, game, rules);
-        self.keep(&extra, work, game, rules);
+        self.show(&output, work, game, rules);
+        self.keep(&output, work, game, rules);
         Ok(())
     }
 
     /// Runs one step with an action. If the episode has ended, no frame runs.
-    pub(super) fn step(&mut self, work: &mut Work, game: &Game, rules: &EnvSettings, action: Action) {
-        let mut extra = self.extra(work, game, rules);
+    pub(super) fn step(&mut self, work: &mut Workspace, game: &Game, rules: &EnvSettings, action: Action) {
+        let mut output = self.step_output(work, game, rules);
         step::step(
             &mut runner(game, &mut work.undrawn),
             &mut self.head,
-            &mut extra,
+            &mut output,
             &mut self.random,
             &mut work.board,
             &mut work.pictures,
             &work.kept,
             &mut work.inputs,
             rules,
-            &game.facts,
+            &game.env_game,
             action,
         );
-        self.show(&extra, work, game, rules);
-        self.keep(&extra, work, game, rules);
+        self.show(&output, work, game, rules);
+        self.keep(&output, work, game, rules);
     }
 
-    /// Decodes the kept pictures into `work.kept`. Returns the `Extra` with their number, for a step or
+    /// Decodes the kept pictures into `work.kept`. Returns the `StepOutput` with their number, for a step or
     /// reset.
-    fn extra(&self, work: &mut Work, game: &Game, rules: &EnvSettings) -> Extra {
-        let mut extra = Extra::zeroed();
+    fn step_output(&self, work: &mut Workspace, game: &Game, rules: &EnvSettings) -> StepOutput {
+        let mut output = StepOutput::zeroed();
         if let Some(pictures) = &self.pictures {
-            extra.kept = pictures.count(game.height()) as u8;
-            pictures.put(&mut work.kept, rules.picture_bytes as usize, game.height());
+            output.kept = pictures.count(game.height()) as u8;
+            pictures.decode(&mut work.kept, rules.picture_bytes as usize, game.height());
         }
-        extra
+        output
     }
 
-    /// Keeps the pictures that a step or reset asks to be kept, or drops the old ones if `extra.kept` is 0.
-    fn keep(&mut self, extra: &Extra, work: &Work, game: &Game, rules: &EnvSettings) {
-        if extra.kept == 0 {
+    /// Keeps the pictures that a step or reset asks to be kept, or drops the old ones if `output.kept` is 0.
+    fn keep(&mut self, output: &StepOutput, work: &Workspace, game: &Game, rules: &EnvSettings) {
+        if output.kept == 0 {
             self.pictures = None;
-        } else if extra.kept & state::KEPT_FRESH != 0 {
-            let all = [0, 1, state::WORK].map(|number| picture(work, number, game, rules));
-            let count = usize::from(extra.kept & !state::KEPT_FRESH);
-            self.pictures = Some(Box::new(Pictures::take(all.into_iter().take(count), game.height())));
+        } else if output.kept & state::KEPT_FRESH != 0 {
+            let all = [0, 1, state::FIRST_WORK_PICTURE].map(|number| picture(work, number, game, rules));
+            let count = usize::from(output.kept & !state::KEPT_FRESH);
+            self.pictures = Some(Box::new(Pictures::encode(all.into_iter().take(count), game.height())));
         }
     }
 
     /// Writes the plane that a step or reset shows into the ring of planes.
-    fn show(&mut self, extra: &Extra, work: &mut Work, game: &Game, rules: &EnvSettings) {
+    fn show(&mut self, output: &StepOutput, work: &mut Workspace, game: &Game, rules: &EnvSettings) {
         let stack = rules.stack as usize;
         let size = self.planes.len() / stack;
         let newest = self.head.newest as usize;
-        if extra.clear == state::CLEAR_ZERO {
+        if output.clear == state::CLEAR_ZERO {
             self.planes.fill(0);
         }
         let plane = newest * size..(newest + 1) * size;
-        match extra.push {
+        match output.push {
             state::PUSH_PICTURES => {
                 let mut canvas = std::mem::take(&mut work.canvas);
-                let shown = extra.picture.map(|number| picture(work, number, game, rules));
-                let count = extra.picture.iter().filter(|&&number| number != state::NONE).count();
+                let shown = output.picture.map(|number| picture(work, number, game, rules));
+                let count = output.picture.iter().filter(|&&number| number != state::NO_PICTURE).count();
                 game.screen.draw(&shown[..count], &mut canvas, &mut self.planes[plane.clone()]);
                 work.canvas = canvas;
             }
-            state::PUSH_AGAIN => {
+            state::PUSH_COPY => {
                 let before = (newest + stack - 1) % stack * size;
                 self.planes.copy_within(before..before + size, plane.start);
             }
             _ => self.planes[plane.clone()].copy_from_slice(&self.head.state.machine.riot.ram),
         }
-        if extra.clear == state::CLEAR_FIRST {
+        if output.clear == state::CLEAR_FIRST {
             for other in (0..stack).filter(|&other| other != newest) {
                 self.planes.copy_within(plane.clone(), other * size);
             }
@@ -208,9 +208,9 @@ impl Slot {
     }
 
     /// Marks the state as unusable after a failure: the next reset starts from a freshly loaded cartridge.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn mark_failed(&mut self) {
         self.head.ready = 0;
-        self.head.unused = 1;
+        self.head.needs_load = 1;
         self.pictures = None;
     }
 
@@ -229,16 +229,16 @@ impl Slot {
     }
 
     /// Palette indices of the last frame, and whether the television is PAL.
-    pub(super) fn picture(&self, work: &mut Work, game: &Game, rules: &EnvSettings) -> (Vec<u8>, bool) {
-        let extra = self.extra(work, game, rules);
-        step::put_before(
+    pub(super) fn picture(&self, work: &mut Workspace, game: &Game, rules: &EnvSettings) -> (Vec<u8>, bool) {
+        let output = self.step_output(work, game, rules);
+        step::restore_previous_pictures(
             &mut runner(game, &mut work.undrawn),
             &self.head,
-            &extra,
+            &output,
             &mut work.board,
             &work.kept,
             rules,
-            &game.facts,
+            &game.env_game,
         );
         let t = &self.head.state.machine.tia;
         (picture(work, t.buffer & 1, game, rules).to_vec(), t.layout.pal != 0)
@@ -247,13 +247,13 @@ impl Slot {
     /// Checks a loaded state: counters and registers that are used as indices must be in range.
     pub(super) fn check(&self, game: &Game, rules: &EnvSettings) -> Result<(), String> {
         let head = &self.head;
-        if head.ready == 0 && head.unused != 0 {
+        if head.ready == 0 && head.needs_load != 0 {
             // Not reset yet: no cartridge has been loaded, so there is no machine to check.
             return self.check_counters(rules);
         }
-        machine::check(&head.state.machine, &game.facts.boot.machine)?;
-        if head.recent.count > 0 {
-            machine::check(&head.recent.from, &game.facts.boot.machine)?;
+        machine::check(&head.state.machine, &game.env_game.boot.machine)?;
+        if head.last_frames.count > 0 {
+            machine::check(&head.last_frames.start, &game.env_game.boot.machine)?;
         }
         if head.state.env.game != game.row as u32 {
             return Err(format!("game {}, expected {}", head.state.env.game, game.row));
@@ -263,7 +263,7 @@ impl Slot {
 
     fn check_counters(&self, rules: &EnvSettings) -> Result<(), String> {
         let head = &self.head;
-        let counters = head.newest as usize >= rules.stack as usize || head.recent.count > 2;
+        let counters = head.newest as usize >= rules.stack as usize || head.last_frames.count > 2;
         if counters || self.random.position as usize > random::STATE_WORDS {
             return Err("a counter is out of range".into());
         }
@@ -271,12 +271,15 @@ impl Slot {
     }
 }
 
-/// Picture `number`: of the board, or a work picture. Empty for `NONE`.
-fn picture<'a>(work: &'a Work, number: u8, game: &Game, rules: &EnvSettings) -> &'a [u8] {
+/// Picture `number`: of the board, or a work picture. Empty for `NO_PICTURE`.
+fn picture<'a>(work: &'a Workspace, number: u8, game: &Game, rules: &EnvSettings) -> &'a [u8] {
     let size = game.height() * tia::WIDTH;
     match number {
-        state::NONE => &[],
-        0..state::WORK => &work.board.picture[usize::from(number)][..size],
-        _ => &work.pictures[usize::from(number - state::WORK) * rules.picture_bytes as usize..][..size],
+        state::NO_PICTURE => &[],
+        0..state::FIRST_WORK_PICTURE => &work.board.picture[usize::from(number)][..size],
+        _ => {
+            &work.pictures[usize::from(number - state::FIRST_WORK_PICTURE) * rules.picture_bytes as usize..]
+                [..size]
+        }
     }
 }

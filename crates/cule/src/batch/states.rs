@@ -72,8 +72,8 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     // Fields that record only how the machine was drawn are cleared: environments with equal futures give
     // equal rows.
     let mut fixed = slot.head;
-    fixed.state.machine = machine::essence(&fixed.state.machine);
-    fixed.recent.from = machine::essence(&fixed.recent.from);
+    fixed.state.machine = machine::canonical_state(&fixed.state.machine);
+    fixed.last_frames.start = machine::canonical_state(&fixed.last_frames.start);
     for part in [bytemuck::bytes_of(&fixed), bytemuck::bytes_of(&*slot.random), &slot.planes, &pictures] {
         let (target, left) = rest.split_at_mut(part.len());
         target.copy_from_slice(part);

@@ -24,17 +24,17 @@ use crate::CuleError;
 
 /// How long a thread spins before it sleeps: about the time that Python spends between two steps, plus one
 /// wake-up.
-const PATIENCE: Duration = Duration::from_micros(40);
+const SPIN_TIME: Duration = Duration::from_micros(40);
 
 /// A borrowed task. It is called with the number of the thread.
 #[derive(Clone, Copy)]
 struct Task(*const (dyn Fn(usize) + Sync));
 
-// SAFETY: the closure is `Sync`, so any thread may call it, and it lives until `Team::run` returns.
+// SAFETY: the closure is `Sync`, so any thread may call it, and it lives until `ThreadTeam::run` returns.
 unsafe impl Send for Task {}
 
 #[derive(Default)]
-struct Line {
+struct TeamState {
     task: Option<Task>,
     /// Number of threads that may run the task, including the caller.
     count: usize,
@@ -47,25 +47,25 @@ struct Line {
 
 #[derive(Default)]
 struct Inner {
-    line: Mutex<Line>,
+    state: Mutex<TeamState>,
     begin: Condvar,
     end: Condvar,
     /// Number of tasks so far. Incremented under the lock.
-    turn: AtomicUsize,
+    epoch: AtomicUsize,
     /// Number of threads that run the task. Incremented under the lock.
     busy: AtomicUsize,
     /// A waiting thread spins before it sleeps.
-    looks: bool,
+    spins: bool,
 }
 
 impl Inner {
-    /// Spins until `ready` returns true, for at most [`PATIENCE`].
-    fn look(&self, ready: impl Fn() -> bool) {
-        if !self.looks || ready() {
+    /// Spins until `ready` returns true, for at most [`SPIN_TIME`].
+    fn spin_until(&self, ready: impl Fn() -> bool) {
+        if !self.spins || ready() {
             return;
         }
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < SPIN_TIME {
             for _ in 0..16 {
                 std::hint::spin_loop();
             }
@@ -77,23 +77,23 @@ impl Inner {
 }
 
 /// Threads 1, 2, ...; the calling thread is thread 0.
-pub(super) struct Team {
+pub(super) struct ThreadTeam {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
-    /// Held while [`Team::run`] runs, so that calls run one after the other.
+    /// Held while [`ThreadTeam::run`] runs, so that calls run one after the other.
     call: Mutex<()>,
     process: u32,
 }
 
-impl Team {
+impl ThreadTeam {
     /// Starts `threads - 1` threads; the calling thread is thread 0. With `affinity` each started thread is
     /// pinned to its core.
     ///
     /// # Errors
     /// [`CuleError::Threads`] if the system cannot start the threads.
     pub(super) fn new(threads: usize, affinity: Option<&Affinity>) -> Result<Self, CuleError> {
-        let looks = available_parallelism().is_ok_and(|cores| cores.get() >= threads);
-        let inner = Arc::new(Inner { looks, ..Inner::default() });
+        let spins = available_parallelism().is_ok_and(|cores| cores.get() >= threads);
+        let inner = Arc::new(Inner { spins, ..Inner::default() });
         let mut team = Self { inner, threads: vec![], call: Mutex::new(()), process: process::id() };
         for number in 1..threads {
             let (inner, affinity) = (team.inner.clone(), affinity.cloned());
@@ -116,17 +116,17 @@ impl Team {
     /// subset of the threads, and must not panic.
     pub(super) fn run(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         let _call = lock(&self.call);
-        // SAFETY: only the lifetime changes. `Ending` keeps this call from returning before the last thread
-        // that took the task has finished it, also if `task` panics.
+        // SAFETY: only the lifetime changes. `TaskGuard` keeps this call from returning before the last
+        // thread that took the task has finished it, also if `task` panics.
         let task_of_any_life: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
-        let mut line = lock(&self.inner.line);
-        line.task = Some(Task(task_of_any_life));
-        line.count = count;
-        self.inner.turn.fetch_add(1, Ordering::Release);
-        let asleep = line.asleep > 0;
-        drop(line);
-        let _ending = Ending(&self.inner);
+        let mut state = lock(&self.inner.state);
+        state.task = Some(Task(task_of_any_life));
+        state.count = count;
+        self.inner.epoch.fetch_add(1, Ordering::Release);
+        let asleep = state.asleep > 0;
+        drop(state);
+        let _guard = TaskGuard(&self.inner);
         if asleep {
             self.inner.begin.notify_all();
         }
@@ -135,34 +135,34 @@ impl Team {
 }
 
 /// On drop, withdraws the task and waits for the threads that have started it.
-struct Ending<'a>(&'a Inner);
+struct TaskGuard<'a>(&'a Inner);
 
-impl Drop for Ending<'_> {
+impl Drop for TaskGuard<'_> {
     fn drop(&mut self) {
         let ended = || self.0.busy.load(Ordering::Acquire) == 0;
-        lock(&self.0.line).task = None;
+        lock(&self.0.state).task = None;
         // From here on no thread starts the task.
-        self.0.look(ended);
+        self.0.spin_until(ended);
         if ended() {
             return;
         }
-        let mut line = lock(&self.0.line);
+        let mut state = lock(&self.0.state);
         while !ended() {
-            line.waits = true;
-            line = self.0.end.wait(line).unwrap_or_else(PoisonError::into_inner);
+            state.waits = true;
+            state = self.0.end.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        line.waits = false;
+        state.waits = false;
     }
 }
 
-impl Drop for Team {
+impl Drop for ThreadTeam {
     fn drop(&mut self) {
         // In a forked process the threads do not exist: there is none to join, and one of them may have held
         // the lock.
         if self.process != process::id() {
             return;
         }
-        lock(&self.inner.line).stop = true;
+        lock(&self.inner.state).stop = true;
         self.inner.begin.notify_all();
         for thread in self.threads.drain(..) {
             // Tasks do not panic.
@@ -174,30 +174,30 @@ impl Drop for Team {
 fn serve(inner: &Inner, number: usize) {
     let mut seen = 0;
     loop {
-        inner.look(|| inner.turn.load(Ordering::Relaxed) != seen);
-        let mut line = lock(&inner.line);
+        inner.spin_until(|| inner.epoch.load(Ordering::Relaxed) != seen);
+        let mut state = lock(&inner.state);
         let task = loop {
-            if line.stop {
+            if state.stop {
                 return;
             }
-            let turn = inner.turn.load(Ordering::Relaxed);
-            let due = line.task.filter(|_| turn != seen && number < line.count);
+            let epoch = inner.epoch.load(Ordering::Relaxed);
+            let due = state.task.filter(|_| epoch != seen && number < state.count);
             // Also marks a task as seen that was finished before this thread woke up.
-            seen = turn;
+            seen = epoch;
             if let Some(task) = due {
                 break task;
             }
-            line.asleep += 1;
-            line = inner.begin.wait(line).unwrap_or_else(PoisonError::into_inner);
-            line.asleep -= 1;
+            state.asleep += 1;
+            state = inner.begin.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
         };
         inner.busy.fetch_add(1, Ordering::Relaxed);
-        drop(line);
-        // SAFETY: `task` is the argument of `Team::run`, which does not return while `busy` is above 0. Tasks
-        // must not panic; if one does, the panic ends only this call of the task: this thread goes on and
-        // `busy` is decremented.
+        drop(state);
+        // SAFETY: `task` is the argument of `ThreadTeam::run`, which does not return while `busy` is above 0.
+        // Tasks must not panic; if one does, the panic ends only this call of the task: this thread goes on
+        // and `busy` is decremented.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe { (*task.0)(number) }));
-        if inner.busy.fetch_sub(1, Ordering::Release) == 1 && lock(&inner.line).waits {
+        if inner.busy.fetch_sub(1, Ordering::Release) == 1 && lock(&inner.state).waits {
             inner.end.notify_one();
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn nobody_works_after_the_call() {
         for threads in [1, 2, 5] {
-            let team = Team::new(threads, None).unwrap();
+            let team = ThreadTeam::new(threads, None).unwrap();
             for round in 0..2000 {
                 let jobs = AtomicUsize::new(0);
                 let ended = AtomicUsize::new(0);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_caller_waits_for_the_others() {
-        let team = Team::new(3, None).unwrap();
+        let team = ThreadTeam::new(3, None).unwrap();
         let begun = AtomicUsize::new(0);
         let ended = AtomicUsize::new(0);
         let result = catch_unwind(AssertUnwindSafe(|| {

@@ -3,9 +3,9 @@
 
 use bytemuck::Zeroable;
 
-use super::prepared::{self, Boot, Prepared};
+use super::rom_cache::{self, CachedBoot, CachedRom};
 use super::undrawn::{CpuRunner, UndrawnFrames};
-use super::{Console, Drawing, Looks, Options};
+use super::{Console, Drawing, Options, ReadPredictor};
 use crate::CuleError;
 use crate::env::boot::{self, BOOT_FRAMES, BootRules};
 use crate::env::{self, State};
@@ -24,21 +24,21 @@ const POWER_ON_DRAWS: u32 = 129;
 impl Console {
     /// Returns a console after loading and the first reset. A boot that the process has kept is not run
     /// again.
-    pub(super) fn booted(prepared: &Prepared, game: usize, options: Options) -> Result<Self, CuleError> {
-        let mut console = Self::powered(prepared, game, options);
-        let known = prepared.boot(game, options.system_seed);
+    pub(super) fn booted(cached: &CachedRom, game: usize, options: Options) -> Result<Self, CuleError> {
+        let mut console = Self::powered(cached, game, options);
+        let known = cached.boot(game, options.system_seed);
         if let Some(boot) = &known {
             boot.restore(&mut console);
         } else {
             console.choose_television(game);
-            prepared.keep(Boot::of(&console, false));
+            cached.add_boot(CachedBoot::of_console(&console, false));
         }
         if known.is_none_or(|boot| !boot.complete) {
             console.reset_console();
             console.reset()?;
             // If the environment's generator was not used, the boot is the same for all consoles.
             if console.undrawn.blank && console.env_random == random::seeded(options.random_seed) {
-                prepared.keep(Boot::of(&console, true));
+                cached.add_boot(CachedBoot::of_console(&console, true));
             }
         }
         console.options = options;
@@ -54,13 +54,13 @@ impl Console {
 
     /// Returns the state of a console after loading, before the first reset.
     pub(crate) fn loaded(rom: &Rom, game: usize, options: Options) -> State {
-        let mut console = Self::powered(&prepared::of(rom), game, options);
+        let mut console = Self::powered(&rom_cache::get(rom), game, options);
         console.choose_television(game);
         console.state
     }
 
     /// Returns a console after power-on; nothing is drawn until requested.
-    fn powered(prepared: &Prepared, game: usize, options: Options) -> Self {
+    fn powered(cached: &CachedRom, game: usize, options: Options) -> Self {
         let mut core_random = random::seeded(options.system_seed);
         let mut ram = [0; 128];
         for byte in &mut ram {
@@ -70,7 +70,7 @@ impl Console {
         let row = &GAMES[game];
         let layout = env::layout(game as u32, row.flags & FORCED_PAL != 0);
         let mut state: State = Zeroable::zeroed();
-        state.machine = machine::new(prepared.scheme as u8, prepared.code.rom_bytes(), &ram, layout);
+        state.machine = machine::new(cached.scheme as u8, cached.code.rom_bytes(), &ram, layout);
         state.machine.draws = POWER_ON_DRAWS;
         state.machine.input = env::first_inputs(game as u32);
         state.rules = games::new(row.modes[0]);
@@ -79,14 +79,14 @@ impl Console {
         Self {
             state,
             board: bytemuck::zeroed_box(),
-            code: prepared.code.clone(),
-            options: Options { drawing: Drawing::WhenAsked, ..options },
+            code: cached.code.clone(),
+            options: Options { drawing: Drawing::OnRequest, ..options },
             core_random,
             core_draws: POWER_ON_DRAWS,
             env_random: random::seeded(options.random_seed),
             undrawn: UndrawnFrames::new(),
-            looks: Looks::default(),
-            fingerprint: prepared.fingerprint,
+            read_predictor: ReadPredictor::default(),
+            fingerprint: cached.fingerprint,
         }
     }
 
@@ -100,7 +100,7 @@ impl Console {
     }
 
     /// Advances the core generator to `Machine::draws`.
-    fn follow_draws(&mut self) {
+    fn advance_core_random(&mut self) {
         if self.core_draws != self.state.machine.draws {
             self.core_random = random::seeded(self.options.system_seed);
             random::skip(&mut self.core_random, self.state.machine.draws);
@@ -108,8 +108,8 @@ impl Console {
     }
 
     fn reset_console(&mut self) {
-        self.follow_draws();
-        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps: true };
+        self.advance_core_random();
+        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
         let (state, random) = (&mut self.state, &mut self.core_random);
         boot::reset_console(&mut runner, state, random, &mut self.board, false);
         self.core_draws = self.state.machine.draws;
@@ -132,13 +132,13 @@ impl Console {
     /// # Errors
     /// The mode is never reached: the ROM is of another game.
     pub fn reset(&mut self) -> Result<(), CuleError> {
-        self.follow_draws();
+        self.advance_core_random();
         let rules = BootRules {
-            keep: f64::from(self.options.repeat_action_probability),
+            repeat_probability: f64::from(self.options.repeat_action_probability),
             frame_skip: self.options.frame_skip,
             draws: u32::from(self.options.drawing == Drawing::EveryFrame),
         };
-        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps: true };
+        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
         let (state, random, core) = (&mut self.state, &mut self.env_random, &mut self.core_random);
         let frames = boot::restart(&mut runner, state, random, core, &mut self.board, &rules);
         self.core_draws = self.state.machine.draws;

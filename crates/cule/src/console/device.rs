@@ -32,7 +32,7 @@ struct Play {
     board: u64,
     rom: u64,
     reward: u64,
-    keep: f64,
+    repeat_probability: f64,
     a: [i32; 2],
     b: [i32; 2],
     rom_bytes: u32,
@@ -104,7 +104,7 @@ impl ConsoleDevice {
             board: self.board.address(),
             rom: self.rom.address(),
             reward: self.reward.address(),
-            keep: f64::from(console.options.repeat_action_probability),
+            repeat_probability: f64::from(console.options.repeat_action_probability),
             a: action(a),
             b: action(b),
             rom_bytes: self.rom_bytes,
@@ -115,7 +115,7 @@ impl ConsoleDevice {
         self.random.read(bytemuck::bytes_of_mut(&mut random), STREAM)?;
         self.board.read(bytemuck::bytes_of_mut(&mut *board), STREAM)?;
         self.reward.read(bytemuck::bytes_of_mut(&mut reward), STREAM)?;
-        console.take(state, random, board);
+        console.replace_state(state, random, board);
         Ok(reward)
     }
 }

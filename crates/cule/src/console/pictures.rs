@@ -13,29 +13,29 @@ pub enum Drawing {
     /// In every frame.
     EveryFrame,
     /// When [`Console::draw`] is called, by running the frame again.
-    WhenAsked,
+    OnRequest,
     /// In the last frame of an act if its picture is expected to be read, otherwise when [`Console::draw`] is
     /// called.
-    Guessed,
+    Predicted,
 }
 
 /// Predicts after which acts the picture is read, from the last eight acts: a two-bit counter per pattern.
 #[derive(Clone)]
-pub(super) struct Looks {
+pub(super) struct ReadPredictor {
     counters: [u8; 256],
     /// One bit per act, the last one lowest: its picture was read.
     history: u8,
     /// The picture was read since the last act.
-    pub(super) seen: bool,
+    pub(super) was_read: bool,
 }
 
-impl Default for Looks {
+impl Default for ReadPredictor {
     fn default() -> Self {
-        Self { counters: [Self::EXPECTED - 1; 256], history: 0, seen: false }
+        Self { counters: [Self::EXPECTED - 1; 256], history: 0, was_read: false }
     }
 }
 
-impl Looks {
+impl ReadPredictor {
     /// A read is expected from this counter value on.
     const EXPECTED: u8 = 2;
     const MOST: u8 = 3;
@@ -44,9 +44,9 @@ impl Looks {
     /// to be.
     pub(super) fn next(&mut self) -> bool {
         let counter = &mut self.counters[usize::from(self.history)];
-        *counter = if self.seen { (*counter + 1).min(Self::MOST) } else { counter.saturating_sub(1) };
-        self.history = self.history << 1 | u8::from(self.seen);
-        self.seen = false;
+        *counter = if self.was_read { (*counter + 1).min(Self::MOST) } else { counter.saturating_sub(1) };
+        self.history = self.history << 1 | u8::from(self.was_read);
+        self.was_read = false;
         self.counters[usize::from(self.history)] >= Self::EXPECTED
     }
 }
@@ -58,7 +58,7 @@ impl Console {
     }
 
     /// Moves the beam of an unfinished frame to where it is if every frame is drawn.
-    pub(super) fn follow(&mut self) {
+    pub(super) fn advance_open_frame(&mut self) {
         if self.state.machine.unfinished != 0 {
             self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
         }
@@ -66,7 +66,7 @@ impl Console {
 
     /// Draws the picture of the last frame, if it has not been drawn.
     pub fn draw(&mut self) {
-        self.looks.seen = true;
+        self.read_predictor.was_read = true;
         self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
     }
 
@@ -78,7 +78,7 @@ impl Console {
     /// Sets whether pixels are drawn in every frame, or when [`Console::draw`] is called. RAM, rewards and
     /// all other state do not depend on it.
     pub fn set_drawing(&mut self, drawing: bool) {
-        self.options.drawing = if drawing { Drawing::EveryFrame } else { Drawing::WhenAsked };
+        self.options.drawing = if drawing { Drawing::EveryFrame } else { Drawing::OnRequest };
     }
 
     /// Palette indices of the last drawn picture, row by row, `height() * 160` bytes. This is the last frame
@@ -140,12 +140,12 @@ mod tests {
     /// Number of wrong predictions in `acts` acts, if the picture of act `t` is read when `pattern[t %
     /// length]` is true.
     fn wrong(pattern: &[bool], acts: usize) -> usize {
-        let mut looks = Looks::default();
+        let mut read_predictor = ReadPredictor::default();
         let mut wrong = 0;
         for t in 0..acts {
-            let look = pattern[t % pattern.len()];
-            wrong += usize::from(looks.next() != look);
-            looks.seen = look;
+            let read = pattern[t % pattern.len()];
+            wrong += usize::from(read_predictor.next() != read);
+            read_predictor.was_read = read;
         }
         wrong
     }
@@ -166,7 +166,7 @@ mod tests {
             return;
         }
         let rom = rom::load("breakout", &[], false).unwrap();
-        for drawing in [Drawing::Guessed, Drawing::WhenAsked, Drawing::EveryFrame] {
+        for drawing in [Drawing::Predicted, Drawing::OnRequest, Drawing::EveryFrame] {
             let options = Options { drawing, ..Options::default() };
             let mut console = Console::new(&rom, game_row("breakout").unwrap(), options).unwrap();
             console.act(1);

@@ -35,11 +35,11 @@ impl Console {
     /// Returns the state as bytes. Equal states give equal bytes, whichever pictures were read. `generator`:
     /// include the environment's generator, so that sticky actions repeat too.
     pub fn save(&mut self, generator: bool) -> Vec<u8> {
-        self.follow();
+        self.advance_open_frame();
         let large_ram = cart::large_ram_bytes(&self.state.machine.cart) as usize;
         let header = self.header(generator);
         // The index of the picture buffer belongs to the pictures, which saved states do not contain.
-        let mut state = State { machine: machine::essence(&self.state.machine), ..self.state };
+        let mut state = State { machine: machine::canonical_state(&self.state.machine), ..self.state };
         state.machine.tia.buffer = 0;
         let mut bytes = Vec::with_capacity(size_of::<Header>() + size_of::<State>() + large_ram);
         bytes.extend_from_slice(bytemuck::bytes_of(&header));

@@ -40,7 +40,7 @@ impl UndrawnFrames {
     }
 
     /// Drops all steps, because the board was drawn or reset otherwise.
-    pub(super) fn forget(&mut self, blank: bool) {
+    pub(super) fn clear(&mut self, blank: bool) {
         self.steps.iter_mut().for_each(Vec::clear);
         self.blank = blank;
     }
@@ -134,13 +134,13 @@ pub(crate) struct CpuRunner<'a> {
     pub undrawn: &'a mut UndrawnFrames,
     /// Keep frames without pixels, so that they can be drawn later: the frames of a boot, of which at most
     /// two are shown, and all frames of a console that is drawn on request.
-    pub keeps: bool,
+    pub keeps_undrawn: bool,
 }
 
 impl FrameRunner for CpuRunner<'_> {
     #[inline]
     fn run_frame(&mut self, m: &mut Machine, board: &mut Board) {
-        if self.keeps {
+        if self.keeps_undrawn {
             self.undrawn.step(m, board, self.code);
         } else {
             fast_cpu::step(m, board, self.code);
@@ -148,8 +148,8 @@ impl FrameRunner for CpuRunner<'_> {
     }
 
     fn begin_boot(&mut self, m: &mut Machine, board: &mut Board, timer_draw: u32, _: bool) {
-        self.undrawn.forget(true);
-        self.keeps = true;
+        self.undrawn.clear(true);
+        self.keeps_undrawn = true;
         m.draw = 0;
         machine::reset(m, board, self.code.image(), timer_draw);
     }
@@ -158,7 +158,7 @@ impl FrameRunner for CpuRunner<'_> {
         if draws {
             self.undrawn.draw_both(m, board, self.code);
         }
-        self.keeps = false;
+        self.keeps_undrawn = false;
     }
 }
 

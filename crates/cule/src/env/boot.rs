@@ -2,7 +2,10 @@
 //!
 //! Device subset.
 
-use super::{Action, FrameRunner, NOOP, PADDLE_MIN, PADDLE_STEP, RESET, State, act, full, look};
+use super::{
+    Action, FrameRunner, NOOP, PADDLE_MIN, PADDLE_STEP, RESET, State, act, full_strength,
+    set_bus_after_observation,
+};
 use crate::games::row::{self, Special};
 use crate::games::table::GAMES;
 use crate::games::{self, evaluate, select};
@@ -33,7 +36,7 @@ const _: () = assert!(RESET == row::RESET);
 #[derive(Clone, Copy)]
 pub struct BootRules {
     /// Probability of a sticky action, per frame.
-    pub keep: f64,
+    pub repeat_probability: f64,
     /// Frames for which an action of the mode selection is held.
     pub frame_skip: u32,
     /// 1 if the pictures of the boot are wanted, otherwise 0.
@@ -118,10 +121,10 @@ fn emulate<R: FrameRunner>(
     switches: u8,
 ) {
     for _ in 0..count {
-        super::set_inputs(state, full(action), full(NOOP as u32), switches);
+        super::set_inputs(state, full_strength(action), full_strength(NOOP as u32), switches);
         super::emulate(runner, state, board);
     }
-    look(state);
+    set_bus_after_observation(state);
 }
 
 #[inline(never)]
@@ -135,7 +138,7 @@ fn soft_reset<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut Boa
 #[inline(never)]
 fn press_select<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut Board, count: u32) {
     for _ in 0..count {
-        super::set_inputs(state, full(NOOP as u32), full(NOOP as u32), SWITCH_SELECT);
+        super::set_inputs(state, full_strength(NOOP as u32), full_strength(NOOP as u32), SWITCH_SELECT);
         runner.run_frame(&mut state.machine, board);
     }
     emulate(runner, state, board, NOOP as u32, 1, 0);
@@ -153,15 +156,15 @@ fn press<R: FrameRunner>(
     rules: &BootRules,
     code: u32,
 ) {
-    let none: Action = full(NOOP as u32);
+    let none: Action = full_strength(NOOP as u32);
     for _ in 0..rules.frame_skip {
-        act(runner, state, random, board, rules.keep, full(code), none);
+        act(runner, state, random, board, rules.repeat_probability, full_strength(code), none);
     }
 }
 
 /// Returns true if the selection may go on for about `frames` frames. A ROM of another game may never show
 /// the mode.
-fn may_go_on(selection: &Selection, frames: u32) -> bool {
+fn can_continue(selection: &Selection, frames: u32) -> bool {
     selection.spent + frames <= SELECTION_FRAMES && selection.open <= MOST_OPEN_FRAMES
 }
 
@@ -214,7 +217,7 @@ fn select_mode<R: FrameRunner>(
     }
     let mut selection: Selection = Selection { spent: 0, open: 0 };
     while !mode_reached(state) {
-        if !may_go_on(&selection, frames + 1) {
+        if !can_continue(&selection, frames + 1) {
             return selection.spent;
         }
         press_select(runner, state, board, frames);
@@ -241,7 +244,7 @@ fn select_cube<R: FrameRunner>(
     let cube: i32 = if mode >= 100 { mode / 100 } else { 1 };
     let mut selection: Selection = Selection { spent: 0, open: 0 };
     while games::digits(peek(state, 0x9F) as u8) != cube {
-        if !may_go_on(&selection, rules.frame_skip) {
+        if !can_continue(&selection, rules.frame_skip) {
             return selection.spent;
         }
         press(runner, state, random, board, rules, 3);
@@ -262,7 +265,7 @@ fn select_adventure<R: FrameRunner>(
     let mode: i32 = state.rules.mode as i32;
     let mut selection: Selection = Selection { spent: 0, open: 0 };
     while (peek(state, 0xDD) >> 1) & 3 != mode {
-        if !may_go_on(&selection, ADVENTURE_FRAMES) {
+        if !can_continue(&selection, ADVENTURE_FRAMES) {
             return selection.spent;
         }
         let frames: u32 = 2 + random::draw(random) % 256;
@@ -316,7 +319,7 @@ fn double_dunk_entry<R: FrameRunner>(
     let on: bool = state.rules.mode & MENU[entry][1] != 0;
     let mut selection: Selection = Selection { spent: 0, open: 0 };
     while (peek(state, 0x80) as u32 & MENU[entry][0] != 0) != on {
-        if !may_go_on(&selection, 2 * rules.frame_skip) {
+        if !can_continue(&selection, 2 * rules.frame_skip) {
             return selection.spent;
         }
         press(runner, state, random, board, rules, if on { 3 } else { 4 });
@@ -337,7 +340,7 @@ fn double_dunk_down<R: FrameRunner>(
     let line: i32 = peek(state, 0xB0);
     let mut selection: Selection = Selection { spent: 0, open: 0 };
     while peek(state, 0xB0) == line {
-        if !may_go_on(&selection, 2 * rules.frame_skip) {
+        if !can_continue(&selection, 2 * rules.frame_skip) {
             return selection.spent;
         }
         press(runner, state, random, board, rules, 5);

@@ -157,11 +157,11 @@ pub struct Action {
 }
 
 /// An action at full paddle strength.
-pub fn full(code: u32) -> Action {
+pub fn full_strength(code: u32) -> Action {
     Action { code, step: PADDLE_STEP }
 }
 
-fn has(game: u32, flag: u16) -> bool {
+fn has_flag(game: u32, flag: u16) -> bool {
     GAMES[game as usize].flags & flag != 0
 }
 
@@ -195,18 +195,18 @@ pub fn layout(game: u32, pal: bool) -> Layout {
 /// Inputs before the first frame of the environment: nothing pressed, paddles at resistance 0.
 pub fn first_inputs(game: u32) -> Input {
     let mut inputs: Input = input::idle();
-    if has(game, PADDLES_LEFT) {
+    if has_flag(game, PADDLES_LEFT) {
         inputs.resistance[0] = 0;
         inputs.resistance[1] = 0;
     }
-    if has(game, PADDLES_RIGHT) {
+    if has_flag(game, PADDLES_RIGHT) {
         inputs.resistance[2] = 0;
         inputs.resistance[3] = 0;
     }
-    if has(game, LEFT_A) {
+    if has_flag(game, LEFT_A) {
         inputs.switches |= 0x40;
     }
-    if has(game, RIGHT_A) {
+    if has_flag(game, RIGHT_A) {
         inputs.switches |= 0x80;
     }
     inputs
@@ -245,11 +245,11 @@ pub fn set_inputs(state: &mut State, a: Action, b: Action, switches: u8) {
         down |= SWITCH_RESET;
     }
     inputs.switches = (SWITCHES_IDLE | (env.difficulty as u8 & 3) << 6) & !down;
-    if has(game, PADDLES_LEFT) || has(game, PADDLES_RIGHT) {
+    if has_flag(game, PADDLES_LEFT) || has_flag(game, PADDLES_RIGHT) {
         move_paddle(env, 0, a);
         move_paddle(env, 1, b);
         // Player A's button is pin 4 and the paddle pin 9, unless they are exchanged with player B's.
-        let swapped: usize = has(game, SWAP_PADDLES) as usize;
+        let swapped: usize = has_flag(game, SWAP_PADDLES) as usize;
         inputs.resistance[swapped] = env.paddle[0];
         inputs.resistance[1 - swapped] = env.paddle[1];
         if pressed(a.code) & FIRE != 0 {
@@ -259,7 +259,7 @@ pub fn set_inputs(state: &mut State, a: Action, b: Action, switches: u8) {
             inputs.port_a &= !(0x40 << swapped);
         }
     } else {
-        let right: usize = has(game, SWAP_PORTS) as usize;
+        let right: usize = has_flag(game, SWAP_PORTS) as usize;
         let player_a: u8 = pressed(a.code);
         let player_b: u8 = pressed(b.code);
         let left_port: u8 = if right == 0 { player_a } else { player_b };
@@ -285,7 +285,7 @@ pub fn evaluate(state: &mut State) {
 
 /// Sets the data bus as the reference leaves it after a block of frames: it reads all RAM over the bus, and
 /// the last byte stays on the data lines.
-pub fn look(state: &mut State) {
+pub fn set_bus_after_observation(state: &mut State) {
     state.machine.bus = state.machine.riot.ram[127] as u32;
 }
 
@@ -302,11 +302,11 @@ pub fn act<R: FrameRunner>(
     state: &mut State,
     random: &mut Random,
     board: &mut Board,
-    keep: f64,
+    repeat_probability: f64,
     a: Action,
     b: Action,
 ) -> i32 {
-    if !begin_frame(state, random, keep, a, b) {
+    if !begin_frame(state, random, repeat_probability, a, b) {
         return 0;
     }
     emulate(runner, state, board);
@@ -333,7 +333,7 @@ pub fn ended(state: &State) -> bool {
 }
 
 /// Replaces an action that is not legal in the game by NOOP.
-pub fn legal(game: u32, action: Action) -> Action {
+pub fn legal_action(game: u32, action: Action) -> Action {
     let mut code: u32 = NOOP as u32;
     if action.code < ACTIONS as u32 && GAMES[game as usize].legal >> action.code & 1 != 0 {
         code = action.code;
@@ -343,8 +343,14 @@ pub fn legal(game: u32, action: Action) -> Action {
 
 /// Sets the inputs for a frame with the players' actions. Returns false if the episode has ended and no frame
 /// may run.
-pub fn begin_frame(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action) -> bool {
-    hold(state, random, keep, a, b);
+pub fn begin_frame(
+    state: &mut State,
+    random: &mut Random,
+    repeat_probability: f64,
+    a: Action,
+    b: Action,
+) -> bool {
+    apply_sticky_actions(state, random, repeat_probability, a, b);
     if ended(state) {
         return false;
     }
@@ -352,16 +358,22 @@ pub fn begin_frame(state: &mut State, random: &mut Random, keep: f64, a: Action,
     true
 }
 
-/// Sticky actions: each player keeps the previous action with probability `keep`. Makes one draw per player
-/// and frame.
-fn hold(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action) {
+/// Sticky actions: each player keeps the previous action with probability `repeat_probability`. Makes one
+/// draw per player and frame.
+fn apply_sticky_actions(
+    state: &mut State,
+    random: &mut Random,
+    repeat_probability: f64,
+    a: Action,
+    b: Action,
+) {
     let chance_a: f64 = random::draw(random) as f64 / 4_294_967_296.0;
-    if chance_a >= keep {
+    if chance_a >= repeat_probability {
         state.env.held[0] = a.code;
         state.env.held_step[0] = a.step;
     }
     let chance_b: f64 = random::draw(random) as f64 / 4_294_967_296.0;
-    if chance_b >= keep {
+    if chance_b >= repeat_probability {
         state.env.held[1] = b.code;
         state.env.held_step[1] = b.step;
     }
@@ -370,14 +382,14 @@ fn hold(state: &mut State, random: &mut Random, keep: f64, a: Action, b: Action)
 /// Sets the inputs of one frame from the held actions.
 pub fn set_held_inputs(state: &mut State) {
     let game: u32 = state.env.game;
-    let a: Action = legal(game, Action { code: state.env.held[0], step: state.env.held_step[0] });
-    let b: Action = legal(game, Action { code: state.env.held[1], step: state.env.held_step[1] });
+    let a: Action = legal_action(game, Action { code: state.env.held[0], step: state.env.held_step[0] });
+    let b: Action = legal_action(game, Action { code: state.env.held[1], step: state.env.held_step[1] });
     set_inputs(state, a, b, 0);
 }
 
 /// Counts a frame after it has run, and returns its reward.
 pub fn count_frame(state: &mut State) -> i32 {
-    look(state);
+    set_bus_after_observation(state);
     state.env.frame_number += 1;
     state.env.episode_frame_number += 1;
     state.rules.reward

@@ -4,34 +4,34 @@
 
 use super::rules;
 use super::state::{
-    CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, EnvGame, EnvSettings, Extra, Head, NONE, NOOPS_AFTER_FIRE,
-    PUSH_PICTURES, PUSH_RAM, ResetState, Roll, UNKNOWN_DRAWS, frame, height_bytes, idle_frames, put_pictures,
-    rerun, reset_state_number,
+    CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, EnvGame, EnvSettings, FrameRun, Head, NO_PICTURE,
+    NOOPS_AFTER_FIRE, PUSH_PICTURES, PUSH_RAM, ResetState, StepOutput, UNKNOWN_DRAWS, copy_to_board,
+    height_bytes, idle_frames, rerun, reset_state_number, run_env_frame,
 };
-use super::step::{keep_pictures, put_before};
+use super::step::{keep_pictures, restore_previous_pictures};
 use crate::env::boot::{self, BootRules};
-use crate::env::{self, FrameRunner, NOOP, full};
+use crate::env::{self, FrameRunner, NOOP, full_strength};
 use crate::machine::{Board, Machine};
 use crate::random::{self, Random};
 
 /// The action code of FIRE.
 const FIRE: u32 = 1;
 
-/// Returns true if [`quick`] can do the next reset: it begins with the boot state, and the game has reset
-/// states.
-pub fn is_quick(head: &Head, settings: &EnvSettings, game: &EnvGame) -> bool {
-    let soft: bool = head.continues != 0 && head.unused == 0;
-    let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
+/// Returns true if [`copy_reset_state`] can do the next reset: it begins with the boot state, and the game
+/// has reset states.
+pub fn can_copy_reset_state(head: &Head, settings: &EnvSettings, game: &EnvGame) -> bool {
+    let soft: bool = head.continues != 0 && head.needs_load == 0;
+    let snapshot: bool = head.needs_load != 0 || settings.snapshot != 0;
     game.reset_state_frames != 0 && snapshot && !soft
 }
 
-/// Resets as [`reset`] does, if [`is_quick`]: makes the same random draws, copies the reset state that they
-/// lead to, and runs at most two frames to draw the pictures.
+/// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws, copies the reset state
+/// that they lead to, and runs at most two frames to draw the pictures.
 #[inline(never)]
-pub fn quick<R: FrameRunner>(
+pub fn copy_reset_state<R: FrameRunner>(
     runner: &mut R,
     head: &mut Head,
-    extra: &mut Extra,
+    output: &mut StepOutput,
     random: &mut Random,
     spare: &mut Random,
     board: &mut Board,
@@ -44,27 +44,37 @@ pub fn quick<R: FrameRunner>(
     random::skip(random, game.boot_draws);
     let acts: u32 = idle + game.fires;
     let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
-    extra.kept = 0;
+    output.kept = 0;
     if acts < 2 && settings.draws != 0 {
         // The pictures of the boot are still visible, so the frames run on top of these.
         head.state = game.boot;
-        put_pictures(board, boot_pictures, height_bytes(game), game);
-        let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
+        copy_to_board(board, boot_pictures, height_bytes(game), game);
+        let mut frame_run: FrameRun = FrameRun {
+            last_frames: settings.no_frames,
+            before_newest: head.state.machine,
+            continues_open: 0,
+        };
         for i in 0..acts {
             let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
             // The episode cannot end here: then the game would have no reset states.
-            env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0));
+            env::begin_frame(
+                &mut head.state,
+                random,
+                settings.rules.repeat_probability,
+                full_strength(code),
+                full_strength(0),
+            );
             head.state.machine.draw = 1;
-            frame(runner, &mut roll, &mut head.state, board);
+            run_env_frame(runner, &mut frame_run, &mut head.state, board);
         }
-        head.recent = roll.recent;
-        keep_pictures(extra, head.recent.whole);
+        head.last_frames = frame_run.last_frames;
+        keep_pictures(output, head.last_frames.whole_frames);
     } else {
         let mut fired: u32 = 0;
         let mut held: bool = false;
         for i in 0..acts {
             let chance: f64 = random::draw(random) as f64 / 4_294_967_296.0;
-            if chance >= settings.rules.keep {
+            if chance >= settings.rules.repeat_probability {
                 held = game.fires != 0 && i == fire_at;
             }
             if held {
@@ -75,39 +85,43 @@ pub fn quick<R: FrameRunner>(
         }
         let number: usize = (game.reset_states_at + reset_state_number(settings.noops, acts, fired)) as usize;
         head.state = states[number].state;
-        head.recent = states[number].recent;
+        head.last_frames = states[number].last_frames;
         if settings.draws != 0 {
-            let mut machine: Machine = head.recent.from;
-            rerun(runner, &mut machine, &head.recent.inputs, 0, 2, board);
+            let mut machine: Machine = head.last_frames.start;
+            rerun(runner, &mut machine, &head.last_frames.inputs, 0, 2, board);
         }
     }
-    finish(head, extra, settings, false);
+    finish(head, output, settings, false);
 }
 
 /// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
 /// continues the game.
-fn carried(head: &Head, soft: bool) -> i32 {
-    if soft && head.continues == CONTINUES_LIFE { head.carried.wrapping_add(head.episode.total) } else { 0 }
+fn earlier_return(head: &Head, soft: bool) -> i32 {
+    if soft && head.continues == CONTINUES_LIFE {
+        head.earlier_return.wrapping_add(head.episode.total)
+    } else {
+        0
+    }
 }
 
 /// Sets the counters and the picture to show after a reset.
-fn finish(head: &mut Head, extra: &mut Extra, settings: &EnvSettings, soft: bool) {
-    head.unused = 0;
+fn finish(head: &mut Head, output: &mut StepOutput, settings: &EnvSettings, soft: bool) {
+    head.needs_load = 0;
     head.ready = 1;
-    head.carried = carried(head, soft);
+    head.earlier_return = earlier_return(head, soft);
     head.continues = 0;
     head.episode = rules::begin_episode(&head.state);
-    head.single = 1;
+    head.newest_is_single_frame = 1;
     head.newest = (head.newest + 1) % settings.stack;
-    extra.picture = [NONE, NONE, NONE];
-    extra.push = PUSH_RAM;
-    extra.clear = 0;
+    output.picture = [NO_PICTURE, NO_PICTURE, NO_PICTURE];
+    output.push = PUSH_RAM;
+    output.clear = 0;
     if settings.draws != 0 {
-        extra.picture[0] = head.state.machine.tia.buffer & 1;
-        extra.push = PUSH_PICTURES;
+        output.picture[0] = head.state.machine.tia.buffer & 1;
+        output.push = PUSH_PICTURES;
     }
     if !soft {
-        extra.clear = if settings.pads_first != 0 { CLEAR_FIRST } else { CLEAR_ZERO };
+        output.clear = if settings.pads_first != 0 { CLEAR_FIRST } else { CLEAR_ZERO };
     }
 }
 
@@ -118,7 +132,7 @@ fn finish(head: &mut Head, extra: &mut Extra, settings: &EnvSettings, soft: bool
 pub fn reset<R: FrameRunner>(
     runner: &mut R,
     head: &mut Head,
-    extra: &mut Extra,
+    output: &mut StepOutput,
     random: &mut Random,
     spare: &mut Random,
     saved: &mut Random,
@@ -128,7 +142,7 @@ pub fn reset<R: FrameRunner>(
     settings: &EnvSettings,
     game: &EnvGame,
 ) -> u32 {
-    let soft: bool = head.continues != 0 && head.unused == 0;
+    let soft: bool = head.continues != 0 && head.needs_load == 0;
     let fire: u32 = game.fires;
     let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, fire);
     let before: Head = *head;
@@ -137,10 +151,10 @@ pub fn reset<R: FrameRunner>(
     let mut everything: bool = false;
     let mut complete: bool = false;
     while !complete {
-        given_up = begin(
+        given_up = boot_and_idle(
             runner,
             head,
-            extra,
+            output,
             random,
             spare,
             board,
@@ -154,24 +168,24 @@ pub fn reset<R: FrameRunner>(
         );
         // If the screen shows older pictures than those of the last two frames, the reset runs again and
         // draws all frames.
-        complete = given_up != 0 || everything || head.recent.whole >= 2 || settings.draws == 0;
+        complete = given_up != 0 || everything || head.last_frames.whole_frames >= 2 || settings.draws == 0;
         if !complete {
             *head = before;
             *random = *saved;
             everything = true;
         }
     }
-    finish(head, extra, settings, soft);
+    finish(head, output, settings, soft);
     head.ready = (given_up == 0) as u8;
     given_up
 }
 
 /// Boots, then runs idle frames and FIRE. Draws the last two frames, or all frames if `everything` is true.
 #[inline(never)]
-fn begin<R: FrameRunner>(
+fn boot_and_idle<R: FrameRunner>(
     runner: &mut R,
     head: &mut Head,
-    extra: &mut Extra,
+    output: &mut StepOutput,
     random: &mut Random,
     spare: &mut Random,
     board: &mut Board,
@@ -183,20 +197,20 @@ fn begin<R: FrameRunner>(
     soft: bool,
     everything: bool,
 ) -> u32 {
-    let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
+    let snapshot: bool = head.needs_load != 0 || settings.snapshot != 0;
     if soft {
         if everything {
-            put_before(runner, head, extra, board, kept, settings, game);
+            restore_previous_pictures(runner, head, output, board, kept, settings, game);
         }
     } else if snapshot && game.boot_draws != UNKNOWN_DRAWS {
         head.state = game.boot;
         random::skip(random, game.boot_draws);
         if everything {
-            put_pictures(board, boot_pictures, height_bytes(game), game);
+            copy_to_board(board, boot_pictures, height_bytes(game), game);
         }
     } else {
         // A freshly loaded console gets here only if the number of draws of its boot is not known in advance.
-        let anew: bool = head.unused != 0;
+        let anew: bool = head.needs_load != 0;
         let given_up: u32 = boot_console(runner, head, random, spare, board, game, anew, everything);
         if given_up != 0 {
             return given_up;
@@ -204,30 +218,37 @@ fn begin<R: FrameRunner>(
     }
     let acts: u32 = idle + game.fires;
     let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
-    let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
+    let mut frame_run: FrameRun =
+        FrameRun { last_frames: settings.no_frames, before_newest: head.state.machine, continues_open: 0 };
     for i in 0..acts {
         let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
-        if !env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0)) {
+        if !env::begin_frame(
+            &mut head.state,
+            random,
+            settings.rules.repeat_probability,
+            full_strength(code),
+            full_strength(0),
+        ) {
             // The last frame that ran was not known to be the last one, so it may not have been drawn.
             if !everything {
-                roll.recent.whole = 0;
+                frame_run.last_frames.whole_frames = 0;
             }
             continue;
         }
         head.state.machine.draw = (everything || i + 2 >= acts) as u8;
-        frame(runner, &mut roll, &mut head.state, board);
+        run_env_frame(runner, &mut frame_run, &mut head.state, board);
         if head.state.rules.over != 0 {
             let given_up: u32 = boot_console(runner, head, random, spare, board, game, false, everything);
             if given_up != 0 {
                 return given_up;
             }
-            roll.recent = settings.none;
+            frame_run.last_frames = settings.no_frames;
         }
     }
-    head.recent = roll.recent;
+    head.last_frames = frame_run.last_frames;
     // The pictures on the board are exact only if all frames were drawn.
-    if head.recent.whole >= 2 || everything {
-        keep_pictures(extra, head.recent.whole);
+    if head.last_frames.whole_frames >= 2 || everything {
+        keep_pictures(output, head.last_frames.whole_frames);
     }
     0
 }
@@ -246,7 +267,8 @@ fn boot_console<R: FrameRunner>(
     anew: bool,
     draws: bool,
 ) -> u32 {
-    let mut rules: BootRules = BootRules { keep: game.keep, frame_skip: 1, draws: 0 };
+    let mut rules: BootRules =
+        BootRules { repeat_probability: game.repeat_probability, frame_skip: 1, draws: 0 };
     if anew {
         head.state = game.loaded;
         random::seed(random, head.random_seed);

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::env::{self, Action, State};
 
 /// Effect of a lost life: none.
-pub const LIFE_PLAIN: u32 = 0;
+pub const LIFE_IGNORED: u32 = 0;
 /// A lost life is reported as `terminated`, and the episode continues.
 pub const LIFE_REPORTS: u32 = 1;
 /// A lost life stops the step and ends the episode, unless it was the last one.
@@ -30,7 +30,7 @@ pub const CLIP_SIGN: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct StepRules {
     /// Probability of a sticky action, per frame.
-    pub keep: f64,
+    pub repeat_probability: f64,
     /// Frames, counted in steps only, after which an episode is truncated.
     pub frame_limit: i32,
     /// Steps after which an episode is truncated, 0 = no limit.
@@ -56,9 +56,9 @@ pub struct Episode {
     /// Sum of rewards before clipping.
     pub total: i32,
     /// After the last frame there were fewer lives than after the previous step, but at least one.
-    pub lost: u8,
+    pub lost_life: u8,
     /// After the last frame there were fewer lives than after the previous step.
-    pub fewer: u8,
+    pub lost_any_life: u8,
     /// The episode has ended: the environment must be reset.
     pub ended: u8,
     /// Keeps the size a multiple of four.
@@ -73,8 +73,8 @@ pub fn begin_episode(state: &State) -> Episode {
         lives: env::lives(state),
         reward: 0,
         total: 0,
-        lost: 0,
-        fewer: 0,
+        lost_life: 0,
+        lost_any_life: 0,
         ended: 0,
         unused: 0,
     }
@@ -91,15 +91,15 @@ pub fn count(episode: &mut Episode, state: &State, reward: i32) {
     episode.reward = episode.reward.wrapping_add(reward);
     episode.frames += 1;
     let lives: i32 = env::lives(state);
-    episode.fewer = (lives < episode.lives) as u8;
-    episode.lost = (lives < episode.lives && lives > 0) as u8;
+    episode.lost_any_life = (lives < episode.lives) as u8;
+    episode.lost_life = (lives < episode.lives && lives > 0) as u8;
 }
 
 /// Returns true if a lost life ends the episode.
 fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
     match rules.life {
-        LIFE_ENDS | LIFE_ENDS_LATE => episode.lost != 0,
-        ANY_LIFE_ENDS => episode.fewer != 0,
+        LIFE_ENDS | LIFE_ENDS_LATE => episode.lost_life != 0,
+        ANY_LIFE_ENDS => episode.lost_any_life != 0,
         _ => false,
     }
 }
@@ -125,7 +125,7 @@ pub fn end_step(rules: &StepRules, episode: &mut Episode, state: &State) {
 
 /// Returns true if the game is over, or if a life was lost and the rules report it or end the episode.
 pub fn terminated(rules: &StepRules, episode: &Episode, state: &State) -> bool {
-    let reported: bool = rules.life == LIFE_REPORTS && episode.lost != 0;
+    let reported: bool = rules.life == LIFE_REPORTS && episode.lost_life != 0;
     state.rules.over != 0 || reported || life_ends(rules, episode)
 }
 

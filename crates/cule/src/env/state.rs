@@ -37,15 +37,15 @@ pub const UNKNOWN_DRAWS: u32 = 0xFFFF_FFFF;
 /// Machine and inputs with which the last frames can be run again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub struct Recent {
+pub struct LastFrames {
     /// The machine before the first of these frames.
-    pub from: Machine,
+    pub start: Machine,
     /// Inputs of the frames; those of the last frame come last.
     pub inputs: [Input; 2],
     /// Number of frames, at most two.
     pub count: u32,
     /// Number of consecutive last frames, at most two, that cover the whole picture.
-    pub whole: u32,
+    pub whole_frames: u32,
 }
 
 /// The state of an environment that has a fixed size, except the generator of sticky actions.
@@ -55,7 +55,7 @@ pub struct Head {
     /// The console with its rules.
     pub state: State,
     /// Its last frames.
-    pub recent: Recent,
+    pub last_frames: LastFrames,
     /// Generator of frame skips, and of idle frames with `NOOPS_NUMPY`.
     pub numpy: NumpyRandom,
     /// Counters of the current episode.
@@ -69,15 +69,15 @@ pub struct Head {
     /// Index of the newest plane.
     pub newest: u32,
     /// The newest plane shows one frame, not the maximum of two.
-    pub single: u8,
+    pub newest_is_single_frame: u8,
     /// The next reset starts from a freshly loaded console.
-    pub unused: u8,
+    pub needs_load: u8,
     /// The environment has been reset and can step.
     pub ready: u8,
     /// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
     pub continues: u8,
     /// Sum of rewards before clipping of the game's earlier episodes.
-    pub carried: i32,
+    pub earlier_return: i32,
 }
 
 /// Settings of all environments of a batch.
@@ -86,8 +86,8 @@ pub struct Head {
 pub struct EnvSettings {
     /// When steps stop and what they report.
     pub rules: StepRules,
-    /// The value of [`Recent`] before any frame: all zeros.
-    pub none: Recent,
+    /// The value of [`LastFrames`] before any frame: all zeros.
+    pub no_frames: LastFrames,
     /// Frames per step: fixed if both are equal, otherwise drawn from `skip[0]..skip[1]`.
     pub skip: [u32; 2],
     /// Planes in an observation.
@@ -125,7 +125,7 @@ pub struct EnvGame {
     /// The state after loading, before the first reset.
     pub loaded: State,
     /// Probability of a sticky action while booting.
-    pub keep: f64,
+    pub repeat_probability: f64,
     /// Draws of the generator of sticky actions up to `boot`, or `UNKNOWN_DRAWS`.
     pub boot_draws: u32,
     /// Seed of the console's own generator.
@@ -159,7 +159,7 @@ pub struct ResetState {
     /// The console.
     pub state: State,
     /// Its last frames.
-    pub recent: Recent,
+    pub last_frames: LastFrames,
 }
 
 /// Index of the reset state after `frames` frames, `fired` of them with FIRE held: the first ones with
@@ -172,14 +172,14 @@ pub fn reset_state_number(noops: u32, frames: u32, fired: u32) -> u32 {
 pub const MAX_RESET_STATE_FRAMES: u32 = 64;
 
 /// Picture number: no picture.
-pub const NONE: u8 = 255;
+pub const NO_PICTURE: u8 = 255;
 /// Picture number of the first work picture. Numbers 0 and 1 are the two pictures of the board.
-pub const WORK: u8 = 2;
+pub const FIRST_WORK_PICTURE: u8 = 2;
 /// Number of work pictures.
 pub const WORK_PICTURES: u32 = 3;
 /// Maximum number of kept pictures: the two of the board, and one that was drawn over.
 pub const KEPT_PICTURES: u32 = 3;
-/// Bit of `Extra::kept`: the pictures to keep are still on the board and in the first work picture; the
+/// Bit of `StepOutput::kept`: the pictures to keep are still on the board and in the first work picture; the
 /// caller copies them.
 pub const KEPT_FRESH: u8 = 0x80;
 
@@ -188,7 +188,7 @@ pub const PUSH_NOTHING: u8 = 0;
 /// Adds a plane made from the pictures.
 pub const PUSH_PICTURES: u8 = 1;
 /// Adds a copy of the newest plane.
-pub const PUSH_AGAIN: u8 = 2;
+pub const PUSH_COPY: u8 = 2;
 /// Adds a plane with the console RAM.
 pub const PUSH_RAM: u8 = 3;
 /// Fills the older planes with zeros.
@@ -199,8 +199,8 @@ pub const CLEAR_FIRST: u8 = 2;
 /// Instructions of a step or reset to its caller: what to add to the observation, and which pictures to keep.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub struct Extra {
-    /// Numbers of the pictures whose pixelwise maximum is shown, padded with `NONE`.
+pub struct StepOutput {
+    /// Numbers of the pictures whose pixelwise maximum is shown, padded with `NO_PICTURE`.
     pub picture: [u8; 3],
     /// One of the `PUSH_` constants.
     pub push: u8,
@@ -209,7 +209,7 @@ pub struct Extra {
     /// Change of the older planes: 0 or one of the `CLEAR_` constants.
     pub clear: u8,
     /// The environment must be reset within this step.
-    pub due: u8,
+    pub reset_due: u8,
     /// Keeps the size a multiple of eight.
     pub unused: u8,
 }
@@ -236,13 +236,13 @@ pub struct Figures {
 /// Running state of the frames of one step or reset.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Roll {
+pub struct FrameRun {
     /// The last two frames.
-    pub recent: Recent,
+    pub last_frames: LastFrames,
     /// The machine before the newest frame.
-    pub middle: Machine,
+    pub before_newest: Machine,
     /// The newest frame continued an open one.
-    pub open: u32,
+    pub continues_open: u32,
 }
 
 /// Returns true if the frame has ended and its beam is past the last row of the picture.
@@ -252,19 +252,25 @@ pub fn is_whole(m: &Machine) -> bool {
 
 /// Runs one frame of a machine whose inputs are set. Returns the reward.
 #[inline(never)]
-pub fn frame<R: FrameRunner>(runner: &mut R, roll: &mut Roll, state: &mut State, board: &mut Board) -> i32 {
-    let recent: &mut Recent = &mut roll.recent;
-    recent.from = if recent.count == 0 { state.machine } else { roll.middle };
-    roll.middle = state.machine;
-    recent.count = if recent.count < 2 { recent.count + 1 } else { 2 };
-    roll.open = (state.machine.unfinished != 0) as u32;
-    recent.inputs[0] = recent.inputs[1];
-    recent.inputs[1] = state.machine.input;
+pub fn run_env_frame<R: FrameRunner>(
+    runner: &mut R,
+    frame_run: &mut FrameRun,
+    state: &mut State,
+    board: &mut Board,
+) -> i32 {
+    let last_frames: &mut LastFrames = &mut frame_run.last_frames;
+    last_frames.start = if last_frames.count == 0 { state.machine } else { frame_run.before_newest };
+    frame_run.before_newest = state.machine;
+    last_frames.count = if last_frames.count < 2 { last_frames.count + 1 } else { 2 };
+    frame_run.continues_open = (state.machine.unfinished != 0) as u32;
+    last_frames.inputs[0] = last_frames.inputs[1];
+    last_frames.inputs[1] = state.machine.input;
     env::emulate(runner, state, board);
-    if roll.open == 0 && is_whole(&state.machine) {
-        recent.whole = if recent.whole < 2 { recent.whole + 1 } else { 2 };
+    if frame_run.continues_open == 0 && is_whole(&state.machine) {
+        last_frames.whole_frames =
+            if last_frames.whole_frames < 2 { last_frames.whole_frames + 1 } else { 2 };
     } else {
-        recent.whole = 0;
+        last_frames.whole_frames = 0;
     }
     env::count_frame(state)
 }
@@ -295,13 +301,13 @@ pub fn seed(head: &mut Head, random: &mut Random, seed: u64, noops: u32) {
     head.noop_draws = 0;
     head.random_seed = if noops == NOOPS_NUMPY { words[1] } else { seed as u32 };
     random::seed(random, head.random_seed);
-    head.unused = 1;
+    head.needs_load = 1;
 }
 
 /// Draws a number below `n` from the environment's generator of idle frames, which is rebuilt in `spare` from
 /// its seed and its number of draws.
 #[inline(never)]
-pub fn below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
+pub fn draw_below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
     random::seed(spare, head.noop_seed);
     random::skip(spare, head.noop_draws);
     let mut product: u64 = 0;
@@ -320,11 +326,11 @@ pub fn below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
 pub fn idle_frames(head: &mut Head, spare: &mut Random, noops: u32, noop_max: u32, fire: u32) -> u32 {
     let bound: u32 = if noop_max > 1 { noop_max } else { 1 };
     if noops == NOOPS_AFTER_FIRE {
-        let idle: u32 = below(head, spare, bound);
+        let idle: u32 = draw_below(head, spare, bound);
         return if idle > fire { idle - fire } else { 0 };
     }
     if noops == NOOPS_BEFORE_FIRE {
-        let idle: u32 = below(head, spare, bound);
+        let idle: u32 = draw_below(head, spare, bound);
         return idle + 1 - fire;
     }
     if noop_max == 0 {
@@ -363,17 +369,17 @@ pub fn copy_picture(to: &mut [u8], to_at: usize, from: &[u8], from_at: usize, by
 
 /// Copies picture `buffer` of the board into `to`.
 #[inline(never)]
-pub fn take_picture(to: &mut [u8], to_at: usize, board: &mut Board, buffer: usize, game: &EnvGame) {
+pub fn copy_from_board(to: &mut [u8], to_at: usize, board: &mut Board, buffer: usize, game: &EnvGame) {
     rows::expand_all(board, buffer, game.height as usize);
     copy_picture(to, to_at, &board.picture[buffer], 0, height_bytes(game));
 }
 
 /// Copies two pictures to the board. The second one begins at byte `apart` of `pictures`.
 #[inline(never)]
-pub fn put_pictures(board: &mut Board, pictures: &[u8], apart: usize, game: &EnvGame) {
+pub fn copy_to_board(board: &mut Board, pictures: &[u8], apart: usize, game: &EnvGame) {
     copy_picture(&mut board.picture[0], 0, pictures, 0, height_bytes(game));
     copy_picture(&mut board.picture[1], 0, pictures, apart, height_bytes(game));
-    rows::forget(board);
+    rows::mark_all_as_bytes(board);
 }
 
 /// Bytes of a game's picture.

@@ -21,43 +21,43 @@ const STRETCH: u32 = 4;
 /// Position of the window in a key, in bits.
 const WINDOW_AT: u32 = 21;
 /// Number of the window after the picture.
-const BEHIND: u32 = 0x1FF;
+const AFTER_PICTURE: u32 = 0x1FF;
 /// Bits of the program counter in a key: 8 KiB.
-const PLACES: u32 = 0x1FFF;
+const PC_MASK: u32 = 0x1FFF;
 
 /// The key of a lane: window, stack pointer, program counter. A window has `1 << window` picture rows.
 pub fn key(t: &Tia, cycles: u32, s: u32, pc: u32, window: u32) -> u32 {
     let clock: i32 = tia::clock_of(cycles);
     let mut at: u32 = 0;
     if clock >= t.window_end {
-        at = BEHIND;
+        at = AFTER_PICTURE;
     } else if clock >= t.base {
         at = 1 + (((clock - t.base) as u32 / tia::CLOCKS_PER_LINE as u32) >> window);
     }
-    at << WINDOW_AT | (s & 0xFF) << 13 | pc & PLACES
+    at << WINDOW_AT | (s & 0xFF) << 13 | pc & PC_MASK
 }
 
 /// The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
 /// rows. `u32::MAX` after the picture.
 pub fn next_stretch(key: u32, window: u32) -> u32 {
     let at: u32 = key >> WINDOW_AT;
-    if at == BEHIND {
+    if at == AFTER_PICTURE {
         return u32::MAX;
     }
     let shift: u32 = if window < STRETCH { STRETCH - window } else { 0 };
     let begun: u32 = if at > 0 { at - 1 } else { 0 };
     let next: u32 = 1 + (((begun >> shift) + 1) << shift);
-    (if next < BEHIND { next } else { BEHIND }) << WINDOW_AT
+    (if next < AFTER_PICTURE { next } else { AFTER_PICTURE }) << WINDOW_AT
 }
 
 /// The clock up to which a lane can draw once all lanes have reached `key`, which is not before the picture.
 /// Rows after its last store to the TIA, in cycle `stored`, are not drawn yet: the picture of an open frame
 /// depends on how far its program has run.
-pub fn finished(t: &Tia, key: u32, window: u32, stored: u32) -> i32 {
+pub fn drawable_clock(t: &Tia, key: u32, window: u32, stored: u32) -> i32 {
     let at: u32 = key >> WINDOW_AT;
     let all: i32 = (t.window_end - t.base) / tia::CLOCKS_PER_LINE;
     let passed: i32 = ((at - 1) << window) as i32;
-    let rows: i32 = if at < BEHIND && passed < all { passed } else { all };
+    let rows: i32 = if at < AFTER_PICTURE && passed < all { passed } else { all };
     let seen: i32 = (tia::clock_of(stored) - t.base) / tia::CLOCKS_PER_LINE;
     t.base + tia::CLOCKS_PER_LINE * (if rows < seen { rows } else { seen })
 }
@@ -122,19 +122,19 @@ mod tests {
                 assert!(next <= key(&t, cycles(34 + stretches[0]), 0, 0, window), "window {window}");
                 // All rows of the stretch are complete for a lane whose last store is after them.
                 let clock = |row: i32| t.base + 228 * row;
-                assert_eq!(finished(&t, next, window, cycles(300)), clock(stretches[0]));
-                assert_eq!(finished(&t, next, window, cycles(34 + 3) + 20), clock(3));
-                assert!(finished(&t, next, window, cycles(2)) < t.gate);
+                assert_eq!(drawable_clock(&t, next, window, cycles(300)), clock(stretches[0]));
+                assert_eq!(drawable_clock(&t, next, window, cycles(34 + 3) + 20), clock(3));
+                assert!(drawable_clock(&t, next, window, cycles(2)) < t.gate);
                 let after = next_stretch(next, window);
-                assert_eq!(finished(&t, after, window, cycles(300)), clock(stretches[1]));
+                assert_eq!(drawable_clock(&t, after, window, cycles(300)), clock(stretches[1]));
             }
         }
         let before = key(&t, cycles(3), 0xFF, 0xF000, 4);
-        assert_eq!(finished(&t, next_stretch(before, 4), 4, cycles(300)), t.base + 228 * 16);
+        assert_eq!(drawable_clock(&t, next_stretch(before, 4), 4, cycles(300)), t.base + 228 * 16);
         // The last stretch ends with the picture; there is no key after it.
         let behind = key(&t, cycles(244), 0, 0, 9);
         assert!(next_stretch(key(&t, cycles(243), 0xFF, 0xF000, 9), 9) <= behind);
-        assert_eq!(finished(&t, behind, 9, cycles(300)), t.window_end);
+        assert_eq!(drawable_clock(&t, behind, 9, cycles(300)), t.window_end);
         assert_eq!(next_stretch(behind, 9), u32::MAX);
     }
 }

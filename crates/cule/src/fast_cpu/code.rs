@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
-use super::watch::{Watch, watch, when};
+use super::watch::{Watch, watch, watch_of};
 use super::{Handler, RESERVE, count, poll, slow};
 use crate::machine::cart;
 use crate::machine::cart::Cart;
@@ -27,14 +27,14 @@ pub struct Code {
 
 /// A decoded instruction: the index of its function, and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Meaning {
+struct Decoded {
     /// Opcode and operand class.
     kind: (u8, u8),
     handler: u16,
     operand: u16,
 }
 
-const SLOW: Meaning = Meaning { kind: (0, 0), handler: NONE, operand: 0 };
+const SLOW: Decoded = Decoded { kind: (0, 0), handler: NONE, operand: 0 };
 
 /// Settings for the creation of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +84,14 @@ impl Code {
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
-        let meanings = decoder.meanings();
-        let reserve = decoder.longest_run(&meanings) + 16;
+        let decoded = decoder.decoded();
+        let reserve = decoder.longest_run(&decoded) + 16;
         let records = (0..image.len())
             .map(|at| {
                 if segmented {
-                    decoder.record::<true>(&meanings, at, settings)
+                    decoder.record::<true>(&decoded, at, settings)
                 } else {
-                    decoder.record::<false>(&meanings, at, settings)
+                    decoder.record::<false>(&decoded, at, settings)
                 }
             })
             .collect();
@@ -112,13 +112,13 @@ impl Code {
             let cart = cart::new(self.kind, self.rom_bytes);
             let bank = Self::bank(self.kind).unwrap_or(usize::MAX);
             let decoder = Decoder { image: &self.image, cart: &cart, bank, segmented: self.segmented };
-            let meanings = decoder.meanings();
+            let decoded = decoder.decoded();
             (0..self.image.len())
                 .map(|at| {
                     if self.segmented {
-                        decoder.watching_record::<true>(&meanings, at)
+                        decoder.watching_record::<true>(&decoded, at)
                     } else {
-                        decoder.watching_record::<false>(&meanings, at)
+                        decoder.watching_record::<false>(&decoded, at)
                     }
                 })
                 .collect()
@@ -138,7 +138,7 @@ impl Code {
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
-        decoder.meanings().iter().map(|meaning| (meaning.handler != NONE).then_some(meaning.kind)).collect()
+        decoder.decoded().iter().map(|one| (one.handler != NONE).then_some(one.kind)).collect()
     }
 
     /// Length of an instruction in bytes.
@@ -182,7 +182,7 @@ impl Code {
     }
 
     /// True if the fast CPU can run the image.
-    pub fn is_threaded(&self) -> bool {
+    pub fn has_records(&self) -> bool {
         !self.records.is_empty()
     }
 
@@ -219,11 +219,11 @@ impl Decoder<'_> {
         address & 0x1000 != 0 && cart::is_plain(self.cart, (address & 0xFFF) as u32)
     }
 
-    fn meanings(&self) -> Vec<Meaning> {
-        (0..self.image.len()).map(|at| self.meaning(at)).collect()
+    fn decoded(&self) -> Vec<Decoded> {
+        (0..self.image.len()).map(|at| self.decode(at)).collect()
     }
 
-    fn meaning(&self, at: usize) -> Meaning {
+    fn decode(&self, at: usize) -> Decoded {
         let opcode = usize::from(self.image[at]);
         let instruction = &INSTRUCTIONS[opcode];
         let length = usize::from(Code::length(opcode as u8));
@@ -253,9 +253,12 @@ impl Decoder<'_> {
             Mode::Abs => self.constant(opcode, word, word, at),
             Mode::Absx | Mode::Absy => {
                 let inside = |address| self.is_same_bank(address) && word & 0x1000 == address & 0x1000;
-                let sure = (word..word + 256).all(inside) && (word & 0xFFF) + 255 < 0x1000;
-                let class =
-                    if sure && has(opcode, handlers::SURE) { handlers::SURE } else { handlers::INDEX };
+                let in_rom = (word..word + 256).all(inside) && (word & 0xFFF) + 255 < 0x1000;
+                let class = if in_rom && has_handler(opcode, handlers::ROM_INDEXED) {
+                    handlers::ROM_INDEXED
+                } else {
+                    handlers::INDEX
+                };
                 (class, word)
             }
             Mode::Indy if !(0x80..=0xFE).contains(&low) => return SLOW,
@@ -266,7 +269,7 @@ impl Decoder<'_> {
         if handler == NONE {
             return SLOW;
         }
-        Meaning { kind: (opcode as u8, class as u8), handler, operand: operand as u16 }
+        Decoded { kind: (opcode as u8, class as u8), handler, operand: operand as u16 }
     }
 
     /// Class and operand of an instruction with a constant address.
@@ -274,13 +277,13 @@ impl Decoder<'_> {
         if address & 0x1000 != 0 {
             let superchip = cart::is_superchip(self.cart) && self.cart.kind != cart::KIND_F4SC;
             let offset = address & 0xFFF;
-            let writes = has(opcode, handlers::STORE);
+            let writes = has_handler(opcode, handlers::STORE);
             if superchip && (writes && offset < 0x80 || !writes && (0x80..0x100).contains(&offset)) {
                 return (handlers::SUPERCHIP, offset);
             }
-            if !self.segmented && self.is_same_bank(address) && has(opcode, handlers::VALUE) {
+            if !self.segmented && self.is_same_bank(address) && has_handler(opcode, handlers::CONSTANT) {
                 let place = at / 4096 * 4096 + offset;
-                return (handlers::VALUE, usize::from(self.image[place]));
+                return (handlers::CONSTANT, usize::from(self.image[place]));
             }
             // Other addresses of the window are handled at execution.
             return (handlers::INDEX, operand);
@@ -289,17 +292,17 @@ impl Decoder<'_> {
             return (handlers::RAM, operand);
         }
         if address & 0x80 != 0 {
-            if has(opcode, handlers::RIOT_WRITE) {
+            if has_handler(opcode, handlers::RIOT_WRITE) {
                 return (handlers::RIOT_WRITE, operand);
             }
             let class = if address & 5 == 4 { handlers::TIMER } else { handlers::PORT };
             return (class, operand);
         }
-        if has(opcode, handlers::STORE) {
+        if has_handler(opcode, handlers::STORE) {
             let register = address & 0x3F;
             let class = match register {
                 0x02 => handlers::WSYNC,
-                0x03 | 0x15..=0x1A | 0x2D..=0x3F => handlers::QUIET,
+                0x03 | 0x15..=0x1A | 0x2D..=0x3F => handlers::TIA_UNUSED,
                 _ => handlers::STORE,
             };
             return (class, register);
@@ -311,11 +314,11 @@ impl Decoder<'_> {
     }
 
     /// Maximum number of instructions from any instruction to the next that jumps or takes the slow path.
-    fn longest_run(&self, meanings: &[Meaning]) -> u32 {
-        let mut runs = vec![0; meanings.len()];
-        for at in (0..meanings.len()).rev() {
+    fn longest_run(&self, decoded: &[Decoded]) -> u32 {
+        let mut runs = vec![0; decoded.len()];
+        for at in (0..decoded.len()).rev() {
             let opcode = self.image[at];
-            let ends = meanings[at].handler == NONE
+            let ends = decoded[at].handler == NONE
                 || matches!(INSTRUCTIONS[usize::from(opcode)].name, "JMP" | "JSR" | "RTS");
             let next = at + usize::from(Code::length(opcode));
             runs[at] = 1 + if ends { 0 } else { runs.get(next).copied().unwrap_or(0) };
@@ -324,12 +327,12 @@ impl Decoder<'_> {
     }
 
     /// The record at image offset `at` for drawing access by access.
-    fn watching_record<const S: bool>(&self, meanings: &[Meaning], at: usize) -> u64 {
-        let Meaning { kind: (opcode, class), handler, operand } = meanings[at];
+    fn watching_record<const S: bool>(&self, decoded: &[Decoded], at: usize) -> u64 {
+        let Decoded { kind: (opcode, class), handler, operand } = decoded[at];
         let settings = Settings { pairs: false, skips: true };
-        let function = match when(opcode, usize::from(class)) {
+        let function = match watch_of(opcode, usize::from(class)) {
             _ if handler == NONE => slow::<S>,
-            Watch::Never => self.function::<S>(meanings, at, settings, handler),
+            Watch::Never => self.function::<S>(decoded, at, settings, handler),
             Watch::Stack => watch::<S, { handlers::PLAIN }>,
             Watch::Index => watch::<S, { handlers::INDEX }>,
             Watch::Always => slow::<S>,
@@ -338,15 +341,15 @@ impl Decoder<'_> {
     }
 
     /// The record at image offset `at`.
-    fn record<const S: bool>(&self, meanings: &[Meaning], at: usize, settings: Settings) -> u64 {
-        let Meaning { handler, operand, .. } = meanings[at];
-        let function = self.function::<S>(meanings, at, settings, handler);
+    fn record<const S: bool>(&self, decoded: &[Decoded], at: usize, settings: Settings) -> u64 {
+        let Decoded { handler, operand, .. } = decoded[at];
+        let function = self.function::<S>(decoded, at, settings, handler);
         (function as usize as u64) << 16 | u64::from(operand)
     }
 
     fn function<const S: bool>(
         &self,
-        meanings: &[Meaning],
+        decoded: &[Decoded],
         at: usize,
         settings: Settings,
         handler: u16,
@@ -356,12 +359,12 @@ impl Decoder<'_> {
         }
         let opcode = self.image[at];
         let length = usize::from(Code::length(opcode));
-        let Some(&next) = meanings.get(at + length) else {
+        let Some(&next) = decoded.get(at + length) else {
             return HANDLERS::<S>::TABLE[usize::from(handler)];
         };
         if settings.skips
             && next.handler != NONE
-            && let Some(function) = self.waiting::<S>(at, length, handler)
+            && let Some(function) = self.loop_handler::<S>(at, length, handler)
         {
             return function;
         }
@@ -376,7 +379,7 @@ impl Decoder<'_> {
     }
 
     /// The function for a loop of two instructions that waits for the timer or counts.
-    fn waiting<const S: bool>(&self, at: usize, length: usize, handler: u16) -> Option<Handler> {
+    fn loop_handler<const S: bool>(&self, at: usize, length: usize, handler: u16) -> Option<Handler> {
         let branch = self.image[at + length];
         let back = self.image[at + length + 1] as i8;
         if isize::from(back) != -(length as isize) - 2 {
@@ -404,7 +407,7 @@ impl Decoder<'_> {
 }
 
 /// True if an opcode has a function for this operand class.
-fn has(opcode: usize, class: usize) -> bool {
+fn has_handler(opcode: usize, class: usize) -> bool {
     NUMBER[opcode][class] != NONE
 }
 

@@ -1,6 +1,6 @@
 //! Tables of the collision latches and their objects.
 
-use super::tia::PLACES;
+use super::tia::OBJECT_SLOTS;
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND};
 
 /// For each set of objects, the latches between two of them.
@@ -24,8 +24,8 @@ const fn latches_among() -> [u16; 64] {
     table
 }
 
-/// The two objects of a latch, as indices below `PLACES`.
+/// The two objects of a latch, as indices below `OBJECT_SLOTS`.
 #[inline(always)]
 pub fn pair(latch: usize) -> (usize, usize) {
-    (usize::from(FIRST[latch & 15]) % PLACES, usize::from(SECOND[latch & 15]) % PLACES)
+    (usize::from(FIRST[latch & 15]) % OBJECT_SLOTS, usize::from(SECOND[latch & 15]) % OBJECT_SLOTS)
 }

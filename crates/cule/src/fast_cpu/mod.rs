@@ -78,10 +78,10 @@ pub struct Context {
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
     tia: FastTia,
-    /// The TIA has changed since `hand_over`: the plain interpreter's data on the board are out of date.
-    moved_on: bool,
+    /// The TIA has changed since `update_board`: the plain interpreter's data on the board are out of date.
+    board_outdated: bool,
     /// Clock of the last write that changed the TIA.
-    changed_at: i32,
+    tia_changed_at: i32,
     /// Writes to the TIA, recorded instead of executed.
     #[cfg(processor_alone)]
     writes: [u32; WRITES],
@@ -122,8 +122,8 @@ impl Context {
             limit: (m.tia.limit + 2) as u32 / 3,
             origin_cycles: (m.tia.origin / 3) as u32,
             tia: FastTia::new(&m.tia, m.draw != 0),
-            moved_on: false,
-            changed_at: i32::MIN,
+            board_outdated: false,
+            tia_changed_at: i32::MIN,
             #[cfg(processor_alone)]
             writes: [0; WRITES],
             #[cfg(processor_alone)]
@@ -196,36 +196,36 @@ impl Context {
 
     /// Advances the TIA to `clock`.
     #[inline(never)]
-    fn look(&mut self, clock: i32) {
+    fn advance_tia(&mut self, clock: i32) {
         // SAFETY: the board outlives the run (`run` borrows it).
         let board = unsafe { &mut *self.board };
         self.tia.catch_up(&mut self.m.tia, &mut board.picture, clock);
-        self.moved_on = true;
+        self.board_outdated = true;
     }
 
     /// Advances the TIA before a read of a register that depends on the beam.
     #[inline(always)]
-    fn look_at(&mut self, address: u32, cycles: u32) {
+    fn advance_tia_for_read(&mut self, address: u32, cycles: u32) {
         if address & 15 < 8 {
-            self.look(machine::tia::clock_of(cycles));
+            self.advance_tia(machine::tia::clock_of(cycles));
         }
     }
 
     /// Updates TIA and board for use by the plain interpreter.
     #[inline(never)]
-    fn hand_over(&mut self) {
-        if self.moved_on {
-            self.moved_on = false;
+    fn update_board(&mut self) {
+        if self.board_outdated {
+            self.board_outdated = false;
             self.m.tia.dirty = machine::tia::ALL_OBJECTS;
-            self.m.tia.settled = 0;
-            machine::tia::write::unsettle(&mut self.m.tia);
+            self.m.tia.collisions_final = 0;
+            machine::tia::write::invalidate_may_collide(&mut self.m.tia);
             // SAFETY: the board outlives the run (`run` borrows it).
             machine::tia::objects::refresh_cells(&self.m.tia, unsafe { &mut *self.board });
         }
     }
 
     /// True if the instruction at PC may read or write the TIA.
-    fn meets_tia(&self) -> bool {
+    fn may_access_tia(&self) -> bool {
         let cpu = &self.m.cpu;
         let pc = u32::from(cpu.pc);
         let in_ram = pc & 0x1280 == 0x0080 && pc & 0xFF <= 0xFC;
@@ -274,7 +274,7 @@ impl Context {
     #[inline(never)]
     unsafe fn read_tia(&mut self, address: u32, absolute: bool, cycles: u32) -> u32 {
         self.m.bus = if absolute { address >> 8 } else { address };
-        self.look_at(address, cycles);
+        self.advance_tia_for_read(address, cycles);
         // SAFETY: the board outlives the run (`run` borrows it).
         machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
     }
@@ -285,7 +285,7 @@ impl Context {
     fn load_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
         if address & 0x1080 == 0 {
             self.m.bus = bus;
-            self.look_at(address, cycles);
+            self.advance_tia_for_read(address, cycles);
             // SAFETY: the board outlives the run (`run` borrows it).
             return machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
         }
@@ -378,7 +378,7 @@ impl Context {
     fn can_run(&self) -> bool {
         self.m.cpu.left > self.reserve
             && self.m.cpu.pc & 0x1000 != 0
-            && (self.m.eager != 0) == self.watching
+            && (self.m.access_by_access != 0) == self.watching
             && self.m.tia.stop == 0
     }
 
@@ -400,8 +400,8 @@ impl Context {
 
     /// Switches to the records for drawing access by access.
     #[cold]
-    fn begin_to_watch(&mut self, code: &Code) {
-        self.hand_over();
+    fn start_watching(&mut self, code: &Code) {
+        self.update_board();
         self.watching = true;
         self.records = code.watching_records().as_ptr();
         self.window_records = self.records;
@@ -409,8 +409,8 @@ impl Context {
 
     /// Runs the remaining instructions with the plain interpreter.
     unsafe fn finish(&mut self) {
-        self.pass_window();
-        self.hand_over();
+        self.finish_picture();
+        self.update_board();
         let left = self.m.cpu.left;
         // SAFETY: board and image outlive the run (`run` borrows them).
         let (board, image) = unsafe { (&mut *self.board, &*self.image) };
@@ -418,18 +418,18 @@ impl Context {
     }
 
     /// Moves the beam to the end of the picture if the TIA was changed after that.
-    fn pass_window(&mut self) {
+    fn finish_picture(&mut self) {
         let end = self.m.tia.window_end;
-        if self.m.eager == 0 && self.changed_at >= end {
-            self.look(end);
+        if self.m.access_by_access == 0 && self.tia_changed_at >= end {
+            self.advance_tia(end);
         }
     }
 
     /// Executes one instruction with the plain interpreter, on the machine's registers.
     unsafe fn execute(&mut self) {
-        let meets = self.m.eager == 0 && self.meets_tia();
+        let meets = self.m.access_by_access == 0 && self.may_access_tia();
         if meets {
-            self.hand_over();
+            self.update_board();
         }
         let mut cpu: Cpu = self.m.cpu;
         cpu.left = cpu.left.wrapping_sub(1);
@@ -437,8 +437,8 @@ impl Context {
         let (board, image) = unsafe { (&mut *self.board, &*self.image) };
         let opcode = cpu::execute(&mut self.m, &mut cpu, board, image);
         self.m.cpu = cpu;
-        if meets && self.m.eager == 0 {
-            self.tia.forget(&self.m.tia);
+        if meets && self.m.access_by_access == 0 {
+            self.tia.invalidate(&self.m.tia);
             if instructions::writes(opcode as usize) {
                 stores::fill_shadow(self);
             }
@@ -481,7 +481,7 @@ unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, 
 /// Runs until `budget` instructions are executed or a chip requests the end of the frame. Equal to
 /// `cpu::run`.
 pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
-    if !code.is_threaded() {
+    if !code.has_records() {
         cpu::run(m, board, code.image(), budget);
         return;
     }
@@ -489,7 +489,7 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
     // SAFETY: `k` was created for this code; board and code are borrowed until the end of this function.
     unsafe { if code.is_segmented() { drive::<true>(&mut k, code) } else { drive::<false>(&mut k, code) } }
-    k.hand_over();
+    k.update_board();
     *m = k.m;
 }
 
@@ -504,15 +504,15 @@ pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
     machine::begin_step(m, board);
     if m.draw != 0 && begins_open && !is_complete(m) {
         // The frame will probably not end in this step either.
-        m.eager = 1;
+        m.access_by_access = 1;
         run(m, board, code, INSTRUCTIONS_PER_STEP);
     } else if m.draw != 0 {
         let start = *m;
         run(m, board, code, INSTRUCTIONS_PER_STEP);
-        if m.tia.stop == 0 && m.eager == 0 && !is_complete(m) {
+        if m.tia.stop == 0 && m.access_by_access == 0 && !is_complete(m) {
             // The visible part of an unfinished frame depends on every access.
             *m = start;
-            m.eager = 1;
+            m.access_by_access = 1;
             machine::tia::objects::refresh_cells(&m.tia, board);
             run(m, board, code, INSTRUCTIONS_PER_STEP);
         }
@@ -527,8 +527,8 @@ unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
     // SAFETY: `run`, the only caller, fulfills the conditions of the chain.
     unsafe {
         while k.m.cpu.left != 0 && k.m.tia.stop == 0 {
-            if k.m.eager != 0 && !k.watching {
-                k.begin_to_watch(code);
+            if k.m.access_by_access != 0 && !k.watching {
+                k.start_watching(code);
             }
             if k.can_run() {
                 let ip = k.enter::<S>();

@@ -40,7 +40,7 @@ pub struct Scene<'a> {
     /// CTRLPF.
     pub ctrlpf: u8,
     /// Only the playfield is enabled, and it takes the score colors in spite of its priority.
-    pub lonely: bool,
+    pub playfield_only_score: bool,
     /// Colors of player 0, player 1, playfield and background.
     pub colors: [u8; 4],
 }
@@ -60,7 +60,7 @@ impl Scene<'_> {
         if self.ctrlpf & (PRIORITY | SCORE) == 0 {
             return [zeros, ones & !zeros, (playfield | ball) & !(zeros | ones)];
         }
-        if self.lonely {
+        if self.playfield_only_score {
             return [playfield & LEFT[w], playfield & !LEFT[w], 0];
         }
         if self.ctrlpf & PRIORITY != 0 {
@@ -188,7 +188,7 @@ mod tests {
         let side = usize::from(x >= 80);
         let score = scene.ctrlpf & SCORE != 0;
         let first = scene.ctrlpf & PRIORITY != 0;
-        if scene.lonely {
+        if scene.playfield_only_score {
             return scene.colors[if shown(PF) { side } else { 3 }];
         }
         if first && (shown(PF) || shown(BL)) {
@@ -225,9 +225,9 @@ mod tests {
                 std::array::from_fn(|_| [next() & next(), next() & next(), next() & 0xFFFF_FFFF]);
             let enabled = next() as u8 & 0x3F;
             let ctrlpf = next() as u8;
-            let lonely = ctrlpf & (PRIORITY | SCORE) == PRIORITY | SCORE && enabled == 1 << PF;
+            let playfield_only_score = ctrlpf & (PRIORITY | SCORE) == PRIORITY | SCORE && enabled == 1 << PF;
             let colors = (next() as u32).to_le_bytes();
-            let scene = Scene { masks: &masks, enabled, ctrlpf, lonely, colors };
+            let scene = Scene { masks: &masks, enabled, ctrlpf, playfield_only_score, colors };
             let (x, y) = (next() as usize % 160, next() as usize % 160);
             let (from, to) = (x.min(y), x.max(y) + 1);
             let before: [u8; WIDTH] = std::array::from_fn(|i| (i * 7) as u8);

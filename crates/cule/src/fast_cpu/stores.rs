@@ -139,9 +139,9 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     // SAFETY: the board outlives the run (`run` borrows it).
     let picture = unsafe { &mut (*k.board).picture };
     let clock = tia::clock_of(cycles);
-    k.tia.apply(&mut k.m.tia, picture, clock, R, value as u8);
-    k.moved_on = true;
-    k.changed_at = clock;
+    k.tia.write(&mut k.m.tia, picture, clock, R, value as u8);
+    k.board_outdated = true;
+    k.tia_changed_at = clock;
     remember::<R>(k, value);
 }
 
@@ -160,7 +160,7 @@ unsafe fn store<const S: bool, const R: u32>(
     // SAFETY: guaranteed by the caller.
     unsafe {
         if R <= 0x02 && R != VBLANK {
-            return full::<S, R>(k, ip, xy, a, cn, f);
+            return store_sync::<S, R>(k, ip, xy, a, cn, f);
         }
         if is_known(R) {
             change::<R>(k, xy >> 24, (cn >> 16) as u32);
@@ -174,7 +174,7 @@ unsafe fn store<const S: bool, const R: u32>(
 /// # Safety
 /// As for all functions of the chain (see `handlers`).
 #[inline(never)]
-unsafe fn full<const S: bool, const R: u32>(
+unsafe fn store_sync<const S: bool, const R: u32>(
     k: &mut Context,
     ip: *const u64,
     xy: u32,
@@ -195,14 +195,14 @@ unsafe fn full<const S: bool, const R: u32>(
         } else {
             let ends = R == VSYNC && value & 2 == 0 && clock >= k.m.tia.arm;
             if ends {
-                k.look(clock);
+                k.advance_tia(clock);
             } else if R == VSYNC && k.m.draw != 0 {
-                k.hand_over();
+                k.update_board();
             }
             stall = write(&mut k.m, &mut *k.board, cycles, R, value, false);
         }
         let cn = cn + (u64::from(stall) << 16);
-        if k.m.tia.stop != 0 || k.m.eager != 0 {
+        if k.m.tia.stop != 0 || k.m.access_by_access != 0 {
             return leave::<S>(k, ip, xy & 0xFF_FFFF, a, cn, f);
         }
         handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)

@@ -14,7 +14,7 @@ use super::strobe::{DISPLAYS, STARTS, strobe};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
 use crate::machine::tia::collision::partners_of;
 use crate::machine::tia::objects::playfield_cells;
-use crate::machine::tia::paint::{BACK, FIELD, SCORE, lonely_score};
+use crate::machine::tia::paint::{BACKGROUND, PLAYFIELD, SCORE, playfield_only_score};
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{
@@ -24,7 +24,7 @@ use crate::machine::tia::{
 use crate::machine::tia::{hmove, objects};
 
 /// Length of arrays over the objects: a power of two, so that indices are never out of bounds.
-pub const PLACES: usize = 8;
+pub const OBJECT_SLOTS: usize = 8;
 /// The movable objects.
 const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
 
@@ -33,26 +33,26 @@ type Pictures = [[u8; PICTURE_BYTES]; 2];
 /// Data of the beam in addition to the state of the chip.
 pub struct FastTia {
     /// Masks of the objects, enabled or not.
-    masks: [Wide; PLACES],
+    masks: [Wide; OBJECT_SLOTS],
     /// Objects whose masks must be recomputed.
     dirty: u8,
     /// All collisions that the present state can cause have been latched.
-    settled: bool,
+    collisions_final: bool,
     /// Cells that the objects can cover.
-    cells: [u64; PLACES],
+    cells: [u64; OBJECT_SLOTS],
     /// Objects whose cells must be recomputed.
     stale: u8,
-    /// Movable objects that have moved since `near` was computed.
+    /// Movable objects that have moved since `may_collide` was computed.
     moved: u8,
     /// Objects that have been enabled since the run began.
-    ever: u8,
+    ever_enabled: u8,
     /// For each object, those with which it can still collide. Valid for `partners_key`.
     partners: [u8; 6],
     partners_key: u32,
     /// Movable objects that share a cell with a partner.
-    near: u8,
-    /// `near` may contain too many objects.
-    near_loose: bool,
+    may_collide: u8,
+    /// `may_collide` may contain too many objects.
+    may_collide_overestimated: bool,
     /// Cells of the playfield's partners.
     field_partners: u64,
     draw: bool,
@@ -62,17 +62,17 @@ pub struct FastTia {
 impl FastTia {
     pub fn new(t: &Tia, draw: bool) -> Self {
         Self {
-            masks: [[0; 3]; PLACES],
+            masks: [[0; 3]; OBJECT_SLOTS],
             dirty: ALL_OBJECTS,
-            settled: false,
+            collisions_final: false,
             cells: [0, 0, 0, 0, 0, field_cells(t), 0, 0],
             stale: MOVABLE,
             moved: MOVABLE,
-            ever: t.enabled,
+            ever_enabled: t.enabled,
             partners: [0; 6],
             partners_key: u32::MAX,
-            near: 0,
-            near_loose: false,
+            may_collide: 0,
+            may_collide_overestimated: false,
             field_partners: 0,
             draw,
             level: pixels::level(),
@@ -80,33 +80,33 @@ impl FastTia {
     }
 
     /// Recomputes everything after the chip was changed by other code.
-    pub fn forget(&mut self, t: &Tia) {
+    pub fn invalidate(&mut self, t: &Tia) {
         self.dirty = ALL_OBJECTS;
-        self.settled = false;
+        self.collisions_final = false;
         self.cells[PF] = field_cells(t);
         self.stale = MOVABLE;
         self.moved = MOVABLE;
-        self.ever |= t.enabled;
+        self.ever_enabled |= t.enabled;
     }
 
     /// Executes a write of `value` to a register at `clock`; equal to `write::write`.
     #[inline(always)]
-    pub fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
+    pub fn write(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
         match register {
             0x01 => {
                 if (t.vblank ^ value) & 2 != 0 {
                     self.catch_up(t, picture, clock.wrapping_add(1));
-                    self.settled = false;
+                    self.collisions_final = false;
                 }
                 t.vblank = value;
             }
-            0x04 | 0x05 => self.size(t, picture, clock, (register - 0x04) as usize, value),
+            0x04 | 0x05 => self.write_nusiz(t, picture, clock, (register - 0x04) as usize, value),
             0x06..=0x09 => {
                 let index = (register - 0x06) as usize;
                 let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
                 let color = value & 0xFE | loss;
                 if self.draw && color != t.color[index] && !hidden(t) {
-                    self.refresh_near(t);
+                    self.refresh_may_collide(t);
                     let cells = self.colored_cells(t, index);
                     if !is_elsewhere(t, clock, cells) {
                         self.catch_up(t, picture, clock);
@@ -114,13 +114,13 @@ impl FastTia {
                 }
                 t.color[index] = color;
             }
-            0x0A => self.control(t, picture, clock, value),
+            0x0A => self.write_ctrlpf(t, picture, clock, value),
             0x0B | 0x0C => {
                 let player = (register - 0x0B) as usize;
                 let on = value >> 3 & 1;
                 if on != t.reflect[player] {
                     if t.enabled & bit(player) != 0 {
-                        self.touch(t, picture, clock.wrapping_add(1), player);
+                        self.catch_up_for(t, picture, clock.wrapping_add(1), player);
                     }
                     t.reflect[player] = on;
                     self.dirty |= bit(player);
@@ -130,7 +130,7 @@ impl FastTia {
                 let old = t.playfield;
                 let new = next_playfield(old, register - 0x0D, u32::from(value));
                 if new != old {
-                    self.change_field(t, picture, clock, new);
+                    self.write_playfield(t, picture, clock, new);
                 }
             }
             0x10 | 0x11 => self.strobe_player(t, picture, clock, (register - 0x10) as usize),
@@ -142,24 +142,24 @@ impl FastTia {
                     self.catch_up(t, picture, clock.wrapping_add(8));
                     t.missile0_form = FORM_NORMAL;
                     t.position[M0] = new;
-                    self.shift(M0);
+                    self.mark_moved(M0);
                 } else {
-                    self.place(t, picture, clock.wrapping_add(8), M0 + missile, new);
+                    self.move_object(t, picture, clock.wrapping_add(8), M0 + missile, new);
                 }
             }
             0x14 => {
                 let since = clock.wrapping_sub(t.last_hmove);
                 let new = ball_strobe(line_clock(t, clock), since) as u8;
-                self.place(t, picture, clock, BL, new);
+                self.move_object(t, picture, clock, BL, new);
             }
-            0x1B | 0x1C => self.graphics(t, picture, clock, (register - 0x1B) as usize, value),
+            0x1B | 0x1C => self.write_grp(t, picture, clock, (register - 0x1B) as usize, value),
             0x1D | 0x1E => {
                 let missile = (register - 0x1D) as usize;
                 let on = value >> 1 & 1;
                 if on != t.enam[missile] {
                     if t.resmp[missile] == 0 {
-                        self.ever |= bit(M0 + missile);
-                        self.touch(t, picture, clock, M0 + missile);
+                        self.ever_enabled |= bit(M0 + missile);
+                        self.catch_up_for(t, picture, clock, M0 + missile);
                     }
                     t.enam[missile] = on;
                     self.show_missile(t, missile);
@@ -168,8 +168,8 @@ impl FastTia {
             0x1F => {
                 let on = value >> 1 & 1;
                 if t.vdelbl == 0 && t.enabl != on {
-                    self.ever |= bit(BL);
-                    self.touch(t, picture, clock, BL);
+                    self.ever_enabled |= bit(BL);
+                    self.catch_up_for(t, picture, clock, BL);
                 }
                 t.enabl = on;
                 self.show_ball(t);
@@ -185,7 +185,7 @@ impl FastTia {
                     self.catch_up(t, picture, clock);
                     t.star_field = 1;
                     t.star_phase = 0;
-                    self.shift(M0);
+                    self.mark_moved(M0);
                 }
                 t.motion[object] = nibble;
             }
@@ -194,8 +194,8 @@ impl FastTia {
                 let on = value & 1;
                 let seen = if on != 0 { t.grp_old[player] } else { t.grp[player] };
                 if seen != t.graphics[player] {
-                    self.ever |= bit(player);
-                    self.touch(t, picture, clock, player);
+                    self.ever_enabled |= bit(player);
+                    self.catch_up_for(t, picture, clock, player);
                 }
                 t.vdelp[player] = on;
                 self.show_player(t, player);
@@ -204,8 +204,8 @@ impl FastTia {
                 let on = value & 1;
                 let seen = if on != 0 { t.enabl_old } else { t.enabl };
                 if (seen != 0) != (t.enabled & bit(BL) != 0) {
-                    self.ever |= bit(BL);
-                    self.touch(t, picture, clock, BL);
+                    self.ever_enabled |= bit(BL);
+                    self.catch_up_for(t, picture, clock, BL);
                 }
                 t.vdelbl = on;
                 self.show_ball(t);
@@ -217,13 +217,13 @@ impl FastTia {
                     self.catch_up(t, picture, clock);
                     t.resmp[missile] = on;
                     if on == 0 {
-                        t.position[M0 + missile] = position::released(t, missile);
+                        t.position[M0 + missile] = position::released_position(t, missile);
                         if missile == 0 {
                             t.missile0_form = FORM_NORMAL;
                         }
                     }
-                    self.ever |= bit(M0 + missile);
-                    self.shift(M0 + missile);
+                    self.ever_enabled |= bit(M0 + missile);
+                    self.mark_moved(M0 + missile);
                     self.show_missile(t, missile);
                 }
             }
@@ -232,7 +232,7 @@ impl FastTia {
             0x2C => {
                 self.catch_up(t, picture, clock);
                 t.collisions = 0;
-                self.settled = false;
+                self.collisions_final = false;
             }
             _ => {}
         }
@@ -242,17 +242,23 @@ impl FastTia {
 
     /// Advances the beam to `target` before `object` changes its appearance, if the change can be visible.
     #[inline(always)]
-    fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
-        let near = self.approach(t, picture, target, object);
+    fn catch_up_for(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
+        let near = self.catch_up_if_visible(t, picture, target, object);
         // A collision may be possible after the change. Nothing is evaluated in between.
-        self.settled &= !near;
+        self.collisions_final &= !near;
     }
 
-    /// As `touch`, for one of several simultaneous changes. Returns true if `settled` must be cleared after
-    /// the last.
+    /// As `catch_up_for`, for one of several simultaneous changes. Returns true if `collisions_final` must be
+    /// cleared after the last.
     #[inline(always)]
-    fn approach(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) -> bool {
-        let near = self.is_near(t, object);
+    fn catch_up_if_visible(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        target: i32,
+        object: usize,
+    ) -> bool {
+        let near = self.can_collide(t, object);
         if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
             self.catch_up(t, picture, target);
         }
@@ -261,44 +267,44 @@ impl FastTia {
 
     /// True if a change of `object` within its cells could change a collision.
     #[inline(always)]
-    fn is_near(&mut self, t: &Tia, object: usize) -> bool {
+    fn can_collide(&mut self, t: &Tia, object: usize) -> bool {
         if hidden(t) {
             return false;
         }
-        self.refresh_near(t);
+        self.refresh_may_collide(t);
         let field = 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
-        self.near >> object & 1 != 0 || self.cells[object] & self.cells[PF] & field != 0
+        self.may_collide >> object & 1 != 0 || self.cells[object] & self.cells[PF] & field != 0
     }
 
     #[inline(always)]
-    fn refresh_near(&mut self, t: &Tia) {
-        let key = u32::from(self.ever) << 16 | u32::from(t.collisions);
-        if key != self.partners_key || self.moved & self.ever != 0 {
-            self.renew_near(t, key);
+    fn refresh_may_collide(&mut self, t: &Tia) {
+        let key = u32::from(self.ever_enabled) << 16 | u32::from(t.collisions);
+        if key != self.partners_key || self.moved & self.ever_enabled != 0 {
+            self.renew_may_collide(t, key);
         }
     }
 
     #[inline(never)]
-    fn renew_near(&mut self, t: &Tia, key: u32) {
+    fn renew_may_collide(&mut self, t: &Tia, key: u32) {
         if key != self.partners_key {
             self.partners_key = key;
             for object in 0..6 {
-                let others = partners_of(t.collisions, object) & self.ever;
-                self.partners[object] = others & 0u8.wrapping_sub(self.ever >> object & 1);
+                let others = partners_of(t.collisions, object) & self.ever_enabled;
+                self.partners[object] = others & 0u8.wrapping_sub(self.ever_enabled >> object & 1);
             }
         }
-        let moved = self.moved & self.ever;
+        let moved = self.moved & self.ever_enabled;
         self.moved &= !moved;
         self.renew_cells(t, moved);
-        self.near = 0;
-        self.near_loose = false;
+        self.may_collide = 0;
+        self.may_collide_overestimated = false;
         self.field_partners = 0;
         for object in 0..5 {
             let cells = self.cells[object];
             self.field_partners |= cells & 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
             for other in 0..object {
                 let meet = cells & self.cells[other] != 0 && self.partners[object] >> other & 1 != 0;
-                self.near |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
+                self.may_collide |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
             }
         }
     }
@@ -318,8 +324,8 @@ impl FastTia {
     /// Cells in which a color can be visible.
     fn colored_cells(&self, t: &Tia, index: usize) -> u64 {
         let objects = match index {
-            BACK => return objects::ALL_CELLS,
-            FIELD => bit(PF) | bit(BL),
+            BACKGROUND => return objects::ALL_CELLS,
+            PLAYFIELD => bit(PF) | bit(BL),
             player => {
                 let field = if t.ctrlpf & SCORE != 0 { bit(PF) } else { 0 };
                 bit(P0 + player) | bit(M0 + player) | field
@@ -335,11 +341,11 @@ impl FastTia {
 
     /// Records that a movable object moved or changed its size.
     #[inline(always)]
-    fn shift(&mut self, object: usize) {
+    fn mark_moved(&mut self, object: usize) {
         self.dirty |= bit(object);
         self.moved |= bit(object);
         self.stale |= bit(object);
-        self.settled = false;
+        self.collisions_final = false;
     }
 
     /// Records that the playfield has changed.
@@ -350,7 +356,7 @@ impl FastTia {
     }
 
     /// Moves `object` at `target`, if its position changes.
-    fn place(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
+    fn move_object(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
         if new == t.position[object] {
             return;
         }
@@ -361,8 +367,8 @@ impl FastTia {
             self.stale |= bit(object);
             return;
         }
-        let near = self.is_near(t, object);
-        // The cells are updated now; `near` may contain too many objects afterwards.
+        let near = self.can_collide(t, object);
+        // The cells are updated now; `may_collide` may contain too many objects afterwards.
         let cells = objects::cells_at(t, object, new);
         let partners = self.partners[object];
         let mut met = 0;
@@ -378,32 +384,32 @@ impl FastTia {
         t.position[object] = new;
         self.dirty |= bit(object);
         self.cells[object] = cells;
-        self.near_loose |= self.near >> object & 1 != 0;
-        self.near &= !bit(object);
+        self.may_collide_overestimated |= self.may_collide >> object & 1 != 0;
+        self.may_collide &= !bit(object);
         if met != 0 {
-            self.near |= met | bit(object);
+            self.may_collide |= met | bit(object);
         }
         self.field_partners |= if field { cells } else { 0 };
-        self.settled &= !(near || meets);
+        self.collisions_final &= !(near || meets);
     }
 
     /// Shows all copies of a player again. Its cells do not change.
     fn show_copies(&mut self, t: &mut Tia, player: usize) {
         t.skip[player] = 0;
         self.dirty |= bit(P0 + player);
-        self.settled = false;
+        self.collisions_final = false;
     }
 
     // ------------------------------------------------------------ registers
 
     #[inline(always)]
-    fn change_field(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, new: u32) {
-        self.ever |= bit(PF);
+    fn write_playfield(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, new: u32) {
+        self.ever_enabled |= bit(PF);
         let turns = t.mirror != t.ctrlpf & 1;
         let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
         let mut near = false;
         if !hidden(t) {
-            self.refresh_near(t);
+            self.refresh_may_collide(t);
             near = changes & self.field_partners != 0;
             if near || self.draw {
                 let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
@@ -417,7 +423,7 @@ impl FastTia {
         t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
         self.dirty |= bit(PF);
         self.cells[PF] = if turns { field_cells(t) } else { self.cells[PF] ^ changes };
-        self.settled &= !near;
+        self.collisions_final &= !near;
     }
 
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
@@ -431,10 +437,10 @@ impl FastTia {
         self.catch_up(t, picture, clock.wrapping_add(tail));
         t.position[player] = found.new;
         t.skip[player] = u8::from(skips);
-        self.shift(P0 + player);
+        self.mark_moved(P0 + player);
     }
 
-    fn size(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+    fn write_nusiz(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
         let special = t.skip[player] != 0 || is_star(t, player);
         let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
         let both = bit(P0 + player) | bit(M0 + player);
@@ -447,12 +453,12 @@ impl FastTia {
             if player == 0 {
                 t.missile0_form = FORM_NORMAL;
             }
-            self.shift(P0 + player);
-            self.shift(M0 + player);
+            self.mark_moved(P0 + player);
+            self.mark_moved(M0 + player);
         }
     }
 
-    fn control(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, value: u8) {
+    fn write_ctrlpf(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, value: u8) {
         let mirror = value & 1;
         let changes = t.ctrlpf ^ value;
         let turned = mirror != t.mirror || changes & 1 != 0;
@@ -463,24 +469,24 @@ impl FastTia {
         }
         t.ctrlpf = value;
         if sized {
-            self.shift(BL);
+            self.mark_moved(BL);
         }
         if turned {
             if line_clock(t, clock) < MIRROR_CLOCKS {
                 t.mirror = mirror;
             }
             self.field_changed(t);
-            self.settled = false;
+            self.collisions_final = false;
         }
     }
 
     #[inline(always)]
-    fn graphics(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+    fn write_grp(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
         let other = 1 - player;
         if t.vdelp[0] | t.vdelp[1] | t.vdelbl == 0 {
             if t.grp[player] != value {
-                self.ever |= bit(player);
-                self.touch(t, picture, clock.wrapping_add(1), player);
+                self.ever_enabled |= bit(player);
+                self.catch_up_for(t, picture, clock.wrapping_add(1), player);
                 t.grp[player] = value;
                 t.graphics[player] = value;
                 t.enabled = t.enabled & !bit(player) | u8::from(value != 0) << player;
@@ -497,20 +503,20 @@ impl FastTia {
         let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
         let mut near = false;
         if own {
-            self.ever |= bit(player);
-            near |= self.approach(t, picture, clock.wrapping_add(1), player);
+            self.ever_enabled |= bit(player);
+            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), player);
         }
         if delayed {
-            self.ever |= bit(other);
-            near |= self.approach(t, picture, clock.wrapping_add(1), other);
+            self.ever_enabled |= bit(other);
+            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), other);
         }
         if ball {
-            self.ever |= bit(BL);
-            near |= self.approach(t, picture, clock.wrapping_add(1), BL);
+            self.ever_enabled |= bit(BL);
+            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), BL);
         }
-        // Not earlier: advancing the beam for the last change may set `settled` before the other changes are
-        // applied.
-        self.settled &= !near;
+        // Not earlier: advancing the beam for the last change may set `collisions_final` before the other
+        // changes are applied.
+        self.collisions_final &= !near;
         t.grp[player] = value;
         t.grp_old[other] = t.grp[other];
         if own {
@@ -542,7 +548,7 @@ impl FastTia {
                     let to = i32::from(t.position[object]) + right;
                     let width = WIDTH as i32;
                     let new = if to < 0 { to + width } else { to % width } as u8;
-                    self.place(t, picture, clock, object, new);
+                    self.move_object(t, picture, clock, object, new);
                 }
             }
         }
@@ -558,7 +564,7 @@ impl FastTia {
         if star != 0 {
             t.star_field = 0;
             t.missile0_form = FORM_NORMAL;
-            self.shift(M0);
+            self.mark_moved(M0);
         }
     }
 
@@ -605,7 +611,7 @@ impl FastTia {
     #[inline(never)]
     fn advance(&mut self, t: &mut Tia, picture: &mut Pictures, goal: i32) {
         if cfg!(processor_alone) {
-            self.settled = true;
+            self.collisions_final = true;
         }
         let mut from = t.beam - t.row_start;
         // True if the previous row was drawn as a whole in the same state: the next one can be copied.
@@ -619,14 +625,14 @@ impl FastTia {
                     alike = false;
                 }
             }
-            if !self.draw && self.settled && is_steady(t) {
+            if !self.draw && self.collisions_final && is_steady(t) {
                 skip_to(t, from, goal);
                 return;
             }
             let to = (goal - t.row_start).min(CLOCKS_PER_LINE);
             if to > HBLANK_CLOCKS {
                 let (a, b) = ((from - HBLANK_CLOCKS).max(0), to - HBLANK_CLOCKS);
-                if !self.settled {
+                if !self.collisions_final {
                     self.collide(t, a, b);
                 }
                 if self.draw {
@@ -651,7 +657,7 @@ impl FastTia {
         if mirror != t.mirror {
             t.mirror = mirror;
             self.field_changed(t);
-            self.settled = false;
+            self.collisions_final = false;
         }
         for player in 0..2 {
             if t.skip[player] != 0 {
@@ -660,19 +666,19 @@ impl FastTia {
         }
         if t.star_field != 0 {
             move_star(t);
-            self.shift(M0);
+            self.mark_moved(M0);
         }
     }
 
     /// Computes the collisions in pixels `from..to` of the current row.
     fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
         if hidden(t) {
-            self.settled = true;
+            self.collisions_final = true;
             return;
         }
         let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
         if possible == 0 {
-            self.settled = true;
+            self.collisions_final = true;
             return;
         }
         self.renew_cells(t, t.enabled & MOVABLE);
@@ -686,12 +692,12 @@ impl FastTia {
             close |= u16::from(meet) << latch;
             objects |= (1u8 << a | 1 << b) & 0u8.wrapping_sub(u8::from(meet));
         }
-        self.settled = true;
+        self.collisions_final = true;
         if close != 0 {
             self.refresh(t, objects);
             self.latch(t, close, from, to);
         }
-        if self.near_loose && self.settled {
+        if self.may_collide_overestimated && self.collisions_final {
             self.partners_key = u32::MAX;
         }
     }
@@ -729,7 +735,7 @@ impl FastTia {
         }
         t.collisions |= latched;
         // Pairs that overlap elsewhere may collide later in the row.
-        self.settled = found == latched;
+        self.collisions_final = found == latched;
     }
 
     // ------------------------------------------------------------ pixels
@@ -754,7 +760,7 @@ impl FastTia {
                 masks: &self.masks,
                 enabled: t.enabled,
                 ctrlpf: t.ctrlpf,
-                lonely: lonely_score(t),
+                playfield_only_score: playfield_only_score(t),
                 colors: t.color,
             };
             pixels::draw(self.level, row, from as usize, to as usize, &scene);

@@ -1,6 +1,6 @@
-//! Execution while every access to the TIA draws (`Machine::eager`): separate *watching records*, whose
-//! functions leave instructions that may access the TIA to the plain interpreter, and execute all others as
-//! usual.
+//! Execution while every access to the TIA draws (`Machine::access_by_access`): separate *watching records*,
+//! whose functions leave instructions that may access the TIA to the plain interpreter, and execute all
+//! others as usual.
 
 use super::handlers::{self, HANDLERS, NONE, NUMBER};
 use super::{Context, slow};
@@ -20,7 +20,7 @@ pub enum Watch {
 }
 
 /// Returns how an instruction of this operand class is watched.
-pub fn when(opcode: u8, class: usize) -> Watch {
+pub fn watch_of(opcode: u8, class: usize) -> Watch {
     match class {
         handlers::PLAIN
             if matches!(INSTRUCTIONS[usize::from(opcode)].name, "PHA" | "PHP" | "PLA" | "PLP") =>
@@ -28,7 +28,7 @@ pub fn when(opcode: u8, class: usize) -> Watch {
             Watch::Stack
         }
         handlers::INDEX => Watch::Index,
-        handlers::TIA_READ | handlers::TRIGGER | handlers::STORE | handlers::WSYNC | handlers::QUIET => {
+        handlers::TIA_READ | handlers::TRIGGER | handlers::STORE | handlers::WSYNC | handlers::TIA_UNUSED => {
             Watch::Always
         }
         _ => Watch::Never,
@@ -41,7 +41,7 @@ fn is_tia(address: u32) -> bool {
 }
 
 /// True if the instruction with these bytes may access the TIA.
-fn meets(k: &Context, bytes: [u8; 3], xy: u32, class: usize) -> bool {
+fn may_access_tia(k: &Context, bytes: [u8; 3], xy: u32, class: usize) -> bool {
     if class == handlers::PLAIN {
         return !(0x81..0xFF).contains(&k.m.cpu.s);
     }
@@ -84,7 +84,7 @@ pub unsafe fn watch<const S: bool, const C: usize>(
         let place = (ip as usize - k.records as usize) >> 3;
         let bytes = std::array::from_fn(|i| *k.rom.add(place + i));
         let number = *NUMBER.get_unchecked(usize::from(bytes[0])).get_unchecked(C);
-        if number == NONE || meets(k, bytes, xy, C) {
+        if number == NONE || may_access_tia(k, bytes, xy, C) {
             return slow::<S>(k, ip, xy, a, cn, f);
         }
         HANDLERS::<S>::TABLE.get_unchecked(usize::from(number))(k, ip, xy, a, cn, f)

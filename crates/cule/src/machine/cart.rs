@@ -230,14 +230,14 @@ pub fn is_plain(cart: &Cart, offset: u32) -> bool {
 }
 
 /// Returns the ROM byte that the segment table maps to `address`.
-pub fn plain(cart: &Cart, rom: &[u8], address: u32) -> u32 {
+pub fn read_segment(cart: &Cart, rom: &[u8], address: u32) -> u32 {
     let segment: usize = (address >> 10 & 3 | address >> 11 & 4) as usize;
     let at: u32 = cart.segment[segment] as u32 * SEGMENT_BYTES + (address & (SEGMENT_BYTES - 1));
     rom[at as usize] as u32
 }
 
 /// Switches banks if `offset` is a hotspot of the scheme.
-pub fn touch(cart: &mut Cart, offset: u32) {
+pub fn access_hotspot(cart: &mut Cart, offset: u32) {
     match cart.kind {
         KIND_F8 | KIND_F8SC | KIND_DPC | KIND_F8_LOW => {
             if offset == 0xFF8 || offset == 0xFF9 {
@@ -292,7 +292,7 @@ pub fn touch(cart: &mut Cart, offset: u32) {
 pub fn read(m: &mut Machine, board: &Board, rom: &[u8], address: u32, now: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
     if is_plain(&m.cart, offset) {
-        return plain(&m.cart, rom, address);
+        return read_segment(&m.cart, rom, address);
     }
     if m.cart.kind == KIND_DPC {
         return dpc::read(&mut m.cart, rom, address, now);
@@ -318,7 +318,7 @@ fn read_special(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32
             if offset < 0x400 {
                 return board.ram[offset as usize] as u32;
             }
-            return plain(cart, rom, address);
+            return read_segment(cart, rom, address);
         }
         KIND_3E => {
             if cart.ram_bank != 0 {
@@ -333,13 +333,13 @@ fn read_special(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32
         }
         _ => {}
     }
-    touch(cart, offset);
-    plain(cart, rom, address)
+    access_hotspot(cart, offset);
+    read_segment(cart, rom, address)
 }
 
 fn read_e7(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
-    touch(cart, offset);
+    access_hotspot(cart, offset);
     if offset < 0x800 && cart.ram_bank != 0 {
         if offset >= 0x400 {
             return board.ram[(offset & 0x3FF) as usize] as u32;
@@ -349,7 +349,7 @@ fn read_e7(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32 {
     if offset >= 0x900 && offset < 0xA00 {
         return board.ram[(E7_PAGES + cart.ram_page as u32 * 256 + (offset & 0xFF)) as usize] as u32;
     }
-    plain(cart, rom, address)
+    read_segment(cart, rom, address)
 }
 
 /// Writes to an address of the cartridge window. Returns true if the TIA receives the write too.
@@ -365,7 +365,7 @@ pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: 
             if offset < 0x080 {
                 cart.ram[offset as usize] = value as u8;
             }
-            touch(cart, offset);
+            access_hotspot(cart, offset);
         }
         KIND_F4SC => {
             if offset < 0x080 {
@@ -376,7 +376,7 @@ pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: 
             if offset < 0x100 {
                 board.ram[offset as usize] = value as u8;
             }
-            touch(cart, offset);
+            access_hotspot(cart, offset);
         }
         KIND_E7 => {
             if offset < 0x400 && cart.ram_bank != 0 {
@@ -385,7 +385,7 @@ pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: 
             if offset >= 0x800 && offset < 0x900 {
                 board.ram[(E7_PAGES + cart.ram_page as u32 * 256 + (offset & 0xFF)) as usize] = value as u8;
             }
-            touch(cart, offset);
+            access_hotspot(cart, offset);
         }
         KIND_CV => {
             if offset >= 0x400 && offset < 0x800 {
@@ -407,7 +407,7 @@ pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: 
             return true;
         }
         _ => {
-            touch(cart, offset);
+            access_hotspot(cart, offset);
         }
     }
     false
@@ -442,20 +442,20 @@ pub fn is_claimed(cart: &Cart, address: u32) -> bool {
 /// Reads an address below $1000 to which the cartridge responds.
 pub fn read_claimed(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32, now: u32) -> u32 {
     if m.cart.kind == KIND_UA {
-        touch_ua(&mut m.cart, address);
+        access_hotspot_ua(&mut m.cart, address);
         return super::tia::read(m, board, address, now);
     }
     if m.cart.kind == KIND_3E {
         return read_special(&mut m.cart, board, rom, address & 0x3F);
     }
-    plain(&m.cart, rom, address & 0x3F)
+    read_segment(&m.cart, rom, address & 0x3F)
 }
 
 /// Writes to an address below $1000 to which the cartridge responds. Always true: the TIA receives the write
 /// too.
 pub fn write_claimed(m: &mut Machine, address: u32, value: u32) -> bool {
     if m.cart.kind == KIND_UA {
-        touch_ua(&mut m.cart, address);
+        access_hotspot_ua(&mut m.cart, address);
     } else if m.cart.kind == KIND_3F {
         select_3f(&mut m.cart, value);
     } else {
@@ -464,7 +464,7 @@ pub fn write_claimed(m: &mut Machine, address: u32, value: u32) -> bool {
     true
 }
 
-fn touch_ua(cart: &mut Cart, address: u32) {
+fn access_hotspot_ua(cart: &mut Cart, address: u32) {
     let at: u32 = address & 0x1FFF;
     if at == 0x220 {
         select_bank(cart, 0);

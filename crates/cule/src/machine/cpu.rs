@@ -31,7 +31,7 @@ pub fn subtract(cpu: &mut Cpu, operand: u32) {
     }
 }
 
-/// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+/// Runs until `budget` instructions are executed or a chip requests the end of the frame.
 pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
     let mut cpu: Cpu = m.cpu;
     cpu.left = if cpu.jammed != 0 { 0 } else { budget };
@@ -42,7 +42,7 @@ pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
     m.cpu = cpu;
 }
 
-/// One instruction; its opcode.
+/// Executes one instruction. Returns its opcode.
 #[rustfmt::skip]
 pub fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let opcode: u32 = fetch(m, cpu, board, rom);

@@ -6,7 +6,7 @@
 //!
 //! Device subset.
 
-use super::cart::{Cart, plain, touch};
+use super::cart::{Cart, access_hotspot, read_segment};
 
 const TOP: usize = 0;
 const BOTTOM: usize = 8;
@@ -42,8 +42,8 @@ pub fn read(cart: &mut Cart, rom: &[u8], address: u32, now: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
     clock_random(cart);
     if offset >= 0x040 {
-        touch(cart, offset);
-        return plain(cart, rom, address);
+        access_hotspot(cart, offset);
+        return read_segment(cart, rom, address);
     }
     let f: usize = (offset & 7) as usize;
     if cart.ram[LOW + f] == cart.ram[TOP + f] {
@@ -88,7 +88,7 @@ pub fn read(cart: &mut Cart, rom: &[u8], address: u32, now: u32) -> u32 {
 pub fn write(cart: &mut Cart, offset: u32, value: u32, _now: u32) {
     clock_random(cart);
     if offset < 0x040 || offset >= 0x080 {
-        touch(cart, offset);
+        access_hotspot(cart, offset);
         return;
     }
     let f: usize = (offset & 7) as usize;

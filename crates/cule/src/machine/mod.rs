@@ -92,7 +92,7 @@ pub struct Machine {
     pub draw: u8,
     /// Every access to a chip draws the picture up to its own time. Needed where a frame may end within the
     /// picture.
-    pub eager: u8,
+    pub access_by_access: u8,
 }
 
 #[cfg(not(device))]
@@ -107,7 +107,7 @@ pub struct Board {
     /// The same rows as class rows, where `Row::kind` says so.
     pub rows: [[tia::rows::Row; tia::MAX_ROWS]; 2],
     /// The class row that is being drawn.
-    pub front: tia::rows::Front,
+    pub partial_row: tia::rows::PartialRow,
     /// Pixels of the six objects in the current row. `Tia::dirty` has the bits of those that are out of date.
     pub masks: [tia::Mask; 6],
     /// For each object the cells (four pixels each) that it can cover.
@@ -133,7 +133,7 @@ pub fn new(kind: u8, rom_bytes: u32, ram: &[u8; 128], layout: Layout) -> Machine
         unfinished: 0,
         dimmed: 0,
         draw: 1,
-        eager: 0,
+        access_by_access: 0,
     }
 }
 
@@ -147,8 +147,8 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
         board.picture[0][i] = 0;
         board.picture[1][i] = 0;
     }
-    if board.front.on != 0 {
-        tia::rows::forget(board);
+    if board.partial_row.uses_classes != 0 {
+        tia::rows::mark_all_as_bytes(board);
     }
     cart::reset(&mut m.cart, board, rom);
     operations::reset(m, board, rom);
@@ -181,18 +181,18 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
     m.tia.stop = 0;
     // Masks and cells are recomputed, so that a machine can be combined with any board.
     m.tia.dirty = tia::ALL_OBJECTS;
-    tia::write::unsettle(&mut m.tia);
+    tia::write::invalidate_may_collide(&mut m.tia);
     tia::objects::refresh_cells(&m.tia, board);
     // A step may be run a second time (see `step`), which requires unchanged RAM. Large RAM is not part of
     // the machine.
     let once: bool = cart::large_ram_bytes(&m.cart) != 0;
-    m.eager = (m.draw != 0 && (once || tia::is_armed(&m.tia))) as u8;
+    m.access_by_access = (m.draw != 0 && (once || tia::is_armed(&m.tia))) as u8;
 }
 
 /// Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 pub fn end_step(m: &mut Machine, board: &mut Board) {
     let lines: i32 = lines(m);
-    tia::rows::close(board);
+    tia::rows::expand_partial_row(board);
     if m.tia.stop != 0 {
         m.unfinished = 0;
         m.tia.last_lines = lines;
@@ -231,11 +231,11 @@ pub fn step<P: Processor>(processor: &mut P, m: &mut Machine, board: &mut Board)
     begin_step(m, board);
     let start: Machine = *m;
     processor.run(m, board, INSTRUCTIONS_PER_STEP);
-    if m.draw != 0 && m.tia.stop == 0 && m.eager == 0 {
+    if m.draw != 0 && m.tia.stop == 0 && m.access_by_access == 0 {
         // The picture of an unfinished frame depends on the position of the beam: draw it again, access by
         // access.
         *m = start;
-        m.eager = 1;
+        m.access_by_access = 1;
         tia::objects::refresh_cells(&m.tia, board);
         processor.run(m, board, INSTRUCTIONS_PER_STEP);
     }
@@ -245,17 +245,17 @@ pub fn step<P: Processor>(processor: &mut P, m: &mut Machine, board: &mut Board)
 /// Returns a machine between two frames with all fields cleared that only record how it was drawn. Two
 /// machines with the same future become equal, whether their frames were drawn or not.
 #[cfg(not(device))]
-pub fn essence(m: &Machine) -> Machine {
+pub fn canonical_state(m: &Machine) -> Machine {
     let mut plain: Machine = *m;
     plain.draw = 0;
-    plain.eager = 0;
+    plain.access_by_access = 0;
     plain.cpu.left = 0;
     plain.tia.dirty = 0;
-    plain.tia.near = 0;
-    plain.tia.near_stale = 0;
-    plain.tia.near_loose = 0;
-    plain.tia.guard = 0;
-    plain.tia.settled = 0;
+    plain.tia.may_collide = 0;
+    plain.tia.may_collide_outdated = 0;
+    plain.tia.may_collide_overestimated = 0;
+    plain.tia.needs_beam = 0;
+    plain.tia.collisions_final = 0;
     if plain.unfinished == 0 {
         plain.tia.beam = 0;
         plain.tia.row_start = 0;

@@ -79,7 +79,7 @@ pub fn fetch(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u
     if at & 0x1080 == 0 {
         // Code in the TIA's registers reads collisions directly after writes whose effect is delayed: no draw
         // may be deferred.
-        m.eager = 1;
+        m.access_by_access = 1;
     }
     read(m, cpu, board, rom, at)
 }

@@ -78,7 +78,7 @@ pub fn end(m: &mut Machine, lane: &Lane) {
 
 /// Executes one instruction with `compact`: it has no row, or its bytes or pointer are not in plain memory.
 #[inline(never)]
-fn by_hand(m: &mut Machine, given: Lane, board: &mut Board, rom: &[u8]) -> Lane {
+fn execute_with_compact(m: &mut Machine, given: Lane, board: &mut Board, rom: &[u8]) -> Lane {
     end(m, &given);
     let mut cpu: Cpu = m.cpu;
     compact::execute(m, &mut cpu, board, rom);
@@ -96,14 +96,14 @@ fn clock(cycles: u32, left: u32) -> Cpu {
 
 /// Reads an address that is neither RAM nor plain ROM.
 #[inline(never)]
-fn look(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32, cycles: u32) -> u32 {
+fn read_device(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32, cycles: u32) -> u32 {
     let mut cpu: Cpu = clock(cycles, 0);
     read(m, &mut cpu, board, rom, address)
 }
 
 /// Writes to an address outside RAM.
 #[inline(never)]
-fn store(m: &mut Machine, board: &mut Board, address: u32, value: u32, time: Time) -> Time {
+fn write_device(m: &mut Machine, board: &mut Board, address: u32, value: u32, time: Time) -> Time {
     let mut cpu: Cpu = clock(time.cycles, time.left);
     bus::write(m, &mut cpu, board, address, value, false);
     Time { cycles: cpu.cycles, left: cpu.left }
@@ -184,7 +184,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
     let plain: bool = is_plain(m, address);
     slow |= access & datapath::RETURNS != 0 && !plain;
     if slow {
-        *lane = by_hand(m, *lane, board, rom);
+        *lane = execute_with_compact(m, *lane, board, rom);
         return true;
     }
     lane.cycles = lane.cycles.wrapping_add(access as u32 & 15);
@@ -201,7 +201,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
             operand = rom[place(m, address) as usize] as u32;
         } else {
             m.bus = bus;
-            operand = look(m, board, rom, address, lane.cycles);
+            operand = read_device(m, board, rom, address, lane.cycles);
         }
         bus = operand;
     }
@@ -249,7 +249,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
             m.riot.ram[(address & 0x7F) as usize] = bus as u8;
         } else {
             let time: Time = Time { cycles: lane.cycles, left: lane.left };
-            let then: Time = store(m, board, address, bus, time);
+            let then: Time = write_device(m, board, address, bus, time);
             lane.cycles = then.cycles;
             lane.left = then.left;
         }

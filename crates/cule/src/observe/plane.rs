@@ -4,7 +4,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::env::state::NONE;
+use crate::env::state::NO_PICTURE;
 use crate::machine::Board;
 use crate::machine::tia::rows;
 use crate::observe::{
@@ -57,24 +57,24 @@ pub struct Reduction {
 /// The pictures whose maximum is computed.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Chosen {
-    /// Indices of pictures, padded with `NONE`.
+pub struct PictureSet {
+    /// Indices of pictures, padded with `NO_PICTURE`.
     pub picture: [u8; 3],
     /// Bytes of a picture in the work buffer.
     pub picture_bytes: u32,
 }
 
 /// Maximum over the chosen pictures at one pixel. `boards` are the two pictures of the board, concatenated.
-fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u8 {
+fn brightest(picture_set: &PictureSet, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u8 {
     let board_bytes: usize = boards.len() / 2;
     let mut most: u8 = 0;
     for i in 0..3usize {
-        let picture: u8 = chosen.picture[i];
-        if picture != NONE {
+        let picture: u8 = picture_set.picture[i];
+        if picture != NO_PICTURE {
             let index: u8 = if picture < 2 {
                 boards[picture as usize * board_bytes + at]
             } else {
-                work[(picture as usize - 2) * chosen.picture_bytes as usize + at]
+                work[(picture as usize - 2) * picture_set.picture_bytes as usize + at]
             };
             let value: u8 = table[index as usize];
             if value > most {
@@ -89,7 +89,7 @@ fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usiz
 #[inline(never)]
 fn area(
     reduction: &Reduction,
-    chosen: &Chosen,
+    picture_set: &PictureSet,
     boards: &[u8],
     work: &[u8],
     cells: &[Cell],
@@ -105,9 +105,9 @@ fn area(
     let mut total: f32 = 0.0;
     for j in 0..y.count as usize {
         let from: usize = (y.first as usize + j) * WIDTH + x.first as usize;
-        let mut sum: f32 = brightest(chosen, boards, work, table, from) as f32 * weights[x_at];
+        let mut sum: f32 = brightest(picture_set, boards, work, table, from) as f32 * weights[x_at];
         for i in 1..x.count as usize {
-            let value: u8 = brightest(chosen, boards, work, table, from + i);
+            let value: u8 = brightest(picture_set, boards, work, table, from + i);
             sum += value as f32 * weights[x_at + i];
         }
         let product: f32 = sum * weights[y_at + j];
@@ -159,7 +159,7 @@ fn four_values(table: &[u8], four: u32) -> u32 {
 /// on.
 #[inline(always)]
 pub fn brighten(
-    chosen: &Chosen,
+    picture_set: &PictureSet,
     board: &Board,
     work: &[u8],
     table: &[u8],
@@ -175,8 +175,8 @@ pub fn brighten(
     let mut last_colors: u32 = 0;
     let mut last_classes: u64 = 0;
     for i in 0..3usize {
-        let picture: u8 = chosen.picture[i];
-        if picture != NONE {
+        let picture: u8 = picture_set.picture[i];
+        if picture != NO_PICTURE {
             let mut kind: u32 = rows::BYTES;
             let mut colors: u32 = 0;
             let mut classes: u64 = 0;
@@ -194,7 +194,10 @@ pub fn brighten(
                         let indices: u32 = if picture < 2 {
                             word_at(&board.picture[picture as usize], at + 4 * k)
                         } else {
-                            word_at(work, (picture as usize - 2) * chosen.picture_bytes as usize + at + 4 * k)
+                            word_at(
+                                work,
+                                (picture as usize - 2) * picture_set.picture_bytes as usize + at + 4 * k,
+                            )
                         };
                         fours[k] = four_values(table, indices);
                     }
@@ -203,7 +206,7 @@ pub fn brighten(
                     let low: u32 = classes as u32;
                     let high: u32 = (classes >> 32) as u32;
                     for k in 0..8u32 {
-                        fours[k as usize] = rows::four(values, low >> (4 * k), high >> (4 * k));
+                        fours[k as usize] = rows::four_pixels(values, low >> (4 * k), high >> (4 * k));
                     }
                     if kind == rows::BLANKED && word == 0 {
                         fours[0] = table[0] as u32 * 0x0101_0101;
@@ -294,7 +297,7 @@ pub fn pixel_84(
 #[inline(never)]
 pub fn pixel(
     reduction: &Reduction,
-    chosen: &Chosen,
+    picture_set: &PictureSet,
     boards: &[u8],
     work: &[u8],
     cells: &[Cell],
@@ -321,7 +324,7 @@ pub fn pixel(
                 let from: usize =
                     (row * reduction.down as usize + j) * WIDTH + column * reduction.across as usize;
                 for i in 0..reduction.across as usize {
-                    sum += brightest(chosen, boards, work, table, from + i) as u32;
+                    sum += brightest(picture_set, boards, work, table, from + i) as u32;
                 }
             }
             if reduction.across == 2 && reduction.down == 2 {
@@ -340,32 +343,32 @@ pub fn pixel(
                 let from: usize = (first_row + j) * WIDTH + first_column;
                 let mut four: u32 = 0;
                 for i in 0..4usize {
-                    four |= (brightest(chosen, boards, work, table, from + i) as u32) << (8 * i);
+                    four |= (brightest(picture_set, boards, work, table, from + i) as u32) << (8 * i);
                 }
                 sum = dot4(four, across[1] * down[j] as u32, sum);
             }
             if is_tie_84(sum as u16) {
-                area(reduction, chosen, boards, work, cells, weights, table, row, column)
+                area(reduction, picture_set, boards, work, cells, weights, table, row, column)
             } else {
                 (sum / WEIGHT_84) as u8
             }
         }
-        REDUCE_AREA => area(reduction, chosen, boards, work, cells, weights, table, row, column),
+        REDUCE_AREA => area(reduction, picture_set, boards, work, cells, weights, table, row, column),
         REDUCE_BLEND => {
             let x: Blend = blends[reduction.blends[0] as usize + column];
             let y: Blend = blends[reduction.blends[1] as usize + row];
             let mut sum: i32 = 0;
             for j in 0..2usize {
                 let from: usize = y.from[j] as usize * WIDTH;
-                let left: u8 = brightest(chosen, boards, work, table, from + x.from[0] as usize);
-                let right: u8 = brightest(chosen, boards, work, table, from + x.from[1] as usize);
+                let left: u8 = brightest(picture_set, boards, work, table, from + x.from[0] as usize);
+                let right: u8 = brightest(picture_set, boards, work, table, from + x.from[1] as usize);
                 let across: i32 = left as i32 * x.weight[0] + right as i32 * x.weight[1];
                 sum += (y.weight[j] * (across >> 4)) >> 16;
             }
             let value: i32 = (sum + 2) >> 2;
             if value > 255 { 255 } else { value as u8 }
         }
-        _ => brightest(chosen, boards, work, table, row * WIDTH + column),
+        _ => brightest(picture_set, boards, work, table, row * WIDTH + column),
     }
 }
 
@@ -400,7 +403,7 @@ mod tests {
         whole.channels = 1;
         let floats = Reduction { kind: REDUCE_AREA, ..whole };
         let table: Vec<u8> = (0..=255).collect();
-        let chosen = Chosen { picture: [0, 1, NONE], picture_bytes: 0 };
+        let picture_set = PictureSet { picture: [0, 1, NO_PICTURE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
         let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
         for few in [false, true, true] {
@@ -417,19 +420,19 @@ mod tests {
             }
             for index in 0..84 * 84 {
                 let one = |reduction: &Reduction| {
-                    pixel(reduction, &chosen, &boards, &[], &cells, &weights, &blends, &table, index)
+                    pixel(reduction, &picture_set, &boards, &[], &cells, &weights, &blends, &table, index)
                 };
                 assert_eq!(one(&whole), one(&floats), "pixel {index}");
                 let (row, column) = (index as usize / 84, index as usize % 84);
                 if (row % STRIP_OUT as usize, column) == (0, 0) {
                     let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
                     for i in 0..(STRIP_ROWS * STRIP_PARTS) as usize {
-                        brighten(&chosen, &board, &[], &table, first + i / 5, i % 5, &mut strip, 8 * i);
+                        brighten(&picture_set, &board, &[], &table, first + i / 5, i % 5, &mut strip, 8 * i);
                     }
                 }
                 let pixel = pixel_84(&strip, &whole, &cells, &weights, row, column);
                 assert_eq!(pixel, one(&floats), "pixel {index} of a strip");
-                let bright = |at: usize| u32::from(brightest(&chosen, &boards, &[], &table, at));
+                let bright = |at: usize| u32::from(brightest(&picture_set, &boards, &[], &table, at));
                 let (row, down) = rows_84(index as usize / 84);
                 let [first, across] = ACROSS_84[index as usize % 84];
                 let sum: u32 = (0..3)

@@ -44,7 +44,7 @@ struct Average {
 
 /// Scratch memory of resizing; one per thread.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct Workspace {
     sums: Vec<f32>,
     total: Vec<f32>,
     blended: Vec<i32>,
@@ -144,7 +144,7 @@ impl Reducer {
     }
 
     /// Resizes one plane into `out`, which has `size_bytes` bytes.
-    pub fn reduce(&self, plane: Plane<'_>, work: &mut Work, out: &mut [u8]) {
+    pub fn reduce(&self, plane: Plane<'_>, work: &mut Workspace, out: &mut [u8]) {
         let columns = self.target.1;
         match &self.kind {
             Kind::Copy => {
@@ -316,7 +316,7 @@ fn small_any(
     }
 }
 
-fn area(plane: Plane<'_>, height: usize, x: &Average, y: &Average, work: &mut Work, out: &mut [u8]) {
+fn area(plane: Plane<'_>, height: usize, x: &Average, y: &Average, work: &mut Workspace, out: &mut [u8]) {
     let columns = x.cells.len();
     work.sums.resize(height * columns, 0.0);
     work.total.resize(columns, 0.0);
@@ -339,7 +339,7 @@ fn area(plane: Plane<'_>, height: usize, x: &Average, y: &Average, work: &mut Wo
     }
 }
 
-fn blend(plane: Plane<'_>, height: usize, x: &[Blend], y: &[Blend], work: &mut Work, out: &mut [u8]) {
+fn blend(plane: Plane<'_>, height: usize, x: &[Blend], y: &[Blend], work: &mut Workspace, out: &mut [u8]) {
     let columns = x.len();
     work.blended.resize(height * columns, 0);
     for row in 0..height {
@@ -383,7 +383,7 @@ mod tests {
         let starts: Vec<u32> = (0..height).map(|y| (y * WIDTH) as u32).collect();
         let reducer = Reducer::new(height, rows, columns).unwrap();
         let mut out = vec![0; reducer.size_bytes()];
-        reducer.reduce(Plane { pixels: &pixels, rows: &starts }, &mut Work::default(), &mut out);
+        reducer.reduce(Plane { pixels: &pixels, rows: &starts }, &mut Workspace::default(), &mut out);
         out
     }
 
@@ -449,7 +449,7 @@ mod tests {
                 }
             }
             let plane = Plane { pixels: &pixels, rows: &starts };
-            let mut work = Work::default();
+            let mut work = Workspace::default();
             let (mut a, mut b) = (vec![0; 84 * 84], vec![0; 84 * 84]);
             short.reduce(plane, &mut work, &mut a);
             long.reduce(plane, &mut work, &mut b);

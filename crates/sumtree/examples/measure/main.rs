@@ -18,7 +18,7 @@ use workloads::{Threads, Workload};
 const USAGE: &str = "measure serve [MS] | count WORKLOAD [CALLS] | list";
 /// The workloads: operation, log2 of the capacity, items per call, and threads if more than one. The threads
 /// share one tree or replay, except in workloads that end in `-apart`, where each thread has its own.
-const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 update-exclusive:20:256 append:20:256 \
+const WORKLOADS: &str = "sample:20:256 sample-independent:20:256 update:20:256 update-exclusive:20:256 append:20:256 \
     replay-add:20:64 replay-sample:20:32 replay-update:20:32 \
     mixed-tree:20:256:2 mixed-exclusive:20:256:2 mixed-replay:20:256:2 updates:20:256:2 updates-exclusive:20:256:2 samples:20:256:2 \
     mixed-replay-apart:20:256:2 mixed-tree-apart:20:256:2";
@@ -43,7 +43,7 @@ fn thread_time() -> Duration {
 }
 
 /// Pins this thread to the `nth` of the cores that the process may use, if there are enough.
-fn stay_on_core(nth: usize) {
+fn pin_to_core(nth: usize) {
     #[allow(unsafe_code)] // System calls and their set of cores.
     // SAFETY: the set is plain data, zeroed or filled by the call, and of the size that is passed; `core` is inside it.
     unsafe {
@@ -88,7 +88,7 @@ fn serve(length: Duration) -> Result<(), String> {
         if !kept.contains_key(name) {
             kept.insert(
                 name.to_owned(),
-                (Workload::new(name).map_err(|e| format!("{name}: {e}\n{FORMS}"))?, None),
+                (Workload::new(name).map_err(|e| format!("{name}: {e}\n{WORKLOADS}"))?, None),
             );
         }
         let (workload, threads) = kept.get_mut(name).ok_or("a workload just kept")?;
@@ -115,7 +115,7 @@ fn run() -> Result<(), String> {
         ["serve"] => serve(Duration::from_millis(2)),
         ["serve", length] => serve(Duration::from_millis(number(length)? as u64)),
         ["list"] => {
-            FORMS.split_ascii_whitespace().for_each(|form| println!("{form}"));
+            WORKLOADS.split_ascii_whitespace().for_each(|workload| println!("{workload}"));
             Ok(())
         }
         ["count", name, rest @ ..] => {

@@ -312,7 +312,7 @@ impl Threads {
                     let (start, stop, items, busy) = (&start, &stop, &items, &busy);
                     scope.spawn(move || {
                         // The scheduler may take milliseconds to notice that two threads are on one core.
-                        crate::stay_on_core(nth);
+                        crate::pin_to_core(nth);
                         let warm = Instant::now();
                         while warm.elapsed() < length / 8 {
                             workload.call();

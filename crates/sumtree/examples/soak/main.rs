@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rows::{Tally, Worker};
+use rows::{Counts, Worker};
 use state::State;
 use sumtree::replay::Replay;
 
@@ -53,13 +53,13 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
                 Worker::new(plan.seed.wrapping_add(state.runs * 1000 + n as u64), plan.batch),
             );
             scope.spawn(move || {
-                let mut reported = Tally::default();
+                let mut reported = Counts::default();
                 while !stop.load(Ordering::Relaxed) {
                     // Half of the threads mostly write, so that the ring is overwritten while others read.
                     let done =
                         (0..64).try_for_each(|_| worker.round(&replay, if n % 2 == 0 { 4 } else { 1 }));
-                    let news = worker.tally.minus(reported);
-                    reported = worker.tally;
+                    let news = worker.counts.minus(reported);
+                    reported = worker.counts;
                     if send.send(done.map(|()| news).map_err(|e| e.to_string())).is_err() {
                         break;
                     }
@@ -81,7 +81,7 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
                 Err(_) => break Err("no thread has reported for two minutes: something hangs".to_owned()),
             }
             // An error must not leave the workers running: they stop below.
-            match state.keep(plan, begun, &mut last) {
+            match state.save_if_due(plan, begun, &mut last) {
                 Ok(false) => {}
                 Ok(true) => break Ok(()),
                 Err(error) => break Err(error),
@@ -138,7 +138,7 @@ fn run() -> Result<bool, String> {
     println!("{plan:?}");
     print!("{}", state.text());
     println!("every node equals the sum of its children");
-    Ok(state.tally.is_clean())
+    Ok(state.counts.is_clean())
 }
 
 fn main() -> ExitCode {

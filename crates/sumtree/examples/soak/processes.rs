@@ -9,7 +9,7 @@ use sumtree::Rng;
 use sumtree::replay::Replay;
 
 use crate::Plan;
-use crate::rows::{self, Tally, Worker};
+use crate::rows::{self, Counts, Worker};
 use crate::state::State;
 
 /// A process hangs if it has not reported for this long, without the time that it waited for a processor.
@@ -34,7 +34,7 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
         for _ in 0..ROUNDS {
             worker.round(&replay, adds).map_err(|e| e.to_string())?;
         }
-        let parts = std::mem::take(&mut worker.tally).parts();
+        let parts = std::mem::take(&mut worker.counts).parts();
         let line: Vec<String> = parts.iter().map(u64::to_string).collect();
         let mut out = std::io::stdout().lock();
         if writeln!(out, "{}", line.join(" ")).and_then(|()| out.flush()).is_err() {
@@ -60,7 +60,7 @@ impl Running {
         Duration::from_nanos(text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
     }
 
-    fn hear(&mut self) {
+    fn record_report(&mut self) {
         (self.silent, self.queued) = (Duration::ZERO, self.queued());
     }
 
@@ -73,7 +73,7 @@ impl Running {
 }
 
 /// A report of a child: its number and its counts.
-type Report = (u64, Tally);
+type Report = (u64, Counts);
 
 fn start(plan: &Plan, name: &str, number: u64, send: &Sender<Report>) -> Result<Running, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -91,7 +91,7 @@ fn start(plan: &Plan, name: &str, number: u64, send: &Sender<Report>) -> Result<
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let parts: Vec<u64> = line.split(' ').filter_map(|part| part.parse().ok()).collect();
             if let Ok(parts) = parts.try_into()
-                && send.send((number, Tally::of_parts(parts))).is_err()
+                && send.send((number, Counts::from_parts(parts))).is_err()
             {
                 return;
             }
@@ -124,7 +124,7 @@ pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
     for _ in 0..2 * plan.capacity / plan.batch {
         worker.round(&replay, 1).map_err(|e| e.to_string())?;
     }
-    state.add(worker.tally);
+    state.add(worker.counts);
     replay.verify().map_err(|e| e.to_string())?;
     replay.tree().verify_histogram().map_err(|e| e.to_string())?;
     state.write()?;
@@ -148,12 +148,12 @@ fn watch(
     let (mut last, mut begun_round) = (Instant::now(), Instant::now());
     let after =
         |from: u64, rng: &mut Rng| from + KILL_EVERY.start + rng.below(KILL_EVERY.end - KILL_EVERY.start);
-    let mut kill_at = after(state.tally.operations(), &mut rng);
+    let mut kill_at = after(state.counts.operations(), &mut rng);
     loop {
         if let Ok((number, news)) = receive.recv_timeout(Duration::from_millis(5)) {
             state.add(news);
             if let Some(one) = running.iter_mut().find(|one| one.number == number) {
-                one.hear();
+                one.record_report();
             }
         }
         let round = std::mem::replace(&mut begun_round, Instant::now()).elapsed();
@@ -165,7 +165,7 @@ fn watch(
                 return Err(format!("process {} has done nothing for {SILENCE:?}: it hangs", one.number));
             }
         }
-        if state.tally.operations() >= kill_at {
+        if state.counts.operations() >= kill_at {
             // Wait, so that the kill happens anywhere in a round and not just after a report.
             std::thread::sleep(Duration::from_micros(rng.below(2000)));
             let victim = rng.below(running.len() as u64) as usize;
@@ -178,9 +178,9 @@ fn watch(
             running[victim] = start(plan, name, *next, send)?;
             *next += 1;
             state.killed += 1;
-            kill_at = after(state.tally.operations(), &mut rng);
+            kill_at = after(state.counts.operations(), &mut rng);
         }
-        if state.keep(plan, begun, &mut last)? {
+        if state.save_if_due(plan, begun, &mut last)? {
             return Ok(());
         }
     }

@@ -17,7 +17,7 @@ const UNITS: f32 = 65_536.0;
 
 /// Counts of operations and of faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Counts {
     pub added: u64,
     pub sampled: u64,
     pub updated: u64,
@@ -31,26 +31,26 @@ pub struct Tally {
     pub wrong: u64,
 }
 
-impl Tally {
+impl Counts {
     pub const NAMES: [&str; 7] = ["added", "sampled", "updated", "stale", "torn", "zero", "wrong"];
 
     pub fn parts(&self) -> [u64; 7] {
         [self.added, self.sampled, self.updated, self.stale, self.torn, self.zero, self.wrong]
     }
 
-    pub fn of_parts(parts: [u64; 7]) -> Self {
+    pub fn from_parts(parts: [u64; 7]) -> Self {
         let [added, sampled, updated, stale, torn, zero, wrong] = parts;
         Self { added, sampled, updated, stale, torn, zero, wrong }
     }
 
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = (self.parts(), other.parts());
-        Self::of_parts(std::array::from_fn(|k| a[k] + b[k]))
+        Self::from_parts(std::array::from_fn(|k| a[k] + b[k]))
     }
 
     pub fn minus(self, earlier: Self) -> Self {
         let (a, b) = (self.parts(), earlier.parts());
-        Self::of_parts(std::array::from_fn(|k| a[k] - b[k]))
+        Self::from_parts(std::array::from_fn(|k| a[k] - b[k]))
     }
 
     /// Number of rows added, drawn and given another priority.
@@ -89,23 +89,23 @@ pub fn settings(capacity: usize) -> Settings {
 
 /// The value that all words of a row but the first are computed from. Unique for each number, since the
 /// factor is odd.
-fn essence(number: u64) -> u64 {
+fn base_word(number: u64) -> u64 {
     number.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 /// The value that distinguishes word `at` of a row from its other words.
-const fn mark(at: usize) -> u64 {
+const fn word_mask(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The words of a row. A few vector instructions, so that a soak spends its time in the replay.
 fn words(number: u64) -> [u64; WORDS] {
-    let essence = essence(number);
-    std::array::from_fn(|at| if at == 0 { number } else { essence ^ mark(at) })
+    let base_word = base_word(number);
+    std::array::from_fn(|at| if at == 0 { number } else { base_word ^ word_mask(at) })
 }
 
 /// The remainder of all weights of a row modulo [`CLASSES`].
-fn class(number: u64) -> u32 {
+fn weight_class(number: u64) -> u32 {
     // Upper bits take part, so that rows of different workers do not share their order of classes.
     ((number ^ number >> 40) as u32 + 1) % CLASSES
 }
@@ -113,7 +113,7 @@ fn class(number: u64) -> u32 {
 /// A random priority with the remainder of a row. Its weight is never 0, and below 2^24, so that it is exact
 /// in f32.
 fn priority(number: u64, rng: &mut Rng) -> f32 {
-    let weight = CLASSES * (1 + rng.below(1 << 17) as u32) + class(number);
+    let weight = CLASSES * (1 + rng.below(1 << 17) as u32) + weight_class(number);
     weight as f32 * (1.0 / UNITS)
 }
 
@@ -132,7 +132,7 @@ pub struct Worker {
     discounts: Vec<f32>,
     /// Tickets and numbers of rows drawn some time ago, to be updated late.
     late: Vec<(u64, u64)>,
-    pub tally: Tally,
+    pub counts: Counts,
 }
 
 impl Worker {
@@ -149,7 +149,7 @@ impl Worker {
             weights: vec![0.0; batch],
             discounts: vec![0.0; batch],
             late: Vec::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Worker {
             finals: None,
         };
         replay.add(&rows, &mut self.tickets[..count])?;
-        self.tally.added += count as u64;
+        self.counts.added += count as u64;
         Ok(())
     }
 
@@ -223,10 +223,10 @@ impl Worker {
             let number = seen[0];
             let apart = seen.iter().zip(words(number)).fold(0, |apart, (seen, word)| apart | (seen ^ word));
             let weight = self.drawn[i];
-            let (torn, wrong) = (apart != 0, weight % CLASSES != class(number));
-            self.tally.torn += u64::from(torn);
-            self.tally.zero += u64::from(weight == 0);
-            self.tally.wrong += u64::from(!torn && wrong);
+            let (torn, wrong) = (apart != 0, weight % CLASSES != weight_class(number));
+            self.counts.torn += u64::from(torn);
+            self.counts.zero += u64::from(weight == 0);
+            self.counts.wrong += u64::from(!torn && wrong);
             if i % 8 == keep {
                 let entry = (self.tickets[i], number);
                 if self.late.len() < 4096 {
@@ -237,7 +237,7 @@ impl Worker {
                 }
             }
         }
-        self.tally.sampled += self.batch as u64;
+        self.counts.sampled += self.batch as u64;
         Ok(())
     }
 
@@ -253,8 +253,8 @@ impl Worker {
             self.priorities[i] = priority(number, &mut self.rng);
         }
         let stale = replay.update(&self.tickets, Priorities::F32(&self.priorities))?;
-        self.tally.updated += self.batch as u64;
-        self.tally.stale += stale as u64;
+        self.counts.updated += self.batch as u64;
+        self.counts.stale += stale as u64;
         Ok(())
     }
 }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::rows::Tally;
+use crate::rows::Counts;
 use crate::{Plan, WRITE_EVERY};
 
 /// Counts of all runs so far.
 pub struct State {
     file: Option<PathBuf>,
     mode: String,
-    pub tally: Tally,
+    pub counts: Counts,
     pub runs: u64,
     /// Number of processes killed, and how often that left sums to be repaired.
     pub killed: u64,
@@ -21,10 +21,10 @@ pub struct State {
 impl State {
     /// Writes the counts at intervals and at the end of the soak. Returns true at the end. `last` is the time
     /// of the last write.
-    pub fn keep(&mut self, plan: &Plan, begun: Instant, last: &mut Instant) -> Result<bool, String> {
-        let over = self.tally.operations() >= plan.operations
+    pub fn save_if_due(&mut self, plan: &Plan, begun: Instant, last: &mut Instant) -> Result<bool, String> {
+        let over = self.counts.operations() >= plan.operations
             || begun.elapsed().as_secs_f64() >= plan.seconds
-            || !self.tally.is_clean();
+            || !self.counts.is_clean();
         if over || last.elapsed() >= WRITE_EVERY {
             self.seconds += last.elapsed().as_secs_f64();
             *last = Instant::now();
@@ -38,7 +38,7 @@ impl State {
         let mut state = Self {
             file,
             mode: mode.to_owned(),
-            tally: Tally::default(),
+            counts: Counts::default(),
             runs: 0,
             killed: 0,
             mended: 0,
@@ -46,22 +46,22 @@ impl State {
         };
         if let Some(path) = state.file.clone().filter(|path| path.exists()) {
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            state.take(&text).ok_or_else(|| format!("{} holds no counts of soak {mode}", path.display()))?;
+            state.parse(&text).ok_or_else(|| format!("{} holds no counts of soak {mode}", path.display()))?;
         }
         state.runs += 1;
         Ok(state)
     }
 
-    fn take(&mut self, text: &str) -> Option<()> {
+    fn parse(&mut self, text: &str) -> Option<()> {
         let get = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         if get("mode")? != self.mode {
             return None;
         }
         let mut parts = [0; 7];
-        for (part, name) in parts.iter_mut().zip(Tally::NAMES) {
+        for (part, name) in parts.iter_mut().zip(Counts::NAMES) {
             *part = get(name)?.parse().ok()?;
         }
-        self.tally = Tally::of_parts(parts);
+        self.counts = Counts::from_parts(parts);
         self.runs = get("runs")?.parse().ok()?;
         self.killed = get("killed")?.parse().ok()?;
         self.mended = get("mended")?.parse().ok()?;
@@ -69,8 +69,8 @@ impl State {
         Some(())
     }
 
-    pub fn add(&mut self, news: Tally) {
-        self.tally = self.tally.plus(news);
+    pub fn add(&mut self, news: Counts) {
+        self.counts = self.counts.plus(news);
     }
 
     pub fn text(&self) -> String {
@@ -79,9 +79,9 @@ impl State {
             self.mode,
             self.runs,
             self.seconds,
-            self.tally.operations()
+            self.counts.operations()
         );
-        for (name, value) in Tally::NAMES.iter().zip(self.tally.parts()) {
+        for (name, value) in Counts::NAMES.iter().zip(self.counts.parts()) {
             text += &format!("{name} {value}\n");
         }
         text + &format!("killed {}\nmended {}\n", self.killed, self.mended)

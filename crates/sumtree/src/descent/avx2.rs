@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::scalar;
 use super::{Chunk, LOST, Nodes, driver};
-use crate::node::RAISED;
+use crate::node::SUM_SHIFT;
 use crate::top::Top;
 use crate::{SumTree, sample};
 
@@ -39,13 +39,13 @@ unsafe fn load_sums(start: *const u64) -> __m256i {
     // SAFETY: the caller's promise.
     let seen = unsafe { load_half_line(start) };
     let clipped = _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), seen), seen);
-    _mm256_srli_epi64::<{ RAISED as i32 }>(clipped)
+    _mm256_srli_epi64::<{ SUM_SHIFT as i32 }>(clipped)
 }
 
 /// Inclusive running sums of 8 u32.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn running8(mut x: __m256i) -> __m256i {
+fn prefix_sums8(mut x: __m256i) -> __m256i {
     x = _mm256_add_epi32(x, _mm256_slli_si256::<4>(x));
     x = _mm256_add_epi32(x, _mm256_slli_si256::<8>(x));
     // The shifts stay within halves: the sum of the lower half must be added to the upper one.
@@ -56,7 +56,7 @@ fn running8(mut x: __m256i) -> __m256i {
 /// Inclusive running sums of 4 u64.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn running4(mut x: __m256i) -> __m256i {
+fn prefix_sums4(mut x: __m256i) -> __m256i {
     x = _mm256_add_epi64(x, _mm256_slli_si256::<8>(x));
     let lower = _mm256_permute4x64_epi64::<0x55>(x);
     _mm256_add_epi64(x, _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), lower))
@@ -65,7 +65,7 @@ fn running4(mut x: __m256i) -> __m256i {
 /// Counts how many of 4 sums are at most `sought`. All are below 2^63, so a signed comparison is correct.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn passed4(through: __m256i, sought: __m256i) -> usize {
+fn count_passed4(through: __m256i, sought: __m256i) -> usize {
     let beyond = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(through, sought)));
     4 - beyond.count_ones() as usize
 }
@@ -83,9 +83,9 @@ struct Running {
 #[target_feature(enable = "avx2,bmi2,popcnt")]
 fn search16(low: __m256i, high: __m256i, sought: u32) -> (usize, u32, u32) {
     let bound = _mm256_set1_epi32(sought as i32);
-    let first = running8(low);
+    let first = prefix_sums8(low);
     let carry = _mm256_permutevar8x32_epi32(first, _mm256_set1_epi32(7));
-    let second = _mm256_add_epi32(running8(high), carry);
+    let second = _mm256_add_epi32(prefix_sums8(high), carry);
     // There is no unsigned comparison: a <= b is min(a, b) == a.
     let passed = |through| _mm256_cmpeq_epi32(_mm256_min_epu32(through, bound), through);
     // The order does not matter for counting; each child is two bytes of the packed masks.
@@ -136,8 +136,8 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         let all = _mm256_or_si256(_mm256_or_si256(seen[0], seen[1]), _mm256_or_si256(seen[2], seen[3]));
         // The usual case for sums of few leaves: each is below 2^28 and not negative, so their sum is below
         // 2^32.
-        if !any(all, !0 << (28 + RAISED)) {
-            let low = seen.map(|sums| _mm256_srli_epi64::<{ RAISED as i32 }>(sums));
+        if !any(all, !0 << (28 + SUM_SHIFT)) {
+            let low = seen.map(|sums| _mm256_srli_epi64::<{ SUM_SHIFT as i32 }>(sums));
             return search16_below(halves(low[0], low[1]), halves(low[2], low[3]), residual);
         }
         // SAFETY: the caller's promise. A cell that is read again may have changed: the two searches are
@@ -171,10 +171,10 @@ unsafe fn wide_sums<const GROUP: usize>(start: *const u64, residual: u64) -> (us
     for row in 0..GROUP / 4 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_sums(start.add(4 * row)) };
-        let through = _mm256_add_epi64(running4(seen), carry);
+        let through = _mm256_add_epi64(prefix_sums4(seen), carry);
         // SAFETY: `Sums` has room for GROUP <= 32 entries.
         unsafe { _mm256_store_si256(sums.add(4 * row).cast(), _mm256_sub_epi64(through, seen)) };
-        lane += passed4(through, sought);
+        lane += count_passed4(through, sought);
         carry = _mm256_permute4x64_epi64::<0xff>(through);
     }
     // SAFETY: the first GROUP entries were stored above.
@@ -208,14 +208,14 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let half = unsafe { load_half_line(start.add(8 * row)) };
         let even = _mm256_and_si256(half, _mm256_set1_epi64x(0xffff_ffff));
         let odd = _mm256_srli_epi64::<32>(half);
-        let through_odd = _mm256_add_epi64(running4(_mm256_add_epi64(even, odd)), carry);
+        let through_odd = _mm256_add_epi64(prefix_sums4(_mm256_add_epi64(even, odd)), carry);
         let through_even = _mm256_sub_epi64(through_odd, odd);
         // SAFETY: `Sums` has room for GROUP <= 32 entries.
         unsafe {
             _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi64(through_even, even));
             _mm256_store_si256(sums.add(8 * row + 4).cast(), through_even);
         }
-        lane += passed4(through_even, sought) + passed4(through_odd, sought);
+        lane += count_passed4(through_even, sought) + count_passed4(through_odd, sought);
         carry = _mm256_permute4x64_epi64::<0xff>(through_odd);
     }
     let at = lane & (GROUP - 1);
@@ -251,7 +251,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
     for row in 0..GROUP / 8 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_half_line(start.add(8 * row)) };
-        let through = _mm256_add_epi32(running8(seen), carry);
+        let through = _mm256_add_epi32(prefix_sums8(seen), carry);
         // SAFETY: 128 u32 have room for the running sums and the weights of GROUP <= 64 leaves.
         unsafe {
             _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi32(through, seen));
@@ -303,11 +303,11 @@ pub(crate) unsafe fn read_top(tree: &SumTree, top: &mut Top) {
     for first in (0..sums.len()).step_by(4) {
         // SAFETY: the top is stored in whole lines from a line boundary; entries beyond the last one are zero.
         let seen = unsafe { load_sums(sums.as_ptr().add(first).cast()) };
-        let through = _mm256_add_epi64(running4(seen), carry);
+        let through = _mm256_add_epi64(prefix_sums4(seen), carry);
         let out = &mut top.fine[first + 1..first + 5];
         // SAFETY: `out` has 4 entries.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), through) };
         carry = _mm256_permute4x64_epi64::<0xff>(through);
     }
-    top.index(sums.len());
+    top.build_index(sums.len());
 }

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 
 use super::scalar;
 use super::{Chunk, LOST, Nodes, driver};
-use crate::node::RAISED;
+use crate::node::SUM_SHIFT;
 use crate::top::Top;
 use crate::{SumTree, sample};
 
@@ -57,13 +57,13 @@ unsafe fn load_half_line_widened(start: *const u32) -> __m512i {
 unsafe fn load_sums(start: *const u64) -> __m512i {
     // SAFETY: the caller's promise.
     let seen = unsafe { load_line(start) };
-    _mm512_srli_epi64::<RAISED>(_mm512_max_epi64(seen, _mm512_setzero_si512()))
+    _mm512_srli_epi64::<SUM_SHIFT>(_mm512_max_epi64(seen, _mm512_setzero_si512()))
 }
 
 /// Inclusive running sums of 16 u32.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn running16(mut x: __m512i) -> __m512i {
+fn prefix_sums16(mut x: __m512i) -> __m512i {
     let zero = _mm512_setzero_si512();
     x = _mm512_add_epi32(x, _mm512_alignr_epi32::<15>(x, zero));
     x = _mm512_add_epi32(x, _mm512_alignr_epi32::<14>(x, zero));
@@ -74,7 +74,7 @@ fn running16(mut x: __m512i) -> __m512i {
 /// Inclusive running sums of 8 u64.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn running8(mut x: __m512i) -> __m512i {
+fn prefix_sums8(mut x: __m512i) -> __m512i {
     let zero = _mm512_setzero_si512();
     x = _mm512_add_epi64(x, _mm512_alignr_epi64::<7>(x, zero));
     x = _mm512_add_epi64(x, _mm512_alignr_epi64::<6>(x, zero));
@@ -108,7 +108,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
     if GROUP <= 16 {
         // SAFETY: the caller's promise.
         let first = unsafe { load_sums(start) };
-        let through = running8(first);
+        let through = prefix_sums8(first);
         let (passed, before) = (_mm512_cmple_epu64_mask(through, sought), _mm512_sub_epi64(through, first));
         if GROUP == 8 {
             let lane = passed.count_ones() as usize;
@@ -118,7 +118,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         let second = unsafe { load_sums(start.add(8)) };
         // The running sums of the second half do not wait for those of the first.
         let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), through);
-        let beyond = _mm512_add_epi64(running8(second), carry);
+        let beyond = _mm512_add_epi64(prefix_sums8(second), carry);
         let both = u32::from(passed) | u32::from(_mm512_cmple_epu64_mask(beyond, sought)) << 8;
         let lane = both.count_ones() as usize;
         return (lane, residual - pick(before, _mm512_sub_epi64(beyond, second), lane));
@@ -130,7 +130,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
     for row in 0..GROUP / 8 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_sums(start.add(8 * row)) };
-        let through = _mm512_add_epi64(running8(seen), carry);
+        let through = _mm512_add_epi64(prefix_sums8(seen), carry);
         // SAFETY: `Sums` has room for GROUP <= 32 entries.
         unsafe { _mm512_store_si512(sums.add(8 * row).cast(), _mm512_sub_epi64(through, seen)) };
         passed += _mm512_cmple_epu64_mask(through, sought).count_ones();
@@ -157,7 +157,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
     if GROUP == 8 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_half_line_widened(start) };
-        let through = running8(seen);
+        let through = prefix_sums8(seen);
         let before = _mm512_sub_epi64(through, seen);
         let lane = _mm512_cmple_epu64_mask(through, sought).count_ones() as usize;
         return (lane, residual - pick(before, before, lane));
@@ -168,7 +168,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let line = unsafe { load_line(start) };
         let odd = _mm512_srli_epi64::<32>(line);
         let even = _mm512_and_si512(line, _mm512_set1_epi64(0xffff_ffff));
-        let through_odd = running8(_mm512_add_epi64(even, odd));
+        let through_odd = prefix_sums8(_mm512_add_epi64(even, odd));
         let through_even = _mm512_sub_epi64(through_odd, odd);
         let both = u32::from(_mm512_cmple_epu64_mask(through_even, sought))
             | u32::from(_mm512_cmple_epu64_mask(through_odd, sought)) << 8;
@@ -183,7 +183,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let line = unsafe { load_line(start.add(16 * row)) };
         let even = _mm512_and_si512(line, _mm512_set1_epi64(0xffff_ffff));
         let odd = _mm512_srli_epi64::<32>(line);
-        let through_odd = _mm512_add_epi64(running8(_mm512_add_epi64(even, odd)), carry);
+        let through_odd = _mm512_add_epi64(prefix_sums8(_mm512_add_epi64(even, odd)), carry);
         let through_even = _mm512_sub_epi64(through_odd, odd);
         // The sums before even children, then those before odd ones. SAFETY: `Sums` has room for GROUP <= 32
         // entries.
@@ -219,7 +219,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
     if GROUP == 16 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_line(start) };
-        let through = running16(seen);
+        let through = prefix_sums16(seen);
         let lane = _mm512_cmple_epu32_mask(through, sought).count_ones() as usize;
         // The index is taken modulo 16; a lane of 16 is beyond the node, and its values are not used.
         let at = _mm512_set1_epi32(lane as i32);
@@ -235,7 +235,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
     for row in 0..GROUP / 16 {
         // SAFETY: the caller's promise.
         let seen = unsafe { load_line(start.add(16 * row)) };
-        let through = _mm512_add_epi32(running16(seen), carry);
+        let through = _mm512_add_epi32(prefix_sums16(seen), carry);
         // SAFETY: 128 u32 have room for the running sums and the weights of GROUP <= 64 leaves.
         unsafe {
             _mm512_store_si512(sums.add(16 * row).cast(), _mm512_sub_epi32(through, seen));
@@ -282,11 +282,11 @@ pub(crate) unsafe fn read_top(tree: &SumTree, top: &mut Top) {
     for first in (0..sums.len()).step_by(8) {
         // SAFETY: the top is stored in whole lines from a line boundary; entries beyond the last one are zero.
         let seen = unsafe { load_sums(sums.as_ptr().add(first).cast()) };
-        let through = _mm512_add_epi64(running8(seen), carry);
+        let through = _mm512_add_epi64(prefix_sums8(seen), carry);
         let out = &mut top.fine[first + 1..first + 9];
         // SAFETY: `out` has 8 entries.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), through) };
         carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), through);
     }
-    top.index(sums.len());
+    top.build_index(sums.len());
 }

@@ -144,7 +144,7 @@ impl Lanes for Arrays {
         use crate::node::Sum;
         // SAFETY: as above.
         let cells = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), 2) };
-        std::array::from_fn(|k| cells[k].seen())
+        std::array::from_fn(|k| cells[k].load_clamped())
     }
 
     #[inline(always)]
@@ -282,7 +282,7 @@ mod neon_lanes {
     use std::arch::asm;
 
     use super::Lanes;
-    use crate::node::RAISED;
+    use crate::node::SUM_SHIFT;
 
     /// NEON registers.
     #[derive(Clone, Copy)]
@@ -316,7 +316,7 @@ mod neon_lanes {
             // SAFETY: as above.
             unsafe {
                 let below_zero = vcltzq_s64(vreinterpretq_s64_u64(seen));
-                vshrq_n_u64::<{ RAISED as i32 }>(vbicq_u64(seen, below_zero))
+                vshrq_n_u64::<{ SUM_SHIFT as i32 }>(vbicq_u64(seen, below_zero))
             }
         }
 

@@ -3,8 +3,8 @@
 //!
 //! One driver uses four sets of node searches ([`scalar`], [`lanes`], [`avx2`], [`avx512`]) that return the
 //! same lanes and residuals. If a residual is beyond the sum of the children, the scalar
-//! [`crate::sample::settle`] handles it. A draw for which that fails too is marked [`LOST`], and the caller
-//! redraws it.
+//! [`crate::sample::find_child`] handles it. A draw for which that fails too is marked [`LOST`], and the
+//! caller redraws it.
 //!
 //! The crate documentation explains why the vector loads are sound.
 #![allow(unsafe_code)] // Raw pointers into the level arrays and target features; each block states its invariants.
@@ -92,7 +92,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Nodes of `level`.
-    pub(crate) fn of(tree: &SumTree, level: usize) -> Self {
+    pub(crate) fn new(tree: &SumTree, level: usize) -> Self {
         let start = match (level, &tree.narrow) {
             (0, _) => tree.leaves.as_ptr().cast(),
             (1, Some(sums)) => sums.as_ptr().cast(),
@@ -136,7 +136,7 @@ macro_rules! driver {
             let levels = tree.layout.levels();
             let n = targets.len();
             let (entries, residuals) = (&mut chunk.entry[..n], &mut chunk.residual[..n]);
-            let below = Nodes::of(tree, levels.len() - 2);
+            let below = Nodes::new(tree, levels.len() - 2);
             for ((target, entry), residual) in targets.iter().zip(entries.iter_mut()).zip(residuals.iter_mut()) {
                 let (at, left) = find_top(top, *target);
                 below.prefetch(at);
@@ -144,7 +144,7 @@ macro_rules! driver {
                 *residual = left;
             }
             for level in (1..levels.len() - 1).rev() {
-                let below = Nodes::of(tree, level - 1);
+                let below = Nodes::new(tree, level - 1);
                 // One loop per width of node, so that the width is a constant.
                 macro_rules! level {
                     ($search:ident, $group:literal, $sums:expr) => {{
@@ -158,7 +158,7 @@ macro_rules! driver {
                             // function has the same features.
                             let (mut lane, mut left) = unsafe { $search::<$group>(start.cast(), *residual) };
                             if lane == $group {
-                                (lane, left) = sample::settle(&sums[first..first + $group], *residual)
+                                (lane, left) = sample::find_child(&sums[first..first + $group], *residual)
                                     .unwrap_or((0, LOST));
                             }
                             below.prefetch(first + lane);
@@ -191,8 +191,9 @@ macro_rules! driver {
                         // SAFETY: as above.
                         let (mut lane, mut left, mut seen) = unsafe { leaf::<$group>(start.cast(), *residual) };
                         if lane == $group {
-                            (lane, left, seen) = sample::settle_leaf(&leaves[first..first + $group], *residual)
-                                .unwrap_or((0, LOST, 0));
+                            (lane, left, seen) =
+                                sample::find_leaf_child(&leaves[first..first + $group], *residual)
+                                    .unwrap_or((0, LOST, 0));
                         }
                         *entry = (first + lane) as u32;
                         *residual = left;

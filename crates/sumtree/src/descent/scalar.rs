@@ -24,7 +24,7 @@ pub(super) unsafe fn count<S: Sum, const GROUP: usize>(start: *const S, residual
     let siblings = unsafe { std::slice::from_raw_parts(start, GROUP) };
     let (mut sum, mut lane, mut before) = (0, 0, 0);
     for child in siblings {
-        sum += child.seen();
+        sum += child.load_clamped();
         let passed = sum <= residual;
         lane += usize::from(passed);
         before = std::hint::select_unpredictable(passed, sum, before);
@@ -60,7 +60,7 @@ pub(super) unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) 
     for leaf in siblings {
         // `after` is the running sum up to and including the first leaf that is not passed.
         let open = sum <= residual;
-        sum += leaf.seen();
+        sum += leaf.load_clamped();
         let passed = sum <= residual;
         after = std::hint::select_unpredictable(open, sum, after);
         lane += usize::from(passed);

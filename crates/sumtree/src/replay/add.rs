@@ -6,7 +6,7 @@ use super::compress::{Blobs, Compression};
 use super::settings::{Autoreset, Field};
 use super::slots::{LARGEST, Reservation, Row};
 use super::tails::{End, Step};
-use super::{Leaves, Replay, ReplayError, counter};
+use super::{Replay, ReplayError, TreeWeights, counter};
 use crate::SumTreeError;
 use crate::memory::{reserve, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
@@ -36,7 +36,7 @@ impl Priorities<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct Finals<'a> {
     /// One byte per row, nonzero if the row has a final observation.
-    pub present: &'a [u8],
+    pub has_final: &'a [u8],
     /// One array of [`Rows::count`] rows per field of [`Replay::final_fields`], in that order.
     pub columns: &'a [&'a [u8]],
 }
@@ -85,8 +85,8 @@ impl Replay {
         // Sorted environments are locked in the given order, without a copy.
         let is_sorted = envs.is_sorted_by(|a, b| a < b);
         let mut locked = vec_with_capacity(if is_sorted { 0 } else { envs.len().min(piece) })?;
-        self.note_largest(largest);
-        self.mend()?;
+        self.update_largest(largest);
+        self.repair()?;
         for start in (0..rows.count).step_by(piece) {
             let end = (start + piece).min(rows.count);
             finals.clear();
@@ -126,16 +126,16 @@ impl Replay {
         let mut envs = self.checked_envs(envs)?;
         envs.sort_unstable();
         envs.dedup();
-        let member = self.slots.enter()?;
-        let locks = self.tails.lock(&envs, &self.slots.processes, member.tag());
-        let _member = member.change();
-        self.touch();
+        let operation = self.slots.enter()?;
+        let locks = self.tails.lock(&envs, &self.slots.processes, operation.tag());
+        let _operation = operation.begin_changes();
+        self.mark_dirty();
         self.tails.cut(&locks);
         Ok(())
     }
 
     /// Returns true if rows do not depend on the rows before or after them.
-    fn independent(&self) -> bool {
+    fn has_independent_rows(&self) -> bool {
         !self.roles.steps()
             || (self.window.rows == 1
                 && self.window.autoreset != Autoreset::NextStep
@@ -168,16 +168,16 @@ impl Replay {
             unsorted.dedup();
             locked = unsorted;
         }
-        let member = self.slots.enter()?;
-        let locks = self.tails.lock(locked, &self.slots.processes, member.tag());
+        let operation = self.slots.enter()?;
+        let locks = self.tails.lock(locked, &self.slots.processes, operation.tag());
         // Waiting rows of earlier calls may become complete too.
         let most = count + locks.waiting();
         if most > complete.capacity() {
             reserve(complete, most)?;
         }
-        let member = member.change();
-        self.touch();
-        let reservation = self.slots.reserve(member, count + piece.finals.len());
+        let operation = operation.begin_changes();
+        self.mark_dirty();
+        let reservation = self.slots.reserve(operation, count + piece.finals.len());
         self.write(piece, packed, &reservation);
         let pin = reservation.pin();
         let tag = self.ticket_tag();
@@ -197,7 +197,7 @@ impl Replay {
             }
         }
         pin.make_ready(complete, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
-        reservation.settle(&pin);
+        reservation.close_displaced_since_reserved(&pin);
         drop(pin);
         drop(reservation);
         self.count(counter::ADDED, (count + piece.finals.len()) as u64);
@@ -222,7 +222,12 @@ impl Replay {
         self.columns.iter().enumerate().map(one).collect()
     }
 
-    fn write(&self, piece: &Piece<'_>, packed: Vec<Option<Blobs>>, reservation: &Reservation<'_, Leaves>) {
+    fn write(
+        &self,
+        piece: &Piece<'_>,
+        packed: Vec<Option<Blobs>>,
+        reservation: &Reservation<'_, TreeWeights>,
+    ) {
         let count = piece.end - piece.start;
         let first = reservation.row(0).slot;
         for (column, blobs) in self.columns.iter().zip(packed) {
@@ -270,7 +275,7 @@ impl Replay {
         self.check_rewards(rows)?;
         self.check_discounts(rows)?;
         if let Some(finals) = rows.finals {
-            length("final observation mask", finals.present.len(), rows.count)?;
+            length("final observation mask", finals.has_final.len(), rows.count)?;
             length("final observations", finals.columns.len(), self.roles.rebuilt.len())?;
             for (field, bytes) in self.roles.rebuilt.iter().zip(finals.columns) {
                 let field = &self.settings.fields[*field];
@@ -314,7 +319,7 @@ impl Replay {
 
     /// How the episode ended with each row, if it did. Empty if rows are independent.
     fn ends(&self, rows: &Rows<'_>) -> Result<Vec<End>, ReplayError> {
-        let (false, Some(terminated)) = (self.independent(), self.roles.terminated) else {
+        let (false, Some(terminated)) = (self.has_independent_rows(), self.roles.terminated) else {
             return Ok(Vec::new());
         };
         let truncated = self.roles.truncated.map(|field| rows.columns[field]);
@@ -327,7 +332,7 @@ impl Replay {
             }
         }));
         for (position, end) in ends.iter().enumerate() {
-            if self.has_final(Some(end)) && rows.finals.is_none_or(|finals| finals.present[position] == 0) {
+            if self.has_final(Some(end)) && rows.finals.is_none_or(|finals| finals.has_final[position] == 0) {
                 let env = rows.envs.map_or(position, |envs| envs[position] as usize);
                 let autoreset = self.settings.autoreset.name();
                 return Err(ReplayError::FinalObservation { position, env, autoreset });
@@ -344,9 +349,9 @@ impl Replay {
                 return Err(SumTreeError::Length { what: "env_id", got, expected }.into());
             }
             let envs = self.checked_envs(envs)?;
-            return Ok(if self.independent() { Vec::new() } else { envs });
+            return Ok(if self.has_independent_rows() { Vec::new() } else { envs });
         }
-        if self.independent() {
+        if self.has_independent_rows() {
             return Ok(Vec::new());
         }
         if rows.count > self.settings.num_envs {

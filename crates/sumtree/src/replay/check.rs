@@ -3,7 +3,7 @@
 //! file that was never closed.
 
 use super::layout::Ring;
-use super::slots::{self, LARGEST, LINK, MEMBERS, NO_LINK, PARKED, STATE_WORDS};
+use super::slots::{self, LARGEST, LINK, NO_LINK, OPERATIONS_MAX, PARKED, STATE_WORDS};
 
 /// Sequence numbers of rows are below this.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 56;
@@ -34,9 +34,9 @@ impl Counts {
             return Err(format!("it numbers its rows {first}..{reserved}, outside 0..={SEQUENCE_MAX}"));
         }
         let chunks = reserved.div_ceil(ring.chunk as u64);
-        // A killed writer may have reserved rows whose chunks are not cleared. There are at most `MEMBERS`
-        // writers.
-        let ahead = (MEMBERS * (ring.slots / ring.chunk)) as u64;
+        // A killed writer may have reserved rows whose chunks are not cleared. There are at most
+        // `OPERATIONS_MAX` writers.
+        let ahead = (OPERATIONS_MAX * (ring.slots / ring.chunk)) as u64;
         if cleared > chunks + 1 || chunks > cleared + ahead || !(cleared..=cleared + 1).contains(&marked) {
             let text = format!("{reserved} rows do not fit {marked} marked and {cleared} cleared chunks");
             return Err(text);
@@ -60,7 +60,7 @@ pub(super) struct SlotStates<State, Weight> {
     /// Returns the weight of a slot.
     pub weight: Weight,
     /// No operation is in progress, so rows that cannot be sampled must have weight 0.
-    pub at_rest: bool,
+    pub is_quiescent: bool,
 }
 
 impl<State, Weight> SlotStates<State, Weight>
@@ -81,7 +81,7 @@ where
     }
 
     /// Sequence number of the row in `slot`, if it is the newest row that the slot may hold.
-    fn whole(&self, slot: usize) -> Option<u64> {
+    fn newest_sequence(&self, slot: usize) -> Option<u64> {
         let sequence = self.ring.newest(slot, self.counts.marked)?;
         (slots::lap((self.state)(slot)) == self.ring.row(sequence).lap).then_some(sequence)
     }
@@ -92,13 +92,13 @@ where
         if weight > max || (parked > max && parked != LARGEST) {
             return Err(format!("has weights {weight} and {parked}, outside 0..={max}"));
         }
-        if !slots::flags_fit(state) || (self.at_rest && weight != 0 && !slots::is_ready(state)) {
+        if !slots::has_valid_flags(state) || (self.is_quiescent && weight != 0 && !slots::is_ready(state)) {
             return Err(format!("has an invalid state, with weight {weight}"));
         }
         if state[LINK] as usize > self.used {
             return Err(format!("links to slot {}, outside 0..{}", state[LINK] - 1, self.used));
         }
-        let Some(sequence) = self.whole(slot) else {
+        let Some(sequence) = self.newest_sequence(slot) else {
             return if slots::is_open(state) { Err("holds a row of another lap".to_owned()) } else { Ok(()) };
         };
         if sequence >= self.counts.reserved {
@@ -109,7 +109,9 @@ where
         }
         // Links must lead to later rows, so that following them ends.
         let to = state[LINK] as usize - 1;
-        if to != slot && self.whole(to).is_some_and(|next| (sequence..self.counts.reserved).contains(&next)) {
+        if to != slot
+            && self.newest_sequence(to).is_some_and(|next| (sequence..self.counts.reserved).contains(&next))
+        {
             return Ok(());
         }
         Err(format!("links to slot {to}, which holds no later row"))

@@ -186,7 +186,7 @@ impl Column {
     ///
     /// # Safety
     /// No thread writes while the slice exists.
-    pub unsafe fn some(&self, start: usize, rows: usize) -> &[u8] {
+    pub unsafe fn rows(&self, start: usize, rows: usize) -> &[u8] {
         assert!(start + rows <= self.slots && self.packed.is_none(), "rows outside a column");
         // SAFETY: in bounds by the assertion and `new`; no writer, by the caller.
         unsafe { std::slice::from_raw_parts(self.start.add(start * self.row_bytes), rows * self.row_bytes) }

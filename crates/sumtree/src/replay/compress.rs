@@ -42,7 +42,7 @@ impl Compression {
     ///
     /// # Errors
     /// [`ReplayError::Setting`] if there is none.
-    pub fn of_name(name: &str) -> Result<Self, ReplayError> {
+    pub fn from_name(name: &str) -> Result<Self, ReplayError> {
         [Self::None, Self::Lz4]
             .into_iter()
             .find(|kind| kind.name() == name)

@@ -1,11 +1,11 @@
 //! Sampling: draws slots by weight, follows each window to its end and copies the rows, all under one pin.
 #![allow(unsafe_code)] // Reads of columns under a pin.
 
-use super::gather::View;
+use super::gather::BatchView;
 use super::select::Selection;
 use super::settings::setting;
 use super::slots::{Pin, Row};
-use super::{Leaves, Replay, ReplayError, counter};
+use super::{Replay, ReplayError, TreeWeights, counter};
 use crate::memory::{self, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 use crate::{Draws, Rng, SumTreeError};
@@ -105,10 +105,10 @@ impl Replay {
             );
         }
         let mut rng = self.next_rng();
-        let member = self.slots.enter()?;
-        let pin = member.pin();
+        let operation = self.slots.enter()?;
+        let pin = operation.pin();
         let then = pin.cleared();
-        let chances = self.select(&mut rng, selection, batch.indices, drawn)?;
+        let probabilities = self.select(&mut rng, selection, batch.indices, drawn)?;
         let mut transitions = self.transitions(&pin, batch.indices, then)?;
         let (mut redrawn, mut tries) = (0, REDRAW_TRIES_MAX);
         let tag = self.ticket_tag();
@@ -127,11 +127,11 @@ impl Replay {
             batch.discounts[i] = transition.discount as f32;
         }
         let goals = self.goals(&pin, &mut rng, &transitions)?;
-        let view = View { pin: &pin, transitions: &transitions, goals: &goals };
+        let view = BatchView { pin: &pin, transitions: &transitions, goals: &goals };
         self.gather(&view, &mut batch.fields)?;
         drop(pin);
-        drop(member);
-        self.importance(&chances, (batch.indices, drawn), beta, batch.weights);
+        drop(operation);
+        self.importance_weights(&probabilities, (batch.indices, drawn), beta, batch.weights);
         self.count(counter::SAMPLED, count as u64);
         self.count(counter::REDRAWN, u64::from(redrawn));
         Ok(())
@@ -183,7 +183,7 @@ impl Replay {
     /// Advances all windows by one step at a time, so that their cache misses overlap.
     fn transitions(
         &self,
-        pin: &Pin<'_, Leaves>,
+        pin: &Pin<'_, TreeWeights>,
         slots: &[u64],
         then: u64,
     ) -> Result<Vec<Transition>, ReplayError> {
@@ -222,20 +222,20 @@ impl Replay {
     }
 
     /// Marks transitions whose earlier frames were overwritten as lost, so that they are redrawn.
-    fn check_stacks(&self, pin: &Pin<'_, Leaves>, transitions: &mut [Transition]) {
+    fn check_stacks(&self, pin: &Pin<'_, TreeWeights>, transitions: &mut [Transition]) {
         let frames = self.settings.stack_rows();
         if frames == 1 {
             return;
         }
         let horizon = self.history.ring.horizon(pin.marked());
         for t in transitions.iter_mut().filter(|t| t.progress == Progress::Complete) {
-            if !self.history.is_whole(horizon, self.history.sequence(pin, t.row), frames) {
+            if !self.history.has_whole_stack(horizon, self.history.sequence(pin, t.row), frames) {
                 t.progress = Progress::Lost;
             }
         }
     }
 
-    fn start(&self, pin: &Pin<'_, Leaves>, slot: usize) -> Transition {
+    fn start(&self, pin: &Pin<'_, TreeWeights>, slot: usize) -> Transition {
         let row = pin.sampleable(slot);
         Transition {
             row: row.unwrap_or(Row { slot, lap: 0 }),
@@ -250,7 +250,7 @@ impl Replay {
     }
 
     /// Adds the row `t.last` to a transition and finds the next row, or the row after the window.
-    fn step(&self, pin: &Pin<'_, Leaves>, t: &mut Transition, is_last: bool) {
+    fn step(&self, pin: &Pin<'_, TreeWeights>, t: &mut Transition, is_last: bool) {
         t.reward += t.discount * self.reward(t.last);
         t.discount *= self.settings.gamma * self.row_discount(t.last);
         t.terminated = self.flag(self.roles.terminated, t.last);

@@ -17,8 +17,8 @@ use super::checksum::Checksum;
 use super::columns::Column;
 use super::compress::Compression;
 use super::layout::Layout;
-use super::mapped::damaged;
-use super::moves::Moves;
+use super::mapped::as_file_error;
+use super::relocation::Relocation;
 use super::slots::{self, STATE_WORDS, word};
 use super::{Replay, ReplayError, Settings};
 use crate::Region;
@@ -35,7 +35,7 @@ const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 const PIECE: usize = 4096;
 const PIECE_BYTES: usize = 1 << 20;
 /// Words of the ring that are saved.
-const KEPT: [usize; 5] = [word::RESERVED, word::MARKED, word::CLEARED, word::READY, word::REAPED];
+const SAVED_WORDS: [usize; 5] = [word::RESERVED, word::MARKED, word::CLEARED, word::READY, word::REAPED];
 
 impl Replay {
     /// Saves the replay to `path` atomically: at any time a reader finds either the old file or the complete
@@ -44,14 +44,14 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Io`]; an existing file is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), ReplayError> {
-        let gate = self.at_rest()?;
+        let gate = self.shut_and_repair()?;
         let temporary = temporary_beside(path);
-        let written = Out::create(&temporary).and_then(|mut out| {
+        let written = ChecksumWriter::create(&temporary).and_then(|mut out| {
             self.write_to(&mut out)?;
             out.finish()
         });
         drop(gate);
-        place(&temporary, path, written)
+        rename_into_place(&temporary, path, written)
     }
 
     /// Loads a replay that [`Replay::save`] wrote to `path`, into private memory or into shared memory under
@@ -73,7 +73,7 @@ impl Replay {
             return Err(bad("it is not a regular file".to_owned()));
         }
         let length = meta.len();
-        let mut input = In { file, sum: Checksum::new(), path, left: length };
+        let mut input = ChecksumReader { file, sum: Checksum::new(), path, left: length };
         if length < 8 * HEAD_WORDS as u64 {
             return Err(bad(format!("it has {length} bytes, fewer than its head")));
         }
@@ -99,9 +99,9 @@ impl Replay {
         if head[5] != head_sum(&head, &text) {
             return Err(bad("its head is damaged".to_owned()));
         }
-        let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
+        let settings = String::from_utf8(text).ok().and_then(|text| Settings::from_text(&text));
         let settings = settings.ok_or_else(|| bad("its settings cannot be read".to_owned()))?;
-        let written = Self::lay_out(&settings).map_err(|error| damaged(path, error))?;
+        let written = Self::compute_layout(&settings).map_err(|error| as_file_error(path, error))?;
         let used = head[3] as usize;
         let fits = match file_bytes(&settings, &written, used, head[2], 0) {
             Some(bytes) if settings.compression == Compression::None => bytes == length,
@@ -111,7 +111,7 @@ impl Replay {
             return Err(bad(format!("{used} slots in use do not fit its settings")));
         }
         let settings = Settings { capacity: capacity.unwrap_or(settings.capacity), ..settings };
-        let layout = Self::lay_out(&settings)?;
+        let layout = Self::compute_layout(&settings)?;
         let region = match shared {
             Some(name) => {
                 settings.check_private()?;
@@ -121,7 +121,7 @@ impl Replay {
         };
         // After an error, dropping the replay closes it, which removes a shared name. No process can attach
         // before it is complete.
-        let replay = Self::make_hidden(region, settings, layout)?;
+        let replay = Self::create_unpublished(region, settings, layout)?;
         replay.read_from(&mut input, used, &written)?;
         let expected = std::mem::replace(&mut input.sum, Checksum::new()).finish();
         let mut found = [0];
@@ -129,11 +129,11 @@ impl Replay {
         if found[0] != expected {
             return Err(bad("its checksum is wrong: it is damaged".to_owned()));
         }
-        replay.show()?;
+        replay.publish_region()?;
         Ok(replay)
     }
 
-    fn write_to(&self, out: &mut Out) -> std::io::Result<()> {
+    fn write_to(&self, out: &mut ChecksumWriter) -> std::io::Result<()> {
         let text = self.settings.to_text();
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         let used = reserved.min(self.layout.ring.slots as u64) as usize;
@@ -145,26 +145,26 @@ impl Replay {
         let length =
             file_bytes(&self.settings, &self.layout, used, text.len() as u64, packed_bytes).unwrap_or(0);
         out.head(&text, used, length)?;
-        out.words(KEPT.map(|at| self.slots.words[at].load(Ordering::Relaxed)))?;
+        out.words(SAVED_WORDS.map(|at| self.slots.words[at].load(Ordering::Relaxed)))?;
         out.words(self.counters.iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         out.words(self.tails.words().iter().map(|cell| cell.load(Ordering::Relaxed)))?;
-        out.halves(self.slots.states[..used * STATE_WORDS].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
+        out.words32(self.slots.states[..used * STATE_WORDS].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         let out_of_memory = |error| std::io::Error::new(std::io::ErrorKind::OutOfMemory, error);
         let mut weights = vec_of_zeros(used).map_err(out_of_memory)?;
         self.tree().get_range(0, &mut weights).map_err(std::io::Error::other)?;
-        out.halves(weights)?;
+        out.words32(weights)?;
         if self.layout.back_words > 0 {
-            out.halves(self.history.back[..used].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
+            out.words32(self.history.back[..used].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         }
         for column in &self.columns {
             match &column.packed {
                 // SAFETY: the gate is shut, so no process writes rows.
-                None => out.bytes(unsafe { column.some(0, used) })?,
+                None => out.bytes(unsafe { column.rows(0, used) })?,
                 Some(packed) => {
                     for slot in 0..used {
                         // SAFETY: as above.
                         let row = unsafe { packed.packed(slot) };
-                        out.halves([row.len() as u32])?;
+                        out.words32([row.len() as u32])?;
                         out.bytes(row)?;
                     }
                 }
@@ -174,13 +174,18 @@ impl Replay {
     }
 
     /// Reads what [`Replay::write_to`] wrote from a replay with layout `written`.
-    fn read_from(&self, input: &mut In<'_>, used: usize, written: &Layout) -> Result<(), ReplayError> {
+    fn read_from(
+        &self,
+        input: &mut ChecksumReader<'_>,
+        used: usize,
+        written: &Layout,
+    ) -> Result<(), ReplayError> {
         let bad = |reason: &str| {
             let path = input.path.display().to_string();
             ReplayError::File { path, reason: reason.to_owned() }
         };
         let no_row = || bad("a compressed row in it is damaged");
-        let mut kept = [0; KEPT.len()];
+        let mut kept = [0; SAVED_WORDS.len()];
         input.words(&mut kept)?;
         input.cells64(&self.counters)?;
         let (first, max_weight) = (&self.counters[super::counter::FIRST], self.scale.max_weight());
@@ -195,55 +200,55 @@ impl Replay {
         if used as u64 != counts.reserved.min(written.ring.slots as u64) {
             return Err(bad(&format!("{used} slots in use do not match {} rows", counts.reserved)));
         }
-        self.counters[super::counter::SUMMED].store(0, Ordering::Relaxed); // Only used by mapped files.
-        let moves = Moves::new(written.ring, self.layout.ring, counts.first, kept[0], kept[1])
+        self.counters[super::counter::CHECKSUMMED].store(0, Ordering::Relaxed); // Only used by mapped files.
+        let relocation = Relocation::new(written.ring, self.layout.ring, counts.first, kept[0], kept[1])
             .ok_or_else(|| bad("its sequence numbers are too large for this capacity"))?;
-        if !moves.is_still() {
-            (kept[0], kept[1], kept[2]) = (moves.reserved(), moves.marked(), moves.marked());
-            first.store(moves.first(), Ordering::Relaxed);
+        if !relocation.is_identity() {
+            (kept[0], kept[1], kept[2]) = (relocation.reserved(), relocation.marked(), relocation.marked());
+            first.store(relocation.first(), Ordering::Relaxed);
         }
         input.cells64(self.tails.words())?;
         self.tails.unlock_all();
         self.tails.check(written.ring.slots).map_err(|reason| bad(&reason))?;
-        self.tails.move_rows(|row| moves.row(row));
+        self.tails.relocate_rows(|row| relocation.row(row));
         let mut states = vec_of_zeros(used * STATE_WORDS)?;
-        input.halves(&mut states)?;
+        input.words32(&mut states)?;
         let mut weights = vec_of_zeros(used)?;
-        input.halves(&mut weights)?;
+        input.words32(&mut weights)?;
         let mut back = vec_of_zeros(if written.back_words > 0 { used } else { 0 })?;
-        input.halves(&mut back)?;
+        input.words32(&mut back)?;
         let state = |slot: usize| std::array::from_fn(|which| states[slot * STATE_WORDS + which]);
         let weight = |slot: usize| weights[slot];
-        SlotStates { ring: written.ring, counts, max_weight, used, state, weight, at_rest: true }
+        SlotStates { ring: written.ring, counts, max_weight, used, state, weight, is_quiescent: true }
             .check()
             .map_err(|reason| bad(&reason))?;
         // If rows move, the oldest one moves to slot 0.
         let mut leaves = vec_of_zeros(used.min(self.layout.ring.slots))?;
         let mut ready = 0;
         for (slot, state) in states.chunks_exact(STATE_WORDS).enumerate() {
-            let Some(to) = moves.slot(slot) else { continue };
-            let state = moves.state(slot, state.try_into().unwrap_or_default());
+            let Some(to) = relocation.slot(slot) else { continue };
+            let state = relocation.state(slot, state.try_into().unwrap_or_default());
             ready += u64::from(slots::is_ready(state));
-            leaves[to] = if moves.is_still() || slots::is_ready(state) { weights[slot] } else { 0 };
+            leaves[to] = if relocation.is_identity() || slots::is_ready(state) { weights[slot] } else { 0 };
             let cells = &self.slots.states[to * STATE_WORDS..][..STATE_WORDS];
             cells.iter().zip(state).for_each(|(cell, word)| cell.store(word, Ordering::Relaxed));
             if let Some(back) = back.get(slot) {
-                self.history.back[to].store(moves.distance(slot, *back), Ordering::Relaxed);
+                self.history.back[to].store(relocation.distance(slot, *back), Ordering::Relaxed);
             }
         }
         self.tree().set_range(0, &leaves)?;
         kept[3] = ready;
-        for (at, value) in KEPT.into_iter().zip(kept) {
+        for (at, value) in SAVED_WORDS.into_iter().zip(kept) {
             self.slots.words[at].store(value, Ordering::Relaxed);
         }
         for column in &self.columns {
             match &column.packed {
-                None => input.rows(column, used, &moves)?,
+                None => input.rows(column, used, &relocation)?,
                 Some(packed) => {
                     let (mut row, mut whole) = (Vec::new(), Vec::new());
                     for slot in 0..used {
                         let mut length = [0];
-                        input.halves(&mut length)?;
+                        input.words32(&mut length)?;
                         let length = length[0] as usize;
                         if length > column.row_bytes || length as u64 > input.left {
                             return Err(no_row());
@@ -256,7 +261,7 @@ impl Replay {
                         if row.is_empty() && is_ready {
                             return Err(bad(&format!("the row in slot {slot} is missing")));
                         }
-                        let Some(to) = moves.slot(slot).filter(|_| !row.is_empty()) else { continue };
+                        let Some(to) = relocation.slot(slot).filter(|_| !row.is_empty()) else { continue };
                         if !packed.take_packed(to, &row, &mut whole)? {
                             return Err(no_row());
                         }
@@ -272,7 +277,7 @@ impl Replay {
 /// one after the other, in the order described at the top of `file.rs`. If it is dropped before
 /// [`FileWriter::finish`], no file is left.
 pub struct FileWriter {
-    out: Option<Out>,
+    out: Option<ChecksumWriter>,
     path: PathBuf,
     temporary: PathBuf,
     length: u64,
@@ -286,7 +291,7 @@ impl FileWriter {
     /// [`ReplayError::Io`]; those of the settings; [`ReplayError::File`] if `used` is more than the number of
     /// slots, or rows are compressed.
     pub fn new(path: &Path, settings: &Settings, used: usize) -> Result<Self, ReplayError> {
-        let layout = Replay::lay_out(settings)?;
+        let layout = Replay::compute_layout(settings)?;
         let text = settings.to_text();
         let length = file_bytes(settings, &layout, used, text.len() as u64, 0);
         let fits = settings.compression == Compression::None && used <= layout.ring.slots;
@@ -295,7 +300,7 @@ impl FileWriter {
             return Err(ReplayError::File { path: path.display().to_string(), reason });
         };
         let temporary = temporary_beside(path);
-        let mut out = Out::create(&temporary).map_err(|error| io(path, &error))?;
+        let mut out = ChecksumWriter::create(&temporary).map_err(|error| io(path, &error))?;
         let begun = out.head(&text, used, length).map_err(|error| io(path, &error));
         let given = (8 * HEAD_WORDS + text.len()) as u64;
         let writer = Self { out: Some(out), path: path.to_owned(), temporary, length, given };
@@ -326,7 +331,7 @@ impl FileWriter {
             return Err(ReplayError::File { path: self.path.display().to_string(), reason });
         }
         let Some(out) = self.out.take() else { return Ok(()) };
-        place(&self.temporary, &self.path, out.finish())
+        rename_into_place(&self.temporary, &self.path, out.finish())
     }
 }
 
@@ -339,7 +344,7 @@ impl Drop for FileWriter {
 }
 
 /// Renames a file that was written to its path, or removes it if writing failed.
-fn place(temporary: &Path, path: &Path, written: std::io::Result<()>) -> Result<(), ReplayError> {
+fn rename_into_place(temporary: &Path, path: &Path, written: std::io::Result<()>) -> Result<(), ReplayError> {
     let placed = written.and_then(|()| std::fs::rename(temporary, path));
     if let Err(error) = placed {
         let _ = std::fs::remove_file(temporary); // The first error is the one to report.
@@ -361,7 +366,7 @@ fn file_bytes(
     settings_bytes: u64,
     packed_bytes: u64,
 ) -> Option<u64> {
-    let words = HEAD_WORDS + KEPT.len() + super::counter::COUNT + layout.tail_words + 1;
+    let words = HEAD_WORDS + SAVED_WORDS.len() + super::counter::COUNT + layout.tail_words + 1;
     let slot = 4 * (STATE_WORDS + 1) as u64 + if layout.back_words > 0 { 4 } else { 0 };
     let row = settings.fields.iter().try_fold(slot, |sum, field| {
         let packs = settings.compression.packs(field.row_bytes);
@@ -406,12 +411,12 @@ pub(super) fn io(path: &Path, error: &std::io::Error) -> ReplayError {
     }
 }
 
-struct Out {
+struct ChecksumWriter {
     file: std::io::BufWriter<File>,
     sum: Checksum,
 }
 
-impl Out {
+impl ChecksumWriter {
     fn create(path: &Path) -> std::io::Result<Self> {
         let file = File::create_new(path)?;
         Ok(Self { file: std::io::BufWriter::with_capacity(1 << 20, file), sum: Checksum::new() })
@@ -440,12 +445,12 @@ impl Out {
         words.into_iter().try_for_each(|word| self.bytes(&word.to_le_bytes()))
     }
 
-    fn halves(&mut self, halves: impl IntoIterator<Item = u32>) -> std::io::Result<()> {
-        halves.into_iter().try_for_each(|half| self.bytes(&half.to_le_bytes()))
+    fn words32(&mut self, words32: impl IntoIterator<Item = u32>) -> std::io::Result<()> {
+        words32.into_iter().try_for_each(|half| self.bytes(&half.to_le_bytes()))
     }
 }
 
-struct In<'a> {
+struct ChecksumReader<'a> {
     file: File,
     sum: Checksum,
     path: &'a Path,
@@ -453,7 +458,7 @@ struct In<'a> {
     left: u64,
 }
 
-impl In<'_> {
+impl ChecksumReader<'_> {
     fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), ReplayError> {
         self.file.read_exact(bytes).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => {
@@ -474,10 +479,10 @@ impl In<'_> {
         Ok(())
     }
 
-    fn halves(&mut self, halves: &mut [u32]) -> Result<(), ReplayError> {
-        let mut bytes = vec_of_zeros(4 * halves.len())?;
+    fn words32(&mut self, words32: &mut [u32]) -> Result<(), ReplayError> {
+        let mut bytes = vec_of_zeros(4 * words32.len())?;
         self.bytes(&mut bytes)?;
-        halves.iter_mut().zip(bytes.as_chunks().0).for_each(|(half, b)| *half = u32::from_le_bytes(*b));
+        words32.iter_mut().zip(bytes.as_chunks().0).for_each(|(half, b)| *half = u32::from_le_bytes(*b));
         Ok(())
     }
 
@@ -491,7 +496,7 @@ impl In<'_> {
     }
 
     /// Reads the rows of one column into their new slots.
-    fn rows(&mut self, column: &Column, used: usize, moves: &Moves) -> Result<(), ReplayError> {
+    fn rows(&mut self, column: &Column, used: usize, relocation: &Relocation) -> Result<(), ReplayError> {
         if column.row_bytes == 0 {
             return Ok(());
         }
@@ -506,10 +511,10 @@ impl In<'_> {
             self.bytes(bytes)?;
             let mut from = 0;
             while from < count {
-                let to = moves.slot(start + from);
+                let to = relocation.slot(start + from);
                 let mut end = from + 1;
                 // As many rows as have consecutive new slots.
-                while end < count && moves.slot(start + end) == to.map(|to| to + end - from) {
+                while end < count && relocation.slot(start + end) == to.map(|to| to + end - from) {
                     end += 1;
                 }
                 if let Some(to) = to {

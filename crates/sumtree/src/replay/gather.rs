@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicUsize;
 use super::columns::end_of_stream;
 use super::compress::{Compression, Packed};
 use super::draw::Transition;
-use super::settings::{Padding, STACK_MAX, plays};
+use super::settings::{Padding, STACK_MAX, has_role};
 use super::slots::Pin;
-use super::{Leaves, Replay, ReplayError, Roles, threads};
+use super::{Replay, ReplayError, Roles, TreeWeights, threads};
 use crate::SumTreeError;
 use crate::memory::{vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
@@ -82,7 +82,7 @@ impl Roles {
         let stacked = |i: usize| settings.fields[i].stack > 1;
         if settings.sequence.is_some() {
             let of = |i: usize| match () {
-                () if plays(&settings.fields[i].name, "state") => Source::Row(i),
+                () if has_role(&settings.fields[i].name, "state") => Source::Row(i),
                 () if self.rebuilt.contains(&i) => Source::StepsAndNext(i),
                 () => Source::Steps(i),
             };
@@ -96,7 +96,7 @@ impl Roles {
             () if Some(i) == self.reward => Source::Return(i),
             () if Some(i) == self.terminated => Source::Terminated,
             () if Some(i) == self.truncated => Source::Truncated,
-            () if self.explicit.contains(&i) => Source::LastRow(i),
+            () if self.stored_next.contains(&i) => Source::LastRow(i),
             () if stacked(i) => Source::Stack(i),
             () => Source::Row(i),
         };
@@ -112,8 +112,8 @@ impl Roles {
 }
 
 /// The transitions of a batch that is being gathered.
-pub(super) struct View<'a> {
-    pub pin: &'a Pin<'a, Leaves>,
+pub(super) struct BatchView<'a> {
+    pub pin: &'a Pin<'a, TreeWeights>,
     pub transitions: &'a [Transition],
     /// Per transition the slot of the row whose goal it gets, if goals are relabeled.
     pub goals: &'a [Option<usize>],
@@ -153,7 +153,7 @@ impl Rows {
 }
 
 /// The steps of the sequences of some transitions, as slots.
-struct Walk {
+struct SequenceSlots {
     /// Slots, `steps + 1` per transition.
     slots: Vec<usize>,
     /// Number of steps of each transition.
@@ -211,7 +211,7 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::Tree`] if memory cannot be allocated, [`ReplayError::Row`] if a row is damaged.
-    pub(super) fn gather(&self, view: &View<'_>, fields: &mut [&mut [u8]]) -> Result<(), ReplayError> {
+    pub(super) fn gather(&self, view: &BatchView<'_>, fields: &mut [&mut [u8]]) -> Result<(), ReplayError> {
         let count = view.transitions.len();
         let rows: Vec<_> = self
             .row_bytes
@@ -246,7 +246,7 @@ impl Replay {
                 }
             }
         };
-        threads::share(bytes / THREAD_BYTES, &work);
+        threads::run_on_threads(bytes / THREAD_BYTES, &work);
         match failed.into_inner() {
             Some(error) => Err(error.into()),
             None => self.check_unpacked(),
@@ -269,7 +269,7 @@ impl Replay {
     /// Fills the rows of the transitions in `range`, in all arrays.
     fn fill(
         &self,
-        view: &View<'_>,
+        view: &BatchView<'_>,
         rows: &[Rows],
         range: Range<usize>,
         streams: bool,
@@ -335,16 +335,16 @@ impl Replay {
 
     /// Writes the slots of the stack that ends with the row in `slot` to `slots`, newest first, and returns
     /// their number. That row is the row of transition `t` or comes after it.
-    fn stack_slots(&self, view: &View<'_>, t: &Transition, slot: usize, slots: &mut [usize]) -> usize {
+    fn stack_slots(&self, view: &BatchView<'_>, t: &Transition, slot: usize, slots: &mut [usize]) -> usize {
         let horizon = self.history.ring.horizon(view.pin.marked());
-        let sequence = self.history.later(self.history.sequence(view.pin, t.row), slot);
+        let sequence = self.history.later_sequence(self.history.sequence(view.pin, t.row), slot);
         self.history.stack(horizon, sequence, slots)
     }
 
     /// Copies the frame stacks of some observations and next observations. A frame in both is read once.
     fn copy_stacks(
         &self,
-        view: &View<'_>,
+        view: &BatchView<'_>,
         field: usize,
         [obs, next]: [&Rows; 2],
         range: Range<usize>,
@@ -397,7 +397,7 @@ impl Replay {
     }
 
     /// Copies the frame stack that ends with the row in `slot`, which is the row of `t` or comes after it.
-    fn copy_stack(&self, view: &View<'_>, field: usize, t: &Transition, slot: usize, out: &mut [u8]) {
+    fn copy_stack(&self, view: &BatchView<'_>, field: usize, t: &Transition, slot: usize, out: &mut [u8]) {
         let (column, frames) = (&self.columns[field], self.settings.fields[field].stack);
         let mut slots = [0; STACK_MAX];
         let there = self.stack_slots(view, t, slot, &mut slots[..frames]);
@@ -412,10 +412,10 @@ impl Replay {
     }
 
     /// The steps of the sequences of some transitions, as slots.
-    fn walk(&self, view: &View<'_>, range: Range<usize>) -> Result<Walk, SumTreeError> {
+    fn walk(&self, view: &BatchView<'_>, range: Range<usize>) -> Result<SequenceSlots, SumTreeError> {
         let stride = self.settings.n_step + 1;
         let slots = vec_of_zeros(stride.saturating_mul(range.len()))?;
-        let mut walk = Walk { slots, lengths: vec_with_capacity(range.len())? };
+        let mut walk = SequenceSlots { slots, lengths: vec_with_capacity(range.len())? };
         for (t, slots) in view.transitions[range].iter().zip(walk.slots.chunks_exact_mut(stride)) {
             let (mut slot, mut length) = (t.row.slot, 0);
             loop {
@@ -434,7 +434,14 @@ impl Replay {
     }
 
     /// Fills one array of shape (steps, batch, ...) for some transitions. Missing steps are 0.
-    fn fill_steps(&self, view: &View<'_>, source: Source, rows: &Rows, walk: &Walk, range: Range<usize>) {
+    fn fill_steps(
+        &self,
+        view: &BatchView<'_>,
+        source: Source,
+        rows: &Rows,
+        walk: &SequenceSlots,
+        range: Range<usize>,
+    ) {
         let (count, stride) = (view.transitions.len(), self.settings.n_step + 1);
         let steps = match source {
             Source::StepsAndNext(_) => stride,

@@ -3,10 +3,10 @@
 //! Source: Andrychowicz et al. (2017), "Hindsight Experience Replay", section 4.5 for the strategies.
 
 use super::draw::Transition;
-use super::frames::Before;
+use super::frames::PreviousRow;
 use super::settings::Strategy;
 use super::slots::Pin;
-use super::{Leaves, Replay};
+use super::{Replay, TreeWeights};
 use crate::memory::{reserve, vec_with_capacity};
 use crate::{Rng, SumTreeError};
 
@@ -22,7 +22,7 @@ impl Replay {
     /// if the replay does not relabel goals.
     pub(super) fn goals(
         &self,
-        pin: &Pin<'_, Leaves>,
+        pin: &Pin<'_, TreeWeights>,
         rng: &mut Rng,
         transitions: &[Transition],
     ) -> Result<Vec<Option<usize>>, SumTreeError> {
@@ -38,9 +38,9 @@ impl Replay {
             }
             candidates.clear();
             if hindsight.strategy == Strategy::Episode {
-                self.earlier(pin, t, in_next_row, &mut candidates)?;
+                self.push_earlier_goals(pin, t, in_next_row, &mut candidates)?;
             }
-            self.later(pin, t, in_next_row, &mut candidates)?;
+            self.push_later_goals(pin, t, in_next_row, &mut candidates)?;
             Ok(match hindsight.strategy {
                 _ if candidates.is_empty() => None,
                 Strategy::Final => candidates.last().copied(),
@@ -56,9 +56,9 @@ impl Replay {
 
     /// Appends the slots of the rows with the goals that were achieved by the step of `t` and by later steps
     /// of its episode.
-    fn later(
+    fn push_later_goals(
         &self,
-        pin: &Pin<'_, Leaves>,
+        pin: &Pin<'_, TreeWeights>,
         t: &Transition,
         in_next_row: bool,
         slots: &mut Vec<usize>,
@@ -84,9 +84,9 @@ impl Replay {
 
     /// Appends the slots of the rows with the goals that were achieved by steps before `t`, as far as these
     /// rows are not overwritten.
-    fn earlier(
+    fn push_earlier_goals(
         &self,
-        pin: &Pin<'_, Leaves>,
+        pin: &Pin<'_, TreeWeights>,
         t: &Transition,
         in_next_row: bool,
         slots: &mut Vec<usize>,
@@ -95,7 +95,7 @@ impl Replay {
         let horizon = history.ring.horizon(pin.marked());
         let slot = |sequence: u64| (sequence % history.ring.slots as u64) as usize;
         let mut at = history.sequence(pin, t.row);
-        while let Before::Row(before) = history.before(horizon, at) {
+        while let PreviousRow::Row(before) = history.previous(horizon, at) {
             push(slots, slot(if in_next_row { at } else { before }))?;
             at = before;
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::process::{ENTRY_WORDS, PROCESSES};
 use super::settings::{Field, Settings};
-use super::slots::{MEMBER_WORDS, MEMBERS, Row, STATE_WORDS, word};
+use super::slots::{OPERATION_WORDS, OPERATIONS_MAX, Row, STATE_WORDS, word};
 use super::tails::Tails;
 use super::{ReplayError, counter};
 use crate::{LINE_BYTES, SumTree};
@@ -103,7 +103,7 @@ pub(super) struct Layout {
     pub settings: usize,
     pub words: usize,
     pub counters: usize,
-    pub members: usize,
+    pub operations: usize,
     pub processes: usize,
     pub tails: usize,
     pub tail_words: usize,
@@ -113,7 +113,7 @@ pub(super) struct Layout {
     pub back: usize,
     pub back_words: usize,
     /// Checksums of the rows in a file, one word per chunk.
-    pub sums: usize,
+    pub checksums: usize,
     pub columns: Vec<usize>,
     pub bytes: usize,
 }
@@ -144,13 +144,13 @@ impl Layout {
             settings: place(settings_bytes),
             words: place(8 * word::COUNT),
             counters: place(8 * counter::COUNT),
-            members: place(8 * MEMBERS * MEMBER_WORDS),
+            operations: place(8 * OPERATIONS_MAX * OPERATION_WORDS),
             processes: place(8 * PROCESSES * ENTRY_WORDS),
             tails: place(8 * tail_words),
             states: place(4 * STATE_WORDS * ring.slots),
             tree: place(tree_bytes),
             back: place(4 * back_words),
-            sums: place(8 * (ring.slots / ring.chunk)),
+            checksums: place(8 * (ring.slots / ring.chunk)),
             columns: settings.fields.iter().map(|f| place(column_bytes(f))).collect(),
             bytes: place(0),
         })

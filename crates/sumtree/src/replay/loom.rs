@@ -10,11 +10,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::frames::{Before, History};
+use super::frames::{History, PreviousRow};
 use super::layout::Ring;
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
 use super::settings::Autoreset;
-use super::slots::{LARGEST, MEMBER_WORDS, MEMBERS, Row, STATE_WORDS, Slots, Update, Weights, word};
+use super::slots::{
+    LARGEST, OPERATION_WORDS, OPERATIONS_MAX, Row, STATE_WORDS, Slots, Update, Weights, word,
+};
 use super::tails::{End, Step, Tails, Window};
 use crate::Region;
 use crate::region::Cells;
@@ -50,22 +52,22 @@ impl Model {
 
     /// As [`Model::new`], with previous rows, and with the bytes of `history` rows beyond the capacity.
     fn with_history(capacity: usize, history: Option<usize>) -> Arc<Self> {
-        Self::of_ring(Ring::with_history(capacity, history.unwrap_or(0)), history)
+        Self::from_ring(Ring::with_history(capacity, history.unwrap_or(0)), history)
     }
 
-    fn of_ring(ring: Ring, history: Option<usize>) -> Arc<Self> {
+    fn from_ring(ring: Ring, history: Option<usize>) -> Arc<Self> {
         let region = StdArc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
         let cells = |count| Cells::<AtomicU64>::in_region(&region, 0, count).unwrap();
-        let halves = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
-        let back = halves(if history.is_some() { ring.slots } else { 0 });
+        let cells32 = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
+        let back = cells32(if history.is_some() { ring.slots } else { 0 });
         let history = StdArc::new(History { back, ring });
         Arc::new(Self {
             slots: Slots {
                 ring,
                 words: cells(word::COUNT),
-                members: cells(MEMBERS * MEMBER_WORDS),
-                states: halves(STATE_WORDS * ring.slots),
-                weights: Flat(halves(ring.slots)),
+                operations: cells(OPERATIONS_MAX * OPERATION_WORDS),
+                states: cells32(STATE_WORDS * ring.slots),
+                weights: Flat(cells32(ring.slots)),
                 processes: Processes::new(
                     Cells::in_region(&region, 0, PROCESSES * ENTRY_WORDS).unwrap(),
                     true,
@@ -80,32 +82,32 @@ impl Model {
 
     /// Adds a row that is sampleable immediately.
     fn add(&self, weight: u32) -> Row {
-        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), 1);
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().begin_changes(), 1);
         let row = reservation.row(0);
         self.write(row);
         let pin = reservation.pin();
         reservation.publish(reservation.row(0), weight);
         pin.make_ready(&[row], 1);
-        reservation.settle(&pin);
+        reservation.close_displaced_since_reserved(&pin);
         row
     }
 
     /// Adds rows in one call that are sampleable immediately.
     fn add_many(&self, weights: &[u32]) {
-        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), weights.len());
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().begin_changes(), weights.len());
         let rows: Vec<_> = (0..weights.len()).map(|i| reservation.row(i)).collect();
         rows.iter().for_each(|row| self.write(*row));
         let pin = reservation.pin();
         weights.iter().zip(reservation.rows()).for_each(|(weight, row)| reservation.publish(row, *weight));
         pin.make_ready(&rows, 1);
-        reservation.settle(&pin);
+        reservation.close_displaced_since_reserved(&pin);
     }
 
     /// Adds a row of environment 0; the row before it becomes sampleable.
     fn append(&self, weight: u32) {
-        let member = self.slots.enter().unwrap();
-        let _lock = self.tails.lock(&[0], &self.slots.processes, member.tag());
-        let reservation = self.slots.reserve(member.change(), 1);
+        let operation = self.slots.enter().unwrap();
+        let _lock = self.tails.lock(&[0], &self.slots.processes, operation.tag());
+        let reservation = self.slots.reserve(operation.begin_changes(), 1);
         let row = reservation.row(0);
         self.write(row);
         let pin = reservation.pin();
@@ -128,8 +130,8 @@ impl Model {
 
     /// Reads every slot like a sampler that drew it. Asserts that each row has the lap of its ticket.
     fn sample(&self, follow: bool) {
-        let member = self.slots.enter().unwrap();
-        let pin = member.pin();
+        let operation = self.slots.enter().unwrap();
+        let pin = operation.pin();
         for slot in 0..self.slots.ring.slots {
             if self.slots.weights.get(slot) == 0 {
                 continue;
@@ -146,24 +148,25 @@ impl Model {
 
     /// Adds rows in one call that are sampleable immediately, with their laps as weights.
     fn add_laps(&self, count: usize) {
-        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), count);
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().begin_changes(), count);
         let rows: Vec<_> = (0..count).map(|i| reservation.row(i)).collect();
         let pin = reservation.pin();
         rows.iter().for_each(|row| reservation.publish(*row, row.lap));
         pin.make_ready(&rows, 1);
-        reservation.settle(&pin);
+        reservation.close_displaced_since_reserved(&pin);
     }
 
     /// Draws a slot whose rows were added by [`Model::add_laps`] and asserts that the weight is that of the
-    /// row. If `looks`, skips rows whose slot was, or may have been, cleared after the weight was drawn.
-    fn draw(&self, slot: usize, looks: bool) {
-        let member = self.slots.enter().unwrap();
-        let pin = member.pin();
+    /// row. If `checks_cleared`, skips rows whose slot was, or may have been, cleared after the weight was
+    /// drawn.
+    fn draw(&self, slot: usize, checks_cleared: bool) {
+        let operation = self.slots.enter().unwrap();
+        let pin = operation.pin();
         let then = pin.cleared();
         let weight = self.slots.weights.get(slot);
         if weight != 0
             && let Some(row) = pin.sampleable(slot)
-            && !(looks && self.slots.ring.is_among(slot, then..pin.cleared()))
+            && !(checks_cleared && self.slots.ring.is_among(slot, then..pin.cleared()))
         {
             assert_eq!(weight, row.lap, "the weight of another row");
         }
@@ -171,30 +174,30 @@ impl Model {
 
     /// Samples every row with the frame before it. Returns how many of these frames are not overwritten.
     fn sample_stacks(&self) -> usize {
-        let member = self.slots.enter().unwrap();
-        let pin = member.pin();
+        let operation = self.slots.enter().unwrap();
+        let pin = operation.pin();
         let (ring, horizon) = (self.slots.ring, self.slots.ring.horizon(pin.marked()));
         let mut whole = 0;
         for slot in 0..ring.slots {
             let Some(row) = pin.sampleable(slot) else { continue };
             assert_eq!(self.read(slot), row.lap);
             let sequence = ring.sequence(row, pin.marked());
-            match self.history.before(horizon, sequence) {
-                Before::Row(before) => {
+            match self.history.previous(horizon, sequence) {
+                PreviousRow::Row(before) => {
                     assert_eq!(before, sequence - 1);
                     assert_eq!(self.read(ring.row(before).slot), ring.row(before).lap);
                     whole += 1;
                 }
-                Before::Start => assert_eq!(sequence, 0),
-                Before::Lost => {}
+                PreviousRow::EpisodeStart => assert_eq!(sequence, 0),
+                PreviousRow::Overwritten => {}
             }
         }
         whole
     }
 
     fn update(&self, row: Row, weight: u32) -> Update {
-        let member = self.slots.enter().unwrap().change();
-        let pin = member.pin();
+        let operation = self.slots.enter().unwrap().begin_changes();
+        let pin = operation.pin();
         let update = pin.update(row, weight);
         if update == Update::Store {
             pin.store_many(&[row], &[row.slot as u32], &[weight]);
@@ -264,14 +267,14 @@ fn no_row_is_read_while_it_is_written() {
 /// A thread that closes a row in the middle of a chunk pauses before it sets the weight to 0. Other threads
 /// continue until that chunk is marked ahead. When the first thread continues, a writer stores a new row in
 /// the slot, while a reader draws the old weight and then reads the new row.
-fn draw_beside_closing_and_writing(looks: bool) {
+fn draw_beside_closing_and_writing(checks_cleared: bool) {
     explore(2, move || {
-        let model = Model::of_ring(Ring { capacity: 2, chunk: 2, slots: 6 }, None);
+        let model = Model::from_ring(Ring { capacity: 2, chunk: 2, slots: 6 }, None);
         model.add_laps(2);
         model.add_laps(1);
-        let member = model.slots.enter().unwrap().change();
-        let pin = member.pin();
-        assert!(pin.shut(1));
+        let operation = model.slots.enter().unwrap().begin_changes();
+        let pin = operation.pin();
+        assert!(pin.close_generation(1));
         (0..3).for_each(|_| model.add_laps(1));
         let writer = {
             let model = Arc::clone(&model);
@@ -279,14 +282,14 @@ fn draw_beside_closing_and_writing(looks: bool) {
         };
         let reader = {
             let model = Arc::clone(&model);
-            thread::spawn(move || model.draw(1, looks))
+            thread::spawn(move || model.draw(1, checks_cleared))
         };
         model.slots.weights.set(1, 0);
         drop(pin);
-        drop(member);
+        drop(operation);
         writer.join().unwrap();
         reader.join().unwrap();
-        model.draw(1, looks);
+        model.draw(1, checks_cleared);
     });
 }
 
@@ -298,7 +301,7 @@ fn no_row_is_drawn_with_the_weight_of_the_one_before_it() {
 /// Without the check of the cleared chunks, the test above fails.
 #[test]
 #[should_panic = "the weight of another row"]
-fn without_a_look_a_row_is_drawn_with_the_weight_of_the_one_before_it() {
+fn without_the_check_a_row_is_drawn_with_the_weight_of_the_one_before_it() {
     draw_beside_closing_and_writing(false);
 }
 
@@ -452,7 +455,7 @@ fn dropped_reservations_are_tombstones() {
         let model = Model::new(1);
         let other = {
             let model = Arc::clone(&model);
-            thread::spawn(move || drop(model.slots.reserve(model.slots.enter().unwrap().change(), 1)))
+            thread::spawn(move || drop(model.slots.reserve(model.slots.enter().unwrap().begin_changes(), 1)))
         };
         model.add(1);
         other.join().unwrap();
@@ -500,8 +503,8 @@ fn an_evicted_row_is_not_revived() {
             })
         };
         {
-            let member = model.slots.enter().unwrap().change();
-            let pin = member.pin();
+            let operation = model.slots.enter().unwrap().begin_changes();
+            let pin = operation.pin();
             assert!(pin.evict(row.slot));
             assert!(!pin.evict(row.slot));
         }

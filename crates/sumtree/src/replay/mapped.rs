@@ -2,7 +2,7 @@
 //!
 //! The region is mapped shared, so the file has everything that a process wrote, however the process ends.
 //! Processes hold a shared lock on the file. A process that gets the lock alone knows that no other process
-//! uses the file: it resets members and locks and repairs the sums. A crash of the *machine* is different,
+//! uses the file: it resets operations and locks and repairs the sums. A crash of the *machine* is different,
 //! because pages reach the disk in any order. A word of the file therefore says whether anything was written
 //! since the last flush, and after a crash such a file is refused.
 //!
@@ -22,7 +22,7 @@ use super::check::{Counts, SlotStates};
 use super::checksum::Checksum;
 use super::file::{io, temporary_beside};
 use super::layout::HEADER_BYTES;
-use super::open::{MAGIC, UNSEALED, header, text_sum};
+use super::open::{MAGIC, UNSEALED, hash_text, header};
 use super::slots::word;
 use super::{Replay, ReplayError, Settings, counter};
 use crate::region::Cells;
@@ -32,10 +32,10 @@ use crate::{Region, SumTreeError};
 /// Values of the header word `DIRTY`. This one: the disk has all changes.
 const CLEAN: u64 = 0;
 /// `DIRTY` itself is being written to the disk.
-const BECOMING: u64 = 1;
+const WRITING_DIRTY_FLAG: u64 = 1;
 const DIRTY: u64 = 2;
 /// Maximum number of attempts to open a file that other processes close while this process waits for it.
-const OPENINGS_MAX: usize = 100;
+const OPEN_ATTEMPTS_MAX: usize = 100;
 
 impl Replay {
     /// Opens the replay in the file `path`, or creates it if the file does not exist.
@@ -45,13 +45,13 @@ impl Replay {
     /// if the settings are different.
     pub fn create_or_open_file(path: &Path, settings: Settings) -> Result<Self, ReplayError> {
         settings.check_private()?;
-        let layout = Self::lay_out(&settings)?;
+        let layout = Self::compute_layout(&settings)?;
         if !path.exists() {
             // Created under another name, so that no process opens an incomplete replay or leaves one when
             // killed.
             let temporary = temporary_beside(path);
             let region = Region::create_file(&temporary, layout.bytes).map_err(|e| io(path, &e))?;
-            let made = Self::make_named(region, path, settings.clone(), layout);
+            let made = Self::create_at_path(region, path, settings.clone(), layout);
             let placed = made.and_then(|replay| {
                 let linked = std::fs::hard_link(&temporary, path);
                 linked.map(|()| replay).map_err(|error| io(path, &error))
@@ -65,16 +65,16 @@ impl Replay {
         Self::open_file(path)?.same_settings(&path.display().to_string(), &settings)
     }
 
-    fn make_named(
+    fn create_at_path(
         mut region: Region,
         path: &Path,
         settings: Settings,
         layout: super::layout::Layout,
     ) -> Result<Self, ReplayError> {
         region.set_path(path);
-        let replay = Self::make_hidden(region, settings, layout)?;
-        replay.header()?[header::BOOT].store(boot(), Ordering::Relaxed);
-        replay.show()?;
+        let replay = Self::create_unpublished(region, settings, layout)?;
+        replay.header()?[header::BOOT].store(boot_id_hash(), Ordering::Relaxed);
+        replay.publish_region()?;
         Ok(replay)
     }
 
@@ -85,30 +85,34 @@ impl Replay {
     /// went down while rows were being written.
     pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
         let name = path.display().to_string();
-        for _ in 0..OPENINGS_MAX {
-            let (region, is_alone) = Region::open_file(path).map_err(|error| io(path, &error))?;
+        for _ in 0..OPEN_ATTEMPTS_MAX {
+            let (region, is_exclusive) = Region::open_file(path).map_err(|error| io(path, &error))?;
             let region = Arc::new(region);
-            if !is_alone && is_sealed(&region) {
+            if !is_exclusive && is_sealed(&region) {
                 continue; // The last process closed it while this one waited for it.
             }
-            let replay = Self::of_region(&name, region, !is_alone).map_err(|error| damaged(path, error))?;
-            if is_alone {
-                replay.check_file().map_err(|reason| bad(path, reason))?;
-                replay.take_over().map_err(|error| damaged(path, error))?;
+            let replay = Self::from_region(&name, region, !is_exclusive)
+                .map_err(|error| as_file_error(path, error))?;
+            if is_exclusive {
+                replay.check_file().map_err(|reason| file_error(path, reason))?;
+                replay.take_over().map_err(|error| as_file_error(path, error))?;
                 replay.region.share_file().map_err(|error| io(path, &error))?;
             }
             return Ok(replay);
         }
-        Err(bad(path, format!("other processes closed it during {OPENINGS_MAX} attempts to open it")))
+        Err(file_error(
+            path,
+            format!("other processes closed it during {OPEN_ATTEMPTS_MAX} attempts to open it"),
+        ))
     }
 
     /// Checks that the file holds a replay that was closed, or whose processes were killed. Writes nothing.
     fn check_file(&self) -> Result<(), String> {
         let header = self.header().map_err(|error| error.to_string())?;
-        let (seal, boot_then) =
+        let (seal, boot_at_last_write) =
             (header[header::SEAL].load(Ordering::Relaxed), header[header::BOOT].load(Ordering::Relaxed));
         let was_dirty = header[header::DIRTY].load(Ordering::Relaxed) != CLEAN;
-        if seal == UNSEALED && was_dirty && boot_then != boot() {
+        if seal == UNSEALED && was_dirty && boot_at_last_write != boot_id_hash() {
             return Err("the machine went down while rows were being written to it".to_owned());
         }
         if seal != UNSEALED && seal != self.seal().map_err(|error| error.to_string())? {
@@ -117,8 +121,8 @@ impl Replay {
         self.check_structure(false)
     }
 
-    /// Checks that counts, slots and weights are consistent. `at_rest`: no operation is unfinished.
-    fn check_structure(&self, at_rest: bool) -> Result<(), String> {
+    /// Checks that counts, slots and weights are consistent. `is_quiescent`: no operation is unfinished.
+    fn check_structure(&self, is_quiescent: bool) -> Result<(), String> {
         let word = |at: usize| self.slots.words[at].load(Ordering::Relaxed);
         let count = |at: usize| self.counters[at].load(Ordering::Relaxed);
         let counts = Counts {
@@ -130,16 +134,16 @@ impl Replay {
         };
         let (ring, max_weight) = (self.layout.ring, self.scale.max_weight());
         counts.check(ring, max_weight)?;
-        if count(counter::SUMMED) > counts.reserved {
-            return Err(format!("it has checksums of {} rows", count(counter::SUMMED)));
+        if count(counter::CHECKSUMMED) > counts.reserved {
+            return Err(format!("it has checksums of {} rows", count(counter::CHECKSUMMED)));
         }
         if !self.tree().is_padded() {
             return Err("its tree of weights has weights beyond its end".to_owned());
         }
-        let state = |slot: usize| self.slots.words_of(slot);
+        let state = |slot: usize| self.slots.state_words(slot);
         let weight = |slot: usize| self.tree().get(slot).unwrap_or(u32::MAX);
         let used = ring.slots;
-        SlotStates { ring, counts, max_weight, used, state, weight, at_rest }.check()?;
+        SlotStates { ring, counts, max_weight, used, state, weight, is_quiescent }.check()?;
         self.tails.check(ring.slots)
     }
 
@@ -147,20 +151,21 @@ impl Replay {
     fn take_over(&self) -> Result<(), ReplayError> {
         let header = self.header()?;
         header[header::SEAL].store(UNSEALED, Ordering::Relaxed);
-        header[header::BOOT].store(boot(), Ordering::Relaxed);
+        header[header::BOOT].store(boot_id_hash(), Ordering::Relaxed);
         // Flushed before anything else changes, or the disk might have later changes and still the seal.
         let flushed = self.region.flush(HEADER_BYTES);
         flushed.map_err(|error| io(self.region.path().unwrap_or(Path::new("")), &error))?;
         self.slots.forget_all();
         self.tails.forget_holders();
         self.slots.processes.forget_all()?;
-        drop(self.at_rest()?);
+        drop(self.shut_and_repair()?);
         Ok(())
     }
 
     /// Writes the seal if no other process has the file open and the disk has all changes.
     pub(super) fn seal_if_last(&self) {
-        if self.is_mapped && self.slots.processes.alive_count() == 0 && self.region.lock_file_alone() {
+        if self.is_mapped && self.slots.processes.alive_count() == 0 && self.region.try_lock_file_exclusive()
+        {
             let _ = self.write_seal(); // Without a seal the file is checked less strictly when it is opened.
         }
     }
@@ -196,16 +201,16 @@ impl Replay {
     }
 
     /// Checksum of the rows in chunk `chunk` of the ring. No process writes rows during the call.
-    fn sum_of_rows(&self, chunk: usize) -> u64 {
+    fn chunk_checksum(&self, chunk: usize) -> u64 {
         let rows = self.layout.ring.chunk;
         let mut sum = Checksum::new();
         // SAFETY: no process writes, by the caller's gate.
-        self.columns.iter().for_each(|column| sum.update(unsafe { column.some(chunk * rows, rows) }));
+        self.columns.iter().for_each(|column| sum.update(unsafe { column.rows(chunk * rows, rows) }));
         sum.finish()
     }
 
     /// Checksum of a chunk that was never written.
-    fn sum_of_nothing(&self) -> u64 {
+    fn unwritten_chunk_checksum(&self) -> u64 {
         let mut sum = Checksum::new();
         let mut left = self.columns.iter().map(|column| column.row_bytes * self.layout.ring.chunk).sum();
         while left > 0 {
@@ -216,13 +221,13 @@ impl Replay {
         sum.finish()
     }
 
-    fn sums(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
-        Cells::in_region(&self.region, self.layout.sums, self.layout.ring.slots / self.layout.ring.chunk)
+    fn chunk_checksums(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
+        Cells::in_region(&self.region, self.layout.checksums, self.layout.ring.slots / self.layout.ring.chunk)
     }
 
     /// The chunks, counted from the first ever written, with rows reserved since the checksums were computed.
     fn changed_chunks(&self) -> std::ops::Range<u64> {
-        let (ring, summed) = (self.layout.ring, self.counters[counter::SUMMED].load(Ordering::Relaxed));
+        let (ring, summed) = (self.layout.ring, self.counters[counter::CHECKSUMMED].load(Ordering::Relaxed));
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         let (chunk, chunks) = (ring.chunk as u64, (ring.slots / ring.chunk) as u64);
         if reserved == summed {
@@ -233,32 +238,32 @@ impl Replay {
     }
 
     /// Computes the checksums of rows that were added since the last call. The gate is shut.
-    fn sum_rows(&self) -> Result<(), SumTreeError> {
-        let sums = self.sums()?;
+    fn update_chunk_checksums(&self) -> Result<(), SumTreeError> {
+        let sums = self.chunk_checksums()?;
         for chunk in self.changed_chunks() {
             let chunk = (chunk % sums.len() as u64) as usize;
-            sums[chunk].store(self.sum_of_rows(chunk), Ordering::Relaxed);
+            sums[chunk].store(self.chunk_checksum(chunk), Ordering::Relaxed);
         }
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
-        self.counters[counter::SUMMED].store(reserved, Ordering::Relaxed);
+        self.counters[counter::CHECKSUMMED].store(reserved, Ordering::Relaxed);
         Ok(())
     }
 
     /// Checks the structure of a file, and the bytes of all rows held at the last flush. The gate is shut.
     pub(super) fn verify_rows(&self) -> Result<(), ReplayError> {
         let Some(path) = self.region.path() else { return Ok(()) };
-        self.check_structure(true).map_err(|reason| bad(path, reason))?;
-        let (sums, ring) = (self.sums()?, self.layout.ring);
+        self.check_structure(true).map_err(|reason| file_error(path, reason))?;
+        let (sums, ring) = (self.chunk_checksums()?, self.layout.ring);
         let changed = self.changed_chunks();
-        let summed = self.counters[counter::SUMMED].load(Ordering::Relaxed).div_ceil(ring.chunk as u64);
-        let nothing = self.sum_of_nothing();
+        let summed = self.counters[counter::CHECKSUMMED].load(Ordering::Relaxed).div_ceil(ring.chunk as u64);
+        let nothing = self.unwritten_chunk_checksum();
         for chunk in 0..sums.len() {
             if ring.is_among(chunk * ring.chunk, changed.clone()) {
                 continue;
             }
             let was_written = (chunk as u64) < summed;
             let expected = if was_written { sums[chunk].load(Ordering::Relaxed) } else { nothing };
-            if expected != self.sum_of_rows(chunk) {
+            if expected != self.chunk_checksum(chunk) {
                 let (path, start) = (path.display().to_string(), chunk * ring.chunk);
                 return Err(ReplayError::Rows { path, start, end: start + ring.chunk });
             }
@@ -278,8 +283,8 @@ impl Replay {
                 "replays in a file",
             ));
         };
-        let _gate = self.at_rest()?;
-        self.sum_rows()?;
+        let _gate = self.shut_and_repair()?;
+        self.update_chunk_checksums()?;
         let header = self.header()?;
         let written = self.region.flush(self.region.len()).and_then(|()| {
             header[header::DIRTY].store(CLEAN, Ordering::Relaxed);
@@ -296,20 +301,20 @@ impl Replay {
 
     /// Called before rows or weights change: records on the disk that it may lack changes.
     #[inline(always)]
-    pub(super) fn touch(&self) {
+    pub(super) fn mark_dirty(&self) {
         if self.is_mapped {
-            self.make_dirty();
+            self.write_dirty_flag();
         }
     }
 
     #[inline(never)]
-    fn make_dirty(&self) {
+    fn write_dirty_flag(&self) {
         let Ok(header) = self.header() else { return };
         let word = &header[header::DIRTY];
         if word.load(Ordering::Acquire) == DIRTY {
             return;
         }
-        word.store(BECOMING, Ordering::Relaxed);
+        word.store(WRITING_DIRTY_FLAG, Ordering::Relaxed);
         // If this cannot be written, later flushes fail too and report the error.
         if self.region.flush(HEADER_BYTES).is_ok() {
             word.store(DIRTY, Ordering::Release);
@@ -317,20 +322,20 @@ impl Replay {
     }
 }
 
-fn bad(path: &Path, reason: String) -> ReplayError {
+fn file_error(path: &Path, reason: String) -> ReplayError {
     ReplayError::File { path: path.display().to_string(), reason }
 }
 
 /// Converts an error of opening a file to [`ReplayError::File`], because the caller did not give the settings
 /// and sizes in it. Errors of memory, I/O and the process table are not converted.
-pub(super) fn damaged(path: &Path, error: ReplayError) -> ReplayError {
+pub(super) fn as_file_error(path: &Path, error: ReplayError) -> ReplayError {
     match error {
-        ReplayError::NotAReplay { reason, .. } => bad(path, reason),
+        ReplayError::NotAReplay { reason, .. } => file_error(path, reason),
         ReplayError::Tree(SumTreeError::OutOfMemory { .. })
         | ReplayError::Io { .. }
         | ReplayError::File { .. }
         | ReplayError::TooManyProcesses { .. } => error,
-        other => bad(path, other.to_string()),
+        other => file_error(path, other.to_string()),
     }
 }
 
@@ -343,6 +348,6 @@ fn is_sealed(region: &Arc<Region>) -> bool {
 }
 
 /// Hash of the boot id of the machine, 0 if it is not available.
-fn boot() -> u64 {
-    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| text_sum(&id))
+fn boot_id_hash() -> u64 {
+    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| hash_text(&id))
 }

@@ -15,10 +15,10 @@ mod gather;
 mod hindsight;
 mod layout;
 mod mapped;
-mod mend;
-mod moves;
 mod open;
 mod process;
+mod relocation;
+mod repair;
 mod select;
 mod settings;
 mod slots;
@@ -72,7 +72,7 @@ pub(crate) mod counter {
     /// Value of `word::REAPED` up to which the unfinished changes of dead processes have been repaired.
     pub const REPAIRED: usize = 26;
     /// Mapped files: rows with sequence numbers below this are included in the checksums of their chunks.
-    pub const SUMMED: usize = 27;
+    pub const CHECKSUMMED: usize = 27;
     pub const COUNT: usize = 32;
 }
 
@@ -101,9 +101,9 @@ pub struct Counters {
 }
 
 /// The leaves of the sum tree, as the weights of the slots.
-struct Leaves(SumTree);
+struct TreeWeights(SumTree);
 
-impl Weights for Leaves {
+impl Weights for TreeWeights {
     #[inline]
     fn set(&self, slot: usize, weight: u32) {
         self.0.set(slot, weight).expect("the slot is in the ring and the weight in bounds");
@@ -135,7 +135,7 @@ pub struct Replay {
     roles: Roles,
     window: Window,
     scale: Scale,
-    slots: Slots<Leaves>,
+    slots: Slots<TreeWeights>,
     tails: Tails,
     columns: Vec<Column>,
     counters: Cells<AtomicU64>,
@@ -145,7 +145,7 @@ pub struct Replay {
     row_bytes: Vec<usize>,
     steps: Vec<usize>,
     /// This handle created the region, so closing it removes the name of the shared memory.
-    is_maker: bool,
+    is_creator: bool,
     /// The region is a mapped file.
     is_mapped: bool,
 }
@@ -243,7 +243,7 @@ impl Replay {
         self.counters[counter::DRAWS].store(state[1], Ordering::Relaxed);
     }
 
-    fn note_largest(&self, weight: u32) {
+    fn update_largest(&self, weight: u32) {
         let largest = &self.counters[counter::LARGEST];
         // A plain load first: while the largest weight does not grow, no thread writes this cache line.
         if u64::from(weight) > largest.load(Ordering::Relaxed) {
@@ -281,7 +281,7 @@ impl Replay {
         let mut weights = vec_of_zeros(tickets.len())?;
         let largest = self.weights_of(priorities, &mut weights)?;
         let tag = self.ticket_tag();
-        let row_of = |ticket: &u64| slots::Row::of_ticket(*ticket ^ tag);
+        let row_of = |ticket: &u64| slots::Row::from_ticket(*ticket ^ tag);
         for (position, ticket) in tickets.iter().enumerate() {
             let slot = row_of(ticket).slot;
             if slot >= self.layout.ring.slots {
@@ -291,11 +291,11 @@ impl Replay {
         }
         let (mut kept, mut stale, mut unknown) = (vec_with_capacity(tickets.len())?, 0, None);
         let mut kept_slots = vec_with_capacity(tickets.len())?;
-        self.mend()?;
-        let member = self.slots.enter()?.change();
-        self.touch();
-        self.note_largest(largest);
-        let pin = member.pin();
+        self.repair()?;
+        let operation = self.slots.enter()?.begin_changes();
+        self.mark_dirty();
+        self.update_largest(largest);
+        let pin = operation.pin();
         tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(row_of(ticket).slot));
         for (i, ticket) in tickets.iter().enumerate() {
             if let Some(ahead) = tickets.get(i + UPDATES_AHEAD) {
@@ -310,7 +310,7 @@ impl Replay {
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
-                Update::Unknown if self.was_moved(row) => stale += 1,
+                Update::Unknown if self.was_relocated(row) => stale += 1,
                 Update::Unknown => {
                     stale += 1;
                     unknown.get_or_insert(ReplayError::UnknownTicket { ticket: *ticket, position: i });
@@ -319,7 +319,7 @@ impl Replay {
         }
         pin.store_many(&kept, &kept_slots, &weights[..kept.len()]);
         drop(pin);
-        drop(member);
+        drop(operation);
         self.count(counter::UPDATED, (tickets.len() - stale) as u64);
         self.count(counter::STALE, stale as u64);
         unknown.map_or(Ok(stale), Err)
@@ -327,7 +327,7 @@ impl Replay {
 
     /// Returns true if the lap of a row is from before the replay was loaded with another capacity.
     #[cold]
-    fn was_moved(&self, row: slots::Row) -> bool {
+    fn was_relocated(&self, row: slots::Row) -> bool {
         let first = self.counters[counter::FIRST].load(Ordering::Relaxed);
         first > 0 && (1..self.layout.ring.row(first).lap).contains(&row.lap)
     }
@@ -340,29 +340,29 @@ impl Replay {
     /// [`ReplayError::Tree`] names the first wrong node, [`ReplayError::Rows`] the first chunk of rows with
     /// wrong bytes, [`ReplayError::File`] any other inconsistency of a mapped file.
     pub fn verify(&self) -> Result<(), ReplayError> {
-        let _gate = self.at_rest()?;
+        let _gate = self.shut_and_repair()?;
         self.tree().verify()?;
         self.verify_rows()
     }
 
     /// Repairs the changes that dead processes left unfinished, if there are any.
-    fn mend(&self) -> Result<(), ReplayError> {
+    fn repair(&self) -> Result<(), ReplayError> {
         let reaped = self.slots.words[word::REAPED].load(Ordering::Relaxed);
         if reaped != self.counters[counter::REPAIRED].load(Ordering::Relaxed) {
-            drop(self.at_rest()?);
+            drop(self.shut_and_repair()?);
         }
         Ok(())
     }
 
     /// Shuts the gate and repairs unfinished changes. Nothing changes until the guard is dropped.
-    fn at_rest(&self) -> Result<Gate<'_, Leaves>, ReplayError> {
+    fn shut_and_repair(&self) -> Result<Gate<'_, TreeWeights>, ReplayError> {
         // Shutting the gate detects dead processes, so `REAPED` is read afterwards.
         let gate = self.slots.enter()?.shut();
         let reaped = self.slots.words[word::REAPED].load(Ordering::Acquire);
         let repaired = &self.counters[counter::REPAIRED];
         if reaped != repaired.load(Ordering::Acquire) {
-            self.slots.mend(self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
-            self.tree().rebuild();
+            self.slots.repair(self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
+            self.tree().rebuild_sums();
             repaired.store(reaped, Ordering::Release);
         }
         Ok(gate)
@@ -396,7 +396,7 @@ mod tests {
     /// A killed process may leave a leaf without updated sums above it, a ready row without its weight, a
     /// closed row with a weight, and a wrong count of ready rows.
     #[test]
-    fn what_a_death_leaves_half_done_is_mended_before_the_next_change() {
+    fn unfinished_changes_of_a_dead_process_are_repaired_before_the_next_change() {
         let replay = replay();
         let tickets = add(&replay, 10);
         let one = replay.tree().get(0u32).unwrap();
@@ -421,7 +421,7 @@ mod tests {
         add(&replay, 10);
         let panicked = std::thread::scope(|scope| {
             let adding = scope.spawn(|| {
-                let reservation = replay.slots.reserve(replay.slots.enter().unwrap().change(), 20);
+                let reservation = replay.slots.reserve(replay.slots.enter().unwrap().begin_changes(), 20);
                 let pin = reservation.pin();
                 reservation.publish(reservation.row(0), 77);
                 pin.make_ready(&[reservation.row(0)], 1);
@@ -487,21 +487,21 @@ mod tests {
         let replay = replay();
         let tag = tag_of_dead_process(&replay);
         let slots = &replay.slots;
-        let members = [3, 4].map(|at| &slots.members[slots::MEMBER_WORDS * at..][..4]);
-        slots.words[word::MEMBERS_USED].store(5, Ordering::Relaxed);
+        let operations = [3, 4].map(|at| &slots.operations[slots::OPERATION_WORDS * at..][..4]);
+        slots.words[word::OPERATIONS_USED].store(5, Ordering::Relaxed);
         let laps = (replay.layout.ring.slots / replay.layout.ring.chunk) as u64;
         // Sequence number 0, which is in the chunk one lap before chunk `laps`; and the first number after that chunk.
-        for (member, first) in members.iter().zip([0, replay.layout.ring.chunk as u64]) {
-            for (word, value) in member.iter().zip([tag, 0, first + 1, 0]) {
+        for (operation, first) in operations.iter().zip([0, replay.layout.ring.chunk as u64]) {
+            for (word, value) in operation.iter().zip([tag, 0, first + 1, 0]) {
                 word.store(value, Ordering::Relaxed);
             }
         }
         slots.await_lapped(laps - 1);
-        assert_eq!(members[0][2].load(Ordering::Relaxed), 1, "no lap ago");
-        members[1][0].store(slots.enter().unwrap().tag(), Ordering::Relaxed);
+        assert_eq!(operations[0][2].load(Ordering::Relaxed), 1, "no lap ago");
+        operations[1][0].store(slots.enter().unwrap().tag(), Ordering::Relaxed);
         slots.await_lapped(laps);
         let words =
-            members.map(|words| words.iter().map(|word| word.swap(0, Ordering::Relaxed)).sum::<u64>());
+            operations.map(|words| words.iter().map(|word| word.swap(0, Ordering::Relaxed)).sum::<u64>());
         assert_eq!(words[0], 0, "freed");
         assert_ne!(words[1], 0, "of a later chunk");
     }
@@ -524,18 +524,18 @@ mod tests {
         assert_eq!(lock.swap(0, Ordering::Relaxed), own);
     }
 
-    /// A member of a process that has ended is freed by the next call that would wait for it.
+    /// An operation of a process that has ended is freed by the next call that would wait for it.
     #[test]
-    fn the_pins_and_reservations_of_the_dead_are_taken_back() {
+    fn pins_and_reservations_of_dead_processes_are_released() {
         let replay = replay();
         add(&replay, 100);
-        // A member of an ended process with a pin, a reservation and a change under way.
+        // An operation of an ended process with a pin, a reservation and a change under way.
         let dead = tag_of_dead_process(&replay);
-        let member = &replay.slots.members[slots::MEMBER_WORDS * 9..][..4];
-        for (word, value) in member.iter().zip([dead, 1, 1, 1]) {
+        let operation = &replay.slots.operations[slots::OPERATION_WORDS * 9..][..4];
+        for (word, value) in operation.iter().zip([dead, 1, 1, 1]) {
             word.store(value, Ordering::Relaxed);
         }
-        replay.slots.words[word::MEMBERS_USED].store(10, Ordering::Relaxed);
+        replay.slots.words[word::OPERATIONS_USED].store(10, Ordering::Relaxed);
         // It also held the lock of the evictor. A call that only waits for its change must release both.
         replay.slots.words[word::EVICTOR].store(dead, Ordering::Relaxed);
         replay.verify().unwrap();
@@ -544,7 +544,7 @@ mod tests {
         add(&replay, 50);
         replay.verify().unwrap();
         assert_eq!(replay.counters().recovered, 2);
-        assert!(member.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert!(operation.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert_eq!(replay.sampleable(), 100);
     }
 }

@@ -10,9 +10,9 @@ use super::columns::Column;
 use super::frames::History;
 use super::layout::{HEADER_BYTES, Layout, Ring};
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
-use super::slots::{MEMBER_WORDS, MEMBERS, STATE_WORDS, Slots, word};
+use super::slots::{OPERATION_WORDS, OPERATIONS_MAX, STATE_WORDS, Slots, word};
 use super::tails::{Tails, Window};
-use super::{Leaves, Replay, ReplayError, Settings, counter};
+use super::{Replay, ReplayError, Settings, TreeWeights, counter};
 use crate::region::{Cells, shared_path};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{DEFAULT_SCALE, Region, Scale, SumTree, SumTreeError};
@@ -22,24 +22,25 @@ pub(super) mod header {
     /// [`super::MAGIC`], written after everything else is in place.
     pub const MAGIC: usize = 0;
     pub const SETTINGS_BYTES: usize = 1;
-    pub const SETTINGS_SUM: usize = 2;
+    pub const SETTINGS_HASH: usize = 2;
     pub const REGION_BYTES: usize = 3;
     /// Id of the process that created the region, which removes the shared name when it closes the replay.
-    pub const MAKER: usize = 4;
+    pub const CREATOR: usize = 4;
     /// A number that is different for regions that had the same name one after the other.
-    pub const BIRTH: usize = 5;
+    pub const CREATION_ID: usize = 5;
     /// Mapped files: boot id at the last write (`BOOT`), and whether the disk may lack changes (`DIRTY`).
     pub const BOOT: usize = 6;
     pub const DIRTY: usize = 7;
-    /// Checksum of the [`FIXED`] words, which never change: settings, sizes, creator and birth.
-    pub const SUM: usize = 8;
+    /// Checksum of [`CONSTANT_WORDS`], which never change: settings, sizes, creator and creation id.
+    pub const CHECKSUM: usize = 8;
     /// Mapped files: [`super::UNSEALED`], or the checksum of everything but the rows, by the last to close
     /// it.
     pub const SEAL: usize = 9;
     pub const COUNT: usize = 10;
 
-    /// The words covered by [`SUM`].
-    pub const FIXED: [usize; 5] = [SETTINGS_BYTES, SETTINGS_SUM, REGION_BYTES, MAKER, BIRTH];
+    /// The words covered by [`CHECKSUM`].
+    pub const CONSTANT_WORDS: [usize; 5] =
+        [SETTINGS_BYTES, SETTINGS_HASH, REGION_BYTES, CREATOR, CREATION_ID];
 }
 
 /// "parl" and the version of the layout.
@@ -47,11 +48,11 @@ pub(super) const MAGIC: u64 = 0x7061_726c_0000_0004;
 /// The seal of a file that is open, or was not closed.
 pub(super) const UNSEALED: u64 = 0x6e6f_7420_636c_6f73;
 /// How long to wait for a replay that another process is creating.
-const MAKING: Duration = Duration::from_secs(10);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// The FNV-1a hash, for short texts.
-pub(super) fn text_sum(text: &[u8]) -> u64 {
+pub(super) fn hash_text(text: &[u8]) -> u64 {
     text.iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -66,10 +67,10 @@ fn new_tag() -> u64 {
 }
 
 /// Checksum of the words of the header that never change.
-fn fixed_sum(header: &[AtomicU64]) -> u64 {
+fn constant_words_checksum(header: &[AtomicU64]) -> u64 {
     let mut sum = Checksum::new();
     sum.update(&MAGIC.to_le_bytes());
-    for at in header::FIXED {
+    for at in header::CONSTANT_WORDS {
         sum.update(&header[at].load(Ordering::Relaxed).to_le_bytes());
     }
     sum.finish()
@@ -81,9 +82,9 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Setting`], [`ReplayError::Field`]; [`ReplayError::Tree`] if memory cannot be allocated.
     pub fn heap(settings: Settings) -> Result<Self, ReplayError> {
-        let layout = Self::lay_out(&settings)?;
+        let layout = Self::compute_layout(&settings)?;
         let region = Region::heap(layout.bytes)?;
-        Self::make(region, settings, layout)
+        Self::create(region, settings, layout)
     }
 
     /// Creates a replay in shared memory under a new name, which this process removes when it closes the
@@ -93,9 +94,9 @@ impl Replay {
     /// As [`Replay::heap`]; [`SumTreeError::Shared`] if the name exists.
     pub fn create_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
         settings.check_private()?;
-        let layout = Self::lay_out(&settings)?;
+        let layout = Self::compute_layout(&settings)?;
         let region = Region::create_shared(name, layout.bytes)?;
-        Self::make(region, settings, layout)
+        Self::create(region, settings, layout)
     }
 
     /// Opens the replay that another process (or this one) created under `name`.
@@ -111,7 +112,7 @@ impl Replay {
                     kind: ErrorKind::UnexpectedEof | ErrorKind::NotFound,
                     ..
                 })) => Duration::from_millis(20),
-                Err(ReplayError::NotAReplay { unfinished: true, .. }) => MAKING,
+                Err(ReplayError::NotAReplay { unfinished: true, .. }) => CREATION_TIMEOUT,
                 other => return other,
             };
             if start.elapsed() > patience {
@@ -128,7 +129,7 @@ impl Replay {
     /// As [`Replay::create_shared`] and [`Replay::attach_shared`]; [`ReplayError::OtherReplay`] if its
     /// settings are different.
     pub fn open_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
-        Self::lay_out(&settings)?;
+        Self::compute_layout(&settings)?;
         for _ in 0..100 {
             match Self::create_shared(name, settings.clone()) {
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::AlreadyExists, .. })) => {}
@@ -175,15 +176,15 @@ impl Replay {
         }
         // A forked child that used its copy of the handle is not the creator.
         let own = u64::from(std::process::id());
-        let is_maker = self.is_maker
-            && self.header().is_ok_and(|header| header[header::MAKER].load(Ordering::Relaxed) == own);
+        let is_creator = self.is_creator
+            && self.header().is_ok_and(|header| header[header::CREATOR].load(Ordering::Relaxed) == own);
         if self.region.path().is_some() {
             let _ = self.flush(); // Closing cannot fail. Without the flush, a crash of the machine may damage the file.
         }
         self.slots.close();
         self.seal_if_last();
         self.region.release_file();
-        if is_maker || processes.alive_count() == 0 {
+        if is_creator || processes.alive_count() == 0 {
             self.unlink();
         }
     }
@@ -192,21 +193,21 @@ impl Replay {
     /// memory. [`Replay::close`] does this too.
     pub fn unlink(&self) {
         if let Some(name) = self.region.name()
-            && self.name_is_ours(name)
+            && self.owns_name(name)
         {
             let _ = Region::unlink(name); // Another process may remove it at the same moment.
         }
     }
 
     /// Returns true if `name` still refers to this region and not to a later one.
-    fn name_is_ours(&self, name: &str) -> bool {
-        let birth = |region: &Arc<Region>| {
+    fn owns_name(&self, name: &str) -> bool {
+        let creation_id = |region: &Arc<Region>| {
             Cells::<AtomicU64>::in_region(region, 0, header::COUNT)
-                .map(|header| header[header::BIRTH].load(Ordering::Relaxed))
+                .map(|header| header[header::CREATION_ID].load(Ordering::Relaxed))
                 .ok()
         };
         Region::attach_shared(name).is_ok_and(|found| {
-            found.len() == self.region.len() && birth(&Arc::new(found)) == birth(&self.region)
+            found.len() == self.region.len() && creation_id(&Arc::new(found)) == creation_id(&self.region)
         })
     }
 
@@ -214,7 +215,7 @@ impl Replay {
         Cells::in_region(&self.region, 0, header::COUNT)
     }
 
-    pub(super) fn lay_out(settings: &Settings) -> Result<Layout, ReplayError> {
+    pub(super) fn compute_layout(settings: &Settings) -> Result<Layout, ReplayError> {
         let roles = settings.roles()?;
         let rows = settings.window_rows(&roles);
         if settings.capacity < rows {
@@ -224,21 +225,21 @@ impl Replay {
         Layout::new(settings, rows, settings.to_text().len())
     }
 
-    fn make(region: Region, settings: Settings, layout: Layout) -> Result<Self, ReplayError> {
-        let replay = Self::make_hidden(region, settings, layout)?;
-        replay.show()?;
+    fn create(region: Region, settings: Settings, layout: Layout) -> Result<Self, ReplayError> {
+        let replay = Self::create_unpublished(region, settings, layout)?;
+        replay.publish_region()?;
         Ok(replay)
     }
 
     /// Lets other processes attach.
-    pub(super) fn show(&self) -> Result<(), ReplayError> {
-        // Release: pairs with the Acquire in `of_region`; everything else is in place.
+    pub(super) fn publish_region(&self) -> Result<(), ReplayError> {
+        // Release: pairs with the Acquire in `from_region`; everything else is in place.
         self.header()?[header::MAGIC].store(MAGIC, Ordering::Release);
         Ok(())
     }
 
     /// Creates a replay to which no process can attach yet.
-    pub(super) fn make_hidden(
+    pub(super) fn create_unpublished(
         region: Region,
         settings: Settings,
         layout: Layout,
@@ -252,22 +253,22 @@ impl Replay {
             word[..bytes.len()].copy_from_slice(bytes);
             cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
-        let birth = std::time::SystemTime::now()
+        let creation_id = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64);
         for (at, value) in [
             (header::SETTINGS_BYTES, text.len() as u64),
-            (header::SETTINGS_SUM, text_sum(text.as_bytes())),
+            (header::SETTINGS_HASH, hash_text(text.as_bytes())),
             (header::REGION_BYTES, layout.bytes as u64),
-            (header::MAKER, u64::from(std::process::id())),
-            (header::BIRTH, birth ^ u64::from(std::process::id()) << 40),
+            (header::CREATOR, u64::from(std::process::id())),
+            (header::CREATION_ID, creation_id ^ u64::from(std::process::id()) << 40),
         ] {
             header[at].store(value, Ordering::Relaxed);
         }
-        header[header::SUM].store(fixed_sum(&header), Ordering::Relaxed);
+        header[header::CHECKSUM].store(constant_words_checksum(&header), Ordering::Relaxed);
         header[header::SEAL].store(UNSEALED, Ordering::Relaxed);
         let seed = settings.seed;
-        let replay = Self::with(region, settings, layout, true, true)?;
+        let replay = Self::from_parts(region, settings, layout, true, true)?;
         replay.counters[counter::SEED].store(seed, Ordering::Relaxed);
         replay.counters[counter::TAG].store(new_tag(), Ordering::Relaxed);
         // Until a priority is given, the largest is 1.
@@ -278,26 +279,26 @@ impl Replay {
     }
 
     fn try_attach(name: &str) -> Result<Self, ReplayError> {
-        Self::of_region(name, Arc::new(Region::attach_shared(name)?), true)
+        Self::from_region(name, Arc::new(Region::attach_shared(name)?), true)
     }
 
-    /// The replay in an existing region. Unless `joins`, nothing is written and this process is not
+    /// The replay in an existing region. Unless `registers`, nothing is written and this process is not
     /// registered.
-    pub(super) fn of_region(name: &str, region: Arc<Region>, joins: bool) -> Result<Self, ReplayError> {
+    pub(super) fn from_region(name: &str, region: Arc<Region>, registers: bool) -> Result<Self, ReplayError> {
         let not =
             |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: false };
         if region.len() < HEADER_BYTES {
             return Err(not(format!("it has {} bytes", region.len())));
         }
         let header = Cells::<AtomicU64>::in_region(&region, 0, header::COUNT)?;
-        // Acquire: pairs with the Release in `show`.
+        // Acquire: pairs with the Release in `publish_region`.
         let magic = header[header::MAGIC].load(Ordering::Acquire);
         if magic != MAGIC {
             let reason = format!("its first word is {magic:#x}, expected {MAGIC:#x}");
             return Err(ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: magic == 0 });
         }
         let get = |at: usize| header[at].load(Ordering::Relaxed);
-        if get(header::SUM) != fixed_sum(&header) {
+        if get(header::CHECKSUM) != constant_words_checksum(&header) {
             return Err(not("its header is damaged".to_owned()));
         }
         if get(header::REGION_BYTES) != region.len() as u64
@@ -310,33 +311,33 @@ impl Replay {
         let mut text: Vec<u8> =
             blob.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes()).collect();
         text.truncate(length);
-        if text_sum(&text) != get(header::SETTINGS_SUM) {
+        if hash_text(&text) != get(header::SETTINGS_HASH) {
             return Err(not("its settings are damaged".to_owned()));
         }
         let settings = String::from_utf8(text)
             .ok()
-            .and_then(|text| Settings::of_text(&text).filter(|settings| settings.to_text() == text));
+            .and_then(|text| Settings::from_text(&text).filter(|settings| settings.to_text() == text));
         let settings = settings.ok_or_else(|| not("its settings cannot be read".to_owned()))?;
-        let layout = Self::lay_out(&settings)?;
+        let layout = Self::compute_layout(&settings)?;
         if layout.bytes != region.len() {
             return Err(not(format!("it has {} bytes, not {}", region.len(), layout.bytes)));
         }
-        if !joins {
+        if !registers {
             // The first word of a tree is not 0. If it were, the tree would be created below.
             let tree = Cells::<AtomicU64>::in_region(&region, layout.tree, 1)?;
             if tree[0].load(Ordering::Relaxed) == 0 {
                 return Err(not("it has no tree of weights".to_owned()));
             }
         }
-        Self::with(region, settings, layout, false, joins)
+        Self::from_parts(region, settings, layout, false, registers)
     }
 
-    fn with(
+    fn from_parts(
         region: Arc<Region>,
         settings: Settings,
         layout: Layout,
-        is_maker: bool,
-        joins: bool,
+        is_creator: bool,
+        registers: bool,
     ) -> Result<Self, ReplayError> {
         let roles = settings.roles()?;
         let window = Window::new(&settings, !roles.rebuilt.is_empty());
@@ -363,10 +364,10 @@ impl Replay {
             slots: Slots {
                 ring: layout.ring,
                 words: Cells::in_region(&region, layout.words, word::COUNT)?,
-                members: Cells::in_region(&region, layout.members, MEMBERS * MEMBER_WORDS)?,
+                operations: Cells::in_region(&region, layout.operations, OPERATIONS_MAX * OPERATION_WORDS)?,
                 states: Cells::in_region(&region, layout.states, STATE_WORDS * slots)?,
-                weights: Leaves(tree),
-                processes: match joins {
+                weights: TreeWeights(tree),
+                processes: match registers {
                     true => Processes::new(process_cells, private)?,
                     false => Processes::unregistered(process_cells, private),
                 },
@@ -383,7 +384,7 @@ impl Replay {
             layout,
             roles,
             window,
-            is_maker,
+            is_creator,
             is_mapped,
         };
         (replay.row_bytes, replay.steps) =

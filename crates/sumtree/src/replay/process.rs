@@ -78,7 +78,7 @@ impl Processes {
     }
 
     /// Gives up the tag and returns it, if there is one. No operation of this process can start after that.
-    pub(super) fn retire(&self) -> Option<u64> {
+    pub(super) fn release_tag(&self) -> Option<u64> {
         if !self.is_registered() {
             return None;
         }
@@ -86,7 +86,7 @@ impl Processes {
     }
 
     /// Frees the entry. Nothing may be held under the tag any more.
-    pub(super) fn leave(&self, tag: u64) {
+    pub(super) fn free_entry(&self, tag: u64) {
         let entry = &self.entries[(tag & 0xffff) as usize * ENTRY_WORDS..][..ENTRY_WORDS];
         entry[1].store(0, Ordering::Release);
         // Keeps the incarnation, clears the rest.
@@ -194,9 +194,9 @@ mod tests {
         let tag = table.tag().unwrap();
         assert!(tag != 0 && table.is_alive(tag));
         assert_eq!(table.alive_count(), 1);
-        assert_eq!(table.retire(), Some(tag));
-        assert_eq!(table.retire(), None);
-        table.leave(tag);
+        assert_eq!(table.release_tag(), Some(tag));
+        assert_eq!(table.release_tag(), None);
+        table.free_entry(tag);
         assert!(!table.is_alive(tag));
         assert!(matches!(table.tag(), Err(ReplayError::Closed)));
     }

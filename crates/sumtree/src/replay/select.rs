@@ -1,10 +1,10 @@
 //! Choosing the rows of a batch, with their probabilities and importance weights.
 
 use super::slots::{Pin, word};
-use super::{Leaves, Replay, ReplayError, WeightNorm};
+use super::{Replay, ReplayError, TreeWeights, WeightNorm};
 use crate::memory::vec_of_zeros;
 use crate::sync::Ordering;
-use crate::{Draws, Mixture, Odds, Rng, SumTreeError};
+use crate::{Draws, Mixture, MixtureProbabilities, Rng, SumTreeError};
 
 /// How the rows of a batch are chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,10 +34,10 @@ impl From<Draws> for Selection {
 }
 
 /// The probabilities of the rows of a batch.
-pub(super) enum Chances {
+pub(super) enum RowProbabilities {
     ByWeight,
     Equal,
-    Mixed(Box<Odds>),
+    Mixed(Box<MixtureProbabilities>),
 }
 
 impl Replay {
@@ -48,19 +48,21 @@ impl Replay {
         selection: Selection,
         indices: &mut [u64],
         drawn: &mut [u32],
-    ) -> Result<Chances, ReplayError> {
+    ) -> Result<RowProbabilities, ReplayError> {
         let tree = self.tree();
-        let chances = match selection {
-            Selection::Weighted(mode) => tree.sample(rng, mode, indices, drawn).map(|_| Chances::ByWeight),
-            Selection::Uniform => {
-                tree.sample_uniform(rng, 0..self.slots_used(), indices, drawn).map(|()| Chances::Equal)
+        let probabilities = match selection {
+            Selection::Weighted(mode) => {
+                tree.sample(rng, mode, indices, drawn).map(|_| RowProbabilities::ByWeight)
             }
-            Selection::Largest => tree.largest(indices, drawn).map(|()| Chances::Equal),
+            Selection::Uniform => tree
+                .sample_uniform(rng, 0..self.slots_used(), indices, drawn)
+                .map(|()| RowProbabilities::Equal),
+            Selection::Largest => tree.largest(indices, drawn).map(|()| RowProbabilities::Equal),
             Selection::Mixture { uniform, newest, newest_rows } => self
                 .mixture(rng, (uniform, newest, newest_rows), indices, drawn)
-                .map(|odds| Chances::Mixed(Box::new(odds))),
+                .map(|probabilities| RowProbabilities::Mixed(Box::new(probabilities))),
         };
-        chances.map_err(|error| match error {
+        probabilities.map_err(|error| match error {
             SumTreeError::Empty => self.not_sampleable(),
             other => other.into(),
         })
@@ -78,7 +80,7 @@ impl Replay {
         (uniform, newest, newest_rows): (f64, f64, usize),
         indices: &mut [u64],
         drawn: &mut [u32],
-    ) -> Result<Odds, SumTreeError> {
+    ) -> Result<MixtureProbabilities, SumTreeError> {
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         let live = 0..reserved.clamp(1, self.layout.ring.slots as u64) as usize;
         let most = live.len().min(self.settings.capacity);
@@ -105,29 +107,29 @@ impl Replay {
 
     /// Importance weights: `(probability of the row / smallest probability) ** -beta`. The smallest
     /// probability is that of the batch or a lower bound for all rows ([`WeightNorm`]).
-    pub(super) fn importance(
+    pub(super) fn importance_weights(
         &self,
-        chances: &Chances,
+        probabilities: &RowProbabilities,
         (indices, drawn): (&[u64], &[u32]),
         beta: f64,
         weights: &mut [f32],
     ) {
-        let probability = |slot: u64, weight: u32| match chances {
-            Chances::ByWeight => f64::from(weight.max(1)),
-            Chances::Equal => 1.0,
-            Chances::Mixed(odds) => odds.probability(slot as usize, weight.max(1)),
+        let probability = |slot: u64, weight: u32| match probabilities {
+            RowProbabilities::ByWeight => f64::from(weight.max(1)),
+            RowProbabilities::Equal => 1.0,
+            RowProbabilities::Mixed(probabilities) => probabilities.probability(slot as usize, weight.max(1)),
         };
-        if beta == 0.0 || matches!(chances, Chances::Equal) {
+        if beta == 0.0 || matches!(probabilities, RowProbabilities::Equal) {
             return weights.fill(1.0);
         }
         let rows = || indices.iter().zip(drawn).map(|(slot, weight)| probability(*slot, *weight));
         let mut smallest = rows().fold(f64::INFINITY, f64::min);
         if self.settings.weight_norm == WeightNorm::Global
-            && let Some(bound) = self.tree().smallest_at_least()
+            && let Some(bound) = self.tree().smallest_weight_floor()
         {
             // The least likely row has the smallest weight and is not among the newest.
-            smallest = smallest.min(match chances {
-                Chances::Mixed(odds) => odds.least(bound),
+            smallest = smallest.min(match probabilities {
+                RowProbabilities::Mixed(probabilities) => probabilities.lower_bound(bound),
                 _ => f64::from(bound),
             });
         }
@@ -153,10 +155,10 @@ impl Replay {
         }
         let (mut indices, mut drawn) = (vec_of_zeros(count)?, vec_of_zeros(count)?);
         let mut rng = self.next_rng();
-        self.mend()?;
-        let member = self.slots.enter()?.change();
-        self.touch();
-        let pin: Pin<'_, Leaves> = member.pin();
+        self.repair()?;
+        let operation = self.slots.enter()?.begin_changes();
+        self.mark_dirty();
+        let pin: Pin<'_, TreeWeights> = operation.pin();
         self.tree().sample_eviction(&mut rng, live, &mut indices, &mut drawn)?;
         let closed = indices.iter().filter(|slot| pin.evict(**slot as usize)).count();
         Ok(closed)

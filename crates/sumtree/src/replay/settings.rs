@@ -36,7 +36,7 @@ impl Autoreset {
     ///
     /// # Errors
     /// [`ReplayError::Setting`] if there is none.
-    pub fn of_name(name: &str) -> Result<Self, ReplayError> {
+    pub fn from_name(name: &str) -> Result<Self, ReplayError> {
         Self::ALL
             .into_iter()
             .find(|a| a.name() == name)
@@ -65,7 +65,7 @@ impl WeightNorm {
     ///
     /// # Errors
     /// [`ReplayError::Setting`] if there is none.
-    pub fn of_name(name: &str) -> Result<Self, ReplayError> {
+    pub fn from_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Batch, Self::Global]
             .into_iter()
             .find(|norm| norm.name() == name)
@@ -94,7 +94,7 @@ impl Padding {
     ///
     /// # Errors
     /// [`ReplayError::Setting`] if there is none.
-    pub fn of_name(name: &str) -> Result<Self, ReplayError> {
+    pub fn from_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Zero, Self::First]
             .into_iter()
             .find(|padding| padding.name() == name)
@@ -139,7 +139,7 @@ impl Strategy {
     ///
     /// # Errors
     /// [`ReplayError::Setting`] if there is none.
-    pub fn of_name(name: &str) -> Result<Self, ReplayError> {
+    pub fn from_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Future, Self::Final, Self::Episode]
             .into_iter()
             .find(|strategy| strategy.name() == name)
@@ -246,7 +246,7 @@ pub(super) struct Roles {
     /// Observations whose next observation is not stored but read from the next row.
     pub rebuilt: Vec<usize>,
     /// Fields that hold a next observation.
-    pub explicit: Vec<usize>,
+    pub stored_next: Vec<usize>,
 }
 
 impl Roles {
@@ -265,7 +265,7 @@ fn field_error(name: &str, reason: impl Into<String>) -> ReplayError {
 }
 
 /// Returns true if `name` is `role`, or begins with `role_` or `role/` (nested observations).
-pub(super) fn plays(name: &str, role: &str) -> bool {
+pub(super) fn has_role(name: &str, role: &str) -> bool {
     name.strip_prefix(role).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '/']))
 }
 
@@ -352,12 +352,12 @@ impl Settings {
             discount: find("discount"),
             achieved: None,
             rebuilt: Vec::new(),
-            explicit: Vec::new(),
+            stored_next: Vec::new(),
         };
-        self.with_next(roles, find)
+        self.check_fields(roles, find)
     }
 
-    fn with_next(
+    fn check_fields(
         &self,
         mut roles: Roles,
         find: impl Fn(&str) -> Option<usize>,
@@ -400,23 +400,27 @@ impl Settings {
             return Err(field_error("reward", "is missing, and terminated needs it"));
         }
         for (i, field) in self.fields.iter().enumerate() {
-            if plays(&field.name, "obs") {
+            if has_role(&field.name, "obs") {
                 match find(&format!("next_{}", field.name)) {
                     None => roles.rebuilt.push(i),
                     Some(next) if self.fields[next].row_bytes != field.row_bytes => {
                         let reason = format!("has other bytes per row than {}", field.name);
                         return Err(field_error(&self.fields[next].name, reason));
                     }
-                    Some(next) => roles.explicit.push(next),
+                    Some(next) => roles.stored_next.push(next),
                 }
             }
         }
-        self.with_more(&mut roles, find)?;
+        self.check_stacks_sequences_hindsight(&mut roles, find)?;
         Ok(roles)
     }
 
     /// Checks the settings of frame stacks, sequences and hindsight.
-    fn with_more(&self, roles: &mut Roles, find: impl Fn(&str) -> Option<usize>) -> Result<(), ReplayError> {
+    fn check_stacks_sequences_hindsight(
+        &self,
+        roles: &mut Roles,
+        find: impl Fn(&str) -> Option<usize>,
+    ) -> Result<(), ReplayError> {
         for (i, field) in self.fields.iter().enumerate() {
             if !(1..=STACK_MAX).contains(&field.stack) {
                 return Err(setting("frame_stack", field.stack, format!("1..={STACK_MAX}")));
@@ -446,7 +450,7 @@ impl Settings {
                 return Err(setting("n_step", self.n_step, "1..=1 (with hindsight)"));
             }
             let achieved = find(&hindsight.achieved)
-                .filter(|i| plays(&self.fields[*i].name, "obs") && self.fields[*i].stack == 1);
+                .filter(|i| has_role(&self.fields[*i].name, "obs") && self.fields[*i].stack == 1);
             let reason = "is missing, and hindsight needs it as an observation without frame_stack";
             roles.achieved = Some(achieved.ok_or_else(|| field_error(&hindsight.achieved, reason))?);
         }
@@ -496,7 +500,7 @@ impl Settings {
     }
 
     /// Parses text written by [`Settings::to_text`]. Returns `None` if it is malformed.
-    pub(super) fn of_text(text: &str) -> Option<Self> {
+    pub(super) fn from_text(text: &str) -> Option<Self> {
         let lines: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).collect();
         let get = |key: &str| lines.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
         let float = |key: &str| Some(f64::from_bits(get(key)?.parse().ok()?));
@@ -520,7 +524,7 @@ impl Settings {
         let hindsight = match get("strategy") {
             None => None,
             Some(strategy) => Some(Hindsight {
-                strategy: Strategy::of_name(strategy).ok()?,
+                strategy: Strategy::from_name(strategy).ok()?,
                 share: float("relabelled_share")?,
                 achieved: get("achieved")?.to_owned(),
             }),
@@ -534,12 +538,12 @@ impl Settings {
             epsilon: float("epsilon")?,
             fan_out: get("fan_out")?.parse().ok()?,
             num_envs: get("num_envs")?.parse().ok()?,
-            autoreset: Autoreset::of_name(get("autoreset")?).ok()?,
-            weight_norm: WeightNorm::of_name(get("weight_norm")?).ok()?,
-            stack_padding: Padding::of_name(get("stack_padding").unwrap_or("zero")).ok()?,
+            autoreset: Autoreset::from_name(get("autoreset")?).ok()?,
+            weight_norm: WeightNorm::from_name(get("weight_norm")?).ok()?,
+            stack_padding: Padding::from_name(get("stack_padding").unwrap_or("zero")).ok()?,
             sequence,
             hindsight,
-            compression: Compression::of_name(get("compression").unwrap_or("none")).ok()?,
+            compression: Compression::from_name(get("compression").unwrap_or("none")).ok()?,
             seed: get("seed")?.parse().ok()?,
         })
     }

@@ -25,8 +25,8 @@ pub(super) mod word {
     pub const EVICTOR: usize = 3 * LINE;
     /// Tag of the process that holds the gate shut against writers and updaters, or 0.
     pub const GATE: usize = 4 * LINE;
-    /// Only members `0..MEMBERS_USED` have ever been in use.
-    pub const MEMBERS_USED: usize = 5 * LINE;
+    /// Only operations `0..OPERATIONS_USED` have ever been in use.
+    pub const OPERATIONS_USED: usize = 5 * LINE;
     /// Number of rows that are open and sampleable.
     pub const READY: usize = 6 * LINE;
     /// Number of processes that died in an operation. After that, the sums of the tree may be inconsistent.
@@ -40,18 +40,18 @@ const READY: u32 = 2;
 const LAP_SHIFT: u32 = 2;
 
 /// Maximum number of threads inside an operation at a time. Further threads wait.
-pub(super) const MEMBERS: usize = if cfg!(loom) { 3 } else { 128 };
-/// Words per member, of which four are used.
-pub(super) const MEMBER_WORDS: usize = if cfg!(loom) { 4 } else { 8 };
-mod member {
-    /// Tag of the process whose thread holds this member, or 0.
+pub(super) const OPERATIONS_MAX: usize = if cfg!(loom) { 3 } else { 128 };
+/// Words per operation, of which four are used.
+pub(super) const OPERATION_WORDS: usize = if cfg!(loom) { 4 } else { 8 };
+mod operation {
+    /// Tag of the process whose thread holds this operation, or 0.
     pub const OWNER: usize = 0;
     /// Epoch + 1 while the thread reads rows and weights, or 0.
     pub const PIN: usize = 1;
     /// First reserved sequence number + 1 while the thread writes rows, or 0.
     pub const RESERVE: usize = 2;
     /// 1 while the thread may change rows or weights, or 0.
-    pub const MUTATES: usize = 3;
+    pub const WRITING: usize = 3;
 }
 
 /// Words per slot.
@@ -74,13 +74,13 @@ pub(super) fn is_open(state: [u32; STATE_WORDS]) -> bool {
 }
 
 /// Returns true if the flags are valid: a row is only ready if it is open.
-pub(super) fn flags_fit(state: [u32; STATE_WORDS]) -> bool {
+pub(super) fn has_valid_flags(state: [u32; STATE_WORDS]) -> bool {
     state[GENERATION] & (OPEN | READY) != READY
 }
 
 /// State words of a row that is moved to the slot and lap of `to` and linked to slot `next`. The row is
 /// closed unless `is_held`, that is, within the capacity.
-pub(super) fn moved(
+pub(super) fn relocated_state(
     state: [u32; STATE_WORDS],
     to: Row,
     next: Option<usize>,
@@ -98,9 +98,9 @@ pub(super) fn lap(state: [u32; STATE_WORDS]) -> u32 {
 
 /// Maximum number of rows whose weights are stored together. The sums above them and the counters are written
 /// once for all of them, so that threads that add rows at the same time contend less for these cache lines.
-const TOGETHER: usize = if cfg!(loom) { 2 } else { 256 };
-/// As `TOGETHER`, for calls with fewer rows, which need smaller arrays.
-const FEW: usize = if cfg!(loom) { 2 } else { 16 };
+const BATCH_ROWS: usize = if cfg!(loom) { 2 } else { 256 };
+/// As `BATCH_ROWS`, for calls with fewer rows, which need smaller arrays.
+const SMALL_BATCH_ROWS: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// No next row.
 pub(super) const NO_LINK: u32 = 0;
@@ -140,7 +140,7 @@ impl Row {
         self.slot as u64 | u64::from(self.lap) << 32
     }
 
-    pub(super) fn of_ticket(ticket: u64) -> Self {
+    pub(super) fn from_ticket(ticket: u64) -> Self {
         Self { slot: ticket as u32 as usize, lap: (ticket >> 32) as u32 }
     }
 }
@@ -162,7 +162,7 @@ pub(super) enum Update {
 pub(super) struct Slots<W> {
     pub ring: Ring,
     pub words: Cells<AtomicU64>,
-    pub members: Cells<AtomicU64>,
+    pub operations: Cells<AtomicU64>,
     /// [`STATE_WORDS`] per slot, adjacent because they are used together.
     pub states: Cells<AtomicU32>,
     pub weights: W,
@@ -170,20 +170,20 @@ pub(super) struct Slots<W> {
 }
 
 /// Registration of one thread for one operation. Dropping it ends the operation, also after a panic.
-pub(super) struct Member<'a, W> {
+pub(super) struct Operation<'a, W> {
     slots: &'a Slots<W>,
     words: &'a [AtomicU64],
     tag: u64,
 }
 
-impl<W> Drop for Member<'_, W> {
+impl<W> Drop for Operation<'_, W> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire loads of waiting threads; all accesses of this operation come
         // before.
-        self.words[member::PIN].store(0, Ordering::Release);
-        self.words[member::RESERVE].store(0, Ordering::Release);
-        self.words[member::MUTATES].store(0, Ordering::Release);
-        self.words[member::OWNER].store(0, Ordering::Release);
+        self.words[operation::PIN].store(0, Ordering::Release);
+        self.words[operation::RESERVE].store(0, Ordering::Release);
+        self.words[operation::WRITING].store(0, Ordering::Release);
+        self.words[operation::OWNER].store(0, Ordering::Release);
     }
 }
 
@@ -203,7 +203,7 @@ impl<W> Drop for Pin<'_, W> {
 
 /// Rows that only this thread may write. Rows not published when it is dropped stay closed for one lap.
 pub(super) struct Reservation<'a, W> {
-    member: Member<'a, W>,
+    operation: Operation<'a, W>,
     pub first: u64,
     pub count: usize,
 }
@@ -213,30 +213,35 @@ impl<W: Weights> Slots<W> {
         &self.states[slot * STATE_WORDS + which]
     }
 
-    /// Begins an operation of this thread that only reads. [`Member::change`] allows it to write.
-    pub(super) fn enter(&self) -> Result<Member<'_, W>, ReplayError> {
+    /// Begins an operation of this thread that only reads. [`Operation::begin_changes`] allows it to write.
+    pub(super) fn enter(&self) -> Result<Operation<'_, W>, ReplayError> {
         let tag = self.processes.tag()?;
-        let start = thread_number().wrapping_add(tag as usize * 37) % MEMBERS;
+        let start = thread_number().wrapping_add(tag as usize * 37) % OPERATIONS_MAX;
         let mut wait = Wait::default();
         loop {
-            for i in 0..MEMBERS {
-                let at = (start + i) % MEMBERS;
-                let words = &self.members[at * MEMBER_WORDS..][..MEMBER_WORDS];
-                let owner = &words[member::OWNER];
-                // Acquire: pairs with the Release in Member::drop. The Relaxed load before it is only a hint.
+            for i in 0..OPERATIONS_MAX {
+                let at = (start + i) % OPERATIONS_MAX;
+                let words = &self.operations[at * OPERATION_WORDS..][..OPERATION_WORDS];
+                let owner = &words[operation::OWNER];
+                // Acquire: pairs with the Release in Operation::drop. The Relaxed load before it is only a
+                // hint.
                 if owner.load(Ordering::Relaxed) == 0
                     && owner.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 {
-                    // Comes before the fence of any pin or reservation: if another thread misses this member,
-                    // this member sees what that thread wrote before its own fence.
-                    if self.words[word::MEMBERS_USED].load(Ordering::Relaxed) <= at as u64 {
-                        self.words[word::MEMBERS_USED].fetch_max(at as u64 + 1, Ordering::AcqRel);
+                    // Comes before the fence of any pin or reservation: if another thread misses this
+                    // operation, this operation sees what that thread wrote before its own fence.
+                    if self.words[word::OPERATIONS_USED].load(Ordering::Relaxed) <= at as u64 {
+                        self.words[word::OPERATIONS_USED].fetch_max(at as u64 + 1, Ordering::AcqRel);
                     }
-                    let member = Member { slots: self, words, tag };
+                    let operation = Operation { slots: self, words, tag };
                     // Pairs with the fence in `close`: either this thread sees that the tag was given up, or
-                    // `close` sees this member.
+                    // `close` sees this operation.
                     fence(Ordering::SeqCst);
-                    return if self.processes.tag()? == tag { Ok(member) } else { Err(ReplayError::Closed) };
+                    return if self.processes.tag()? == tag {
+                        Ok(operation)
+                    } else {
+                        Err(ReplayError::Closed)
+                    };
                 }
             }
             if wait.step() {
@@ -247,39 +252,39 @@ impl<W: Weights> Slots<W> {
 
     /// Unregisters this process, after waiting until none of its threads is inside an operation.
     pub(super) fn close(&self) {
-        let Some(tag) = self.processes.retire() else { return };
+        let Some(tag) = self.processes.release_tag() else { return };
         // Pairs with the fence in `enter`.
         fence(Ordering::SeqCst);
-        for index in 0..self.members_used() {
+        for index in 0..self.operations_used() {
             let mut wait = Wait::default();
-            // Acquire: pairs with the Release in Member::drop.
-            while self.members[index * MEMBER_WORDS + member::OWNER].load(Ordering::Acquire) == tag {
+            // Acquire: pairs with the Release in Operation::drop.
+            while self.operations[index * OPERATION_WORDS + operation::OWNER].load(Ordering::Acquire) == tag {
                 wait.step();
             }
         }
-        self.processes.leave(tag);
+        self.processes.free_entry(tag);
     }
 
     /// Reserves `count` rows, at most the capacity, and makes their slots ready to be written.
     ///
     /// Closes the rows that fall out of the capacity. Waits for readers of the slots (rarely, because chunks
     /// are closed ahead of need) and for writers that are a whole lap behind.
-    pub(super) fn reserve<'a>(&'a self, member: Member<'a, W>, count: usize) -> Reservation<'a, W> {
+    pub(super) fn reserve<'a>(&'a self, operation: Operation<'a, W>, count: usize) -> Reservation<'a, W> {
         debug_assert!(count <= self.ring.capacity);
         let reserved = &self.words[word::RESERVED];
         if count > 1 {
-            self.prefetch_run(reserved.load(Ordering::Relaxed), count.min(TOGETHER));
+            self.prefetch_run(reserved.load(Ordering::Relaxed), count.min(BATCH_ROWS));
         }
         // A lower bound first, so that an evictor does not miss this reservation between the next two lines.
-        member.words[member::RESERVE].store(reserved.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        operation.words[operation::RESERVE].store(reserved.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // AcqRel: an evictor that got a later sequence number sees the bound.
         let first = reserved.fetch_add(count as u64, Ordering::AcqRel);
-        member.words[member::RESERVE].store(first + 1, Ordering::Release);
-        let reservation = Reservation { member, first, count };
+        operation.words[operation::RESERVE].store(first + 1, Ordering::Release);
+        let reservation = Reservation { operation, first, count };
         if count > 0 {
             self.close_displaced(&reservation);
             let last_chunk = (first + count as u64 - 1) / self.ring.chunk as u64;
-            self.clear_through(last_chunk, reservation.member.tag);
+            self.clear_through(last_chunk, reservation.operation.tag);
         }
         reservation
     }
@@ -308,11 +313,11 @@ impl<W: Weights> Slots<W> {
             return;
         }
         // Pinned, so that a slot whose row is closed here is not written again before its weight is set to 0.
-        let _pin = reservation.member.pin();
+        let _pin = reservation.operation.pin();
         match end - start {
             1 => self.close_range::<1>(start, end),
-            few if few <= FEW as u64 => self.close_range::<FEW>(start, end),
-            _ => self.close_range::<TOGETHER>(start, end),
+            few if few <= SMALL_BATCH_ROWS as u64 => self.close_range::<SMALL_BATCH_ROWS>(start, end),
+            _ => self.close_range::<BATCH_ROWS>(start, end),
         }
     }
 
@@ -321,7 +326,7 @@ impl<W: Weights> Slots<W> {
         for first in (start..end).step_by(N) {
             let (mut count, mut were_ready) = (0, 0);
             for row in self.ring.rows(first..end.min(first + N as u64)) {
-                if let Some(was_ready) = self.shut_slot(row.slot, Some(row.lap)) {
+                if let Some(was_ready) = self.close_generation(row.slot, Some(row.lap)) {
                     closed[count] = row;
                     count += 1;
                     were_ready += u64::from(was_ready);
@@ -350,7 +355,7 @@ impl<W: Weights> Slots<W> {
 
     /// Closes a slot (if it holds lap `lap`) and sets its weight to 0. Returns false if it was closed before.
     fn close_slot(&self, slot: usize, lap: Option<u32>) -> bool {
-        let closed = self.shut_slot(slot, lap);
+        let closed = self.close_generation(slot, lap);
         if closed.is_some() {
             self.weights.set(slot, 0);
         }
@@ -362,7 +367,7 @@ impl<W: Weights> Slots<W> {
 
     /// First half of closing a slot. Returns whether the row was ready, or `None` if the slot was already
     /// closed. The caller then sets the weight to 0 and, if the row was ready, subtracts it from `READY`.
-    fn shut_slot(&self, slot: usize, lap: Option<u32>) -> Option<bool> {
+    fn close_generation(&self, slot: usize, lap: Option<u32>) -> Option<bool> {
         let cell = self.state(slot, GENERATION);
         let mut seen = cell.load(Ordering::Relaxed);
         while seen & OPEN != 0 && lap.is_none_or(|lap| seen >> LAP_SHIFT == lap) {
@@ -418,11 +423,11 @@ impl<W: Weights> Slots<W> {
     fn clear(&self, chunk: u64) {
         // Pairs with the fence in `pin`: either the reader sees the rows closed, or this thread sees its pin.
         fence(Ordering::SeqCst);
-        for index in 0..self.members_used() {
+        for index in 0..self.operations_used() {
             let mut wait = Wait::default();
             loop {
                 // Acquire: pairs with the Release in Pin::drop.
-                let pin = self.members[index * MEMBER_WORDS + member::PIN].load(Ordering::Acquire);
+                let pin = self.operations[index * OPERATION_WORDS + operation::PIN].load(Ordering::Acquire);
                 if pin == 0 || pin - 1 > chunk {
                     break;
                 }
@@ -442,20 +447,20 @@ impl<W: Weights> Slots<W> {
         self.words[word::CLEARED].store(chunk + 1, Ordering::Release);
     }
 
-    /// Returns true if a member may still write rows that chunk `chunk` held one lap ago.
+    /// Returns true if an operation may still write rows that chunk `chunk` held one lap ago.
     fn any_lapped(&self, chunk: u64) -> bool {
-        (0..self.members_used()).any(|index| self.is_lapped(index, chunk))
+        (0..self.operations_used()).any(|index| self.is_lapped(index, chunk))
     }
 
     fn is_lapped(&self, index: usize, chunk: u64) -> bool {
         let lap_ago = ((chunk + 1) * self.ring.chunk as u64).saturating_sub(self.ring.slots as u64);
-        // Acquire: pairs with the Release in Member::drop; its rows are published.
-        let reserve = self.members[index * MEMBER_WORDS + member::RESERVE].load(Ordering::Acquire);
+        // Acquire: pairs with the Release in Operation::drop; its rows are published.
+        let reserve = self.operations[index * OPERATION_WORDS + operation::RESERVE].load(Ordering::Acquire);
         reserve != 0 && reserve - 1 < lap_ago
     }
 
     pub(super) fn await_lapped(&self, chunk: u64) {
-        for index in 0..self.members_used() {
+        for index in 0..self.operations_used() {
             let mut wait = Wait::default();
             while self.is_lapped(index, chunk) {
                 if wait.step() {
@@ -465,8 +470,8 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    fn members_used(&self) -> usize {
-        (self.words[word::MEMBERS_USED].load(Ordering::Acquire) as usize).min(MEMBERS)
+    fn operations_used(&self) -> usize {
+        (self.words[word::OPERATIONS_USED].load(Ordering::Acquire) as usize).min(OPERATIONS_MAX)
     }
 
     fn try_evictor(&self, tag: u64) -> Option<EvictorLock<'_>> {
@@ -504,23 +509,23 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Ends the operations of dead processes. Evictor only, so that no member is freed twice.
+    /// Ends the operations of dead processes. Evictor only, so that no operation is freed twice.
     fn reap(&self) {
-        for index in 0..self.members_used() {
-            let words = &self.members[index * MEMBER_WORDS..][..MEMBER_WORDS];
-            let owner = words[member::OWNER].load(Ordering::Acquire);
+        for index in 0..self.operations_used() {
+            let words = &self.operations[index * OPERATION_WORDS..][..OPERATION_WORDS];
+            let owner = words[operation::OWNER].load(Ordering::Acquire);
             if owner != 0 && !self.processes.is_alive(owner) {
-                if words[member::MUTATES].load(Ordering::Acquire) != 0 {
+                if words[operation::WRITING].load(Ordering::Acquire) != 0 {
                     self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
                 }
-                drop(Member { slots: self, words, tag: owner });
+                drop(Operation { slots: self, words, tag: owner });
             }
         }
     }
 
-    /// Resets all members and locks. No other process uses the region.
+    /// Resets all operations and locks. No other process uses the region.
     pub(super) fn forget_all(&self) {
-        for cell in self.members.iter() {
+        for cell in self.operations.iter() {
             cell.store(0, Ordering::Relaxed);
         }
         for at in [word::EVICTOR, word::GATE] {
@@ -531,13 +536,13 @@ impl<W: Weights> Slots<W> {
     }
 
     /// The state words of a slot.
-    pub(super) fn words_of(&self, slot: usize) -> [u32; STATE_WORDS] {
+    pub(super) fn state_words(&self, slot: usize) -> [u32; STATE_WORDS] {
         std::array::from_fn(|which| self.state(slot, which).load(Ordering::Relaxed))
     }
 
     /// Makes weights and states consistent again after a process died between changing one and the other. No
     /// other thread changes anything during the call.
-    pub(super) fn mend(&self, largest: u32) {
+    pub(super) fn repair(&self, largest: u32) {
         let mut ready = 0;
         for slot in 0..self.ring.slots {
             let seen = self.state(slot, GENERATION).load(Ordering::Relaxed);
@@ -574,32 +579,32 @@ impl Drop for EvictorLock<'_> {
 /// Guard of a shut gate: until it is dropped, no other thread changes rows or weights.
 pub(super) struct Gate<'a, W> {
     word: &'a AtomicU64,
-    member: Member<'a, W>,
+    operation: Operation<'a, W>,
 }
 
 impl<W> Drop for Gate<'_, W> {
     fn drop(&mut self) {
-        self.word.store(0, Ordering::Release); // Release: pairs with the Acquire in `Member::change`.
+        self.word.store(0, Ordering::Release); // Release: pairs with the Acquire in `begin_changes`.
     }
 }
 
-impl<'a, W: Weights> Member<'a, W> {
+impl<'a, W: Weights> Operation<'a, W> {
     /// Begins the part of the operation that changes weights or rows. Waits while the gate is shut.
-    pub(super) fn change(self) -> Self {
+    pub(super) fn begin_changes(self) -> Self {
         let slots = self.slots;
         let mut wait = Wait::default();
         loop {
-            self.words[member::MUTATES].store(1, Ordering::Relaxed);
+            self.words[operation::WRITING].store(1, Ordering::Relaxed);
             // Pairs with the fence in `shut`: either this thread sees the shut gate, or `shut` sees this
-            // member.
+            // operation.
             fence(Ordering::SeqCst);
             let word = &slots.words[word::GATE];
             let gate = word.load(Ordering::Acquire);
             if gate == 0 {
                 return self;
             }
-            self.words[member::MUTATES].store(0, Ordering::Release);
-            // `MUTATES` is 0 while waiting; otherwise the thread that shuts the gate might find 1 at each
+            self.words[operation::WRITING].store(0, Ordering::Release);
+            // `WRITING` is 0 while waiting; otherwise the thread that shuts the gate might find 1 at each
             // check.
             while word.load(Ordering::Relaxed) == gate {
                 if wait.step() && !slots.processes.is_alive(gate) {
@@ -611,7 +616,7 @@ impl<'a, W: Weights> Member<'a, W> {
     }
 
     /// Shuts the gate: keeps all other threads from changing rows and weights until the guard is dropped. Not
-    /// allowed after [`Member::change`].
+    /// allowed after [`Operation::begin_changes`].
     pub(super) fn shut(self) -> Gate<'a, W> {
         let slots = self.slots;
         let word = &slots.words[word::GATE];
@@ -621,15 +626,16 @@ impl<'a, W: Weights> Member<'a, W> {
                 let _ = word.compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
-        let gate = Gate { word, member: self };
-        // Pairs with the fence in `change`.
+        let gate = Gate { word, operation: self };
+        // Pairs with the fence in `begin_changes`.
         fence(Ordering::SeqCst);
-        for index in 0..slots.members_used() {
+        for index in 0..slots.operations_used() {
             let mut wait = Wait::default();
-            // Acquire: pairs with the Release in Member::drop.
-            while slots.members[index * MEMBER_WORDS + member::MUTATES].load(Ordering::Acquire) != 0 {
+            // Acquire: pairs with the Release in Operation::drop.
+            while slots.operations[index * OPERATION_WORDS + operation::WRITING].load(Ordering::Acquire) != 0
+            {
                 if wait.step() {
-                    slots.reap_as(gate.member.tag);
+                    slots.reap_as(gate.operation.tag);
                 }
             }
         }
@@ -646,7 +652,7 @@ impl<'a, W: Weights> Member<'a, W> {
     pub(super) fn pin(&self) -> Pin<'a, W> {
         // Acquire: pairs with the Release in `mark`; the chunks marked so far are seen closed.
         let epoch = self.slots.words[word::MARKED].load(Ordering::Acquire);
-        let word = &self.words[member::PIN];
+        let word = &self.words[operation::PIN];
         word.store(epoch + 1, Ordering::Relaxed);
         // Pairs with the fence in `clear`: either this thread sees the rows closed and their chunk marked, or
         // `clear` sees the pin.
@@ -701,12 +707,13 @@ impl<W: Weights> Pin<'_, W> {
 
     /// As [`Pin::evict`], but stops before the weight is set to 0, like a thread that is suspended there.
     #[cfg(all(loom, test))]
-    pub(super) fn shut(&self, slot: usize) -> bool {
-        self.sampleable(slot).is_some_and(|row| self.slots.shut_slot(row.slot, Some(row.lap)).is_some())
+    pub(super) fn close_generation(&self, slot: usize) -> bool {
+        self.sampleable(slot)
+            .is_some_and(|row| self.slots.close_generation(row.slot, Some(row.lap)).is_some())
     }
 
     /// Closes the sampleable row in a slot before it falls out of the capacity. Returns false if there is
-    /// none. Only after [`Member::change`].
+    /// none. Only after [`Operation::begin_changes`].
     pub(super) fn evict(&self, slot: usize) -> bool {
         // Pinned: as in `close_displaced`.
         self.sampleable(slot).is_some_and(|row| self.slots.close_slot(row.slot, Some(row.lap)))
@@ -737,15 +744,15 @@ impl<W: Weights> Pin<'_, W> {
         let cell = self.slots.state(row.slot, GENERATION);
         let seen = cell.load(Ordering::Acquire);
         if seen & OPEN == 0 || seen >> LAP_SHIFT != row.lap {
-            return self.late(row.lap, seen >> LAP_SHIFT);
+            return self.classify_late_update(row.lap, seen >> LAP_SHIFT);
         }
         // Always stored: `make_ready` may be about to store an older weight and reads this word afterwards.
         self.slots.state(row.slot, PARKED).store(weight, Ordering::Relaxed);
         if seen & READY != 0 {
             return Update::Store;
         }
-        // Pairs with the fence in `weigh`: either `weigh` reads this weight, or this thread sees the row
-        // ready.
+        // Pairs with the fence in `store_parked_weights`: either that function reads this weight, or this
+        // thread sees the row ready.
         fence(Ordering::SeqCst);
         let seen = cell.load(Ordering::Acquire);
         if seen >> LAP_SHIFT == row.lap && seen & READY != 0 { Update::Store } else { Update::Parked }
@@ -755,7 +762,7 @@ impl<W: Weights> Pin<'_, W> {
     /// so a row of a later lap does not exist. After the largest lap, counting continues at 0; from then on,
     /// a row that is behind by up to half of all laps counts as overwritten.
     #[cold]
-    fn late(&self, lap: u32, written: u32) -> Update {
+    fn classify_late_update(&self, lap: u32, written: u32) -> Update {
         let largest = Ring::LAP_MASK as u32;
         let slots = &self.slots;
         let rows_of_all_laps = slots.ring.slots as u64 * Ring::LAP_MASK;
@@ -773,8 +780,8 @@ impl<W: Weights> Pin<'_, W> {
         match rows.len() {
             0 => {}
             1 => self.make_ready_by::<1>(rows, largest),
-            few if few <= FEW => self.make_ready_by::<FEW>(rows, largest),
-            _ => self.make_ready_by::<TOGETHER>(rows, largest),
+            few if few <= SMALL_BATCH_ROWS => self.make_ready_by::<SMALL_BATCH_ROWS>(rows, largest),
+            _ => self.make_ready_by::<BATCH_ROWS>(rows, largest),
         }
     }
 
@@ -795,13 +802,13 @@ impl<W: Weights> Pin<'_, W> {
             }
             if count > 0 {
                 self.slots.words[word::READY].fetch_add(count as u64, Ordering::Relaxed); // A counter.
-                self.weigh::<N>(&ready[..count], largest);
+                self.store_parked_weights::<N>(&ready[..count], largest);
             }
         }
     }
 
     /// Stores the parked weights of at most `N` rows that were just made ready.
-    fn weigh<const N: usize>(&self, rows: &[Row], largest: u32) {
+    fn store_parked_weights<const N: usize>(&self, rows: &[Row], largest: u32) {
         let slots = self.slots;
         let (mut parked, mut weights) = ([0; N], [0; N]);
         let of = |parked| if parked == LARGEST { largest } else { parked };
@@ -824,7 +831,7 @@ impl<W: Weights> Pin<'_, W> {
                 *parked = now;
                 slots.weights.set(row.slot, of(now));
             }
-            self.close_stored(*row);
+            self.clear_if_closed(*row);
         }
     }
 
@@ -832,12 +839,12 @@ impl<W: Weights> Pin<'_, W> {
     /// `slots` are their slots.
     pub(super) fn store_many(&self, rows: &[Row], slots: &[u32], weights: &[u32]) {
         self.slots.weights.set_many(slots, weights);
-        rows.iter().for_each(|row| self.close_stored(*row));
+        rows.iter().for_each(|row| self.clear_if_closed(*row));
     }
 
     /// Called after a weight was stored: sets it to 0 if the row was closed in the meantime. If `close_slot`
     /// stored its 0 before this weight, the exchange that stored the weight makes the closing visible here.
-    fn close_stored(&self, row: Row) {
+    fn clear_if_closed(&self, row: Row) {
         if !self.is_open(row) {
             self.slots.weights.set(row.slot, 0);
         }
@@ -847,30 +854,31 @@ impl<W: Weights> Pin<'_, W> {
 impl<'a, W: Weights> Reservation<'a, W> {
     pub(super) fn row(&self, i: usize) -> Row {
         debug_assert!(i < self.count);
-        self.member.slots.ring.row(self.first + i as u64)
+        self.operation.slots.ring.row(self.first + i as u64)
     }
 
     /// All rows, in order.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row> + use<W> {
-        self.member.slots.ring.rows(self.first..self.first + self.count as u64)
+        self.operation.slots.ring.rows(self.first..self.first + self.count as u64)
     }
 
     pub(super) fn pin(&self) -> Pin<'a, W> {
-        self.member.pin()
+        self.operation.pin()
     }
 
     /// Publishes a row of this reservation after its bytes were written: opens it, not yet sampleable.
     pub(super) fn publish(&self, row: Row, parked: u32) {
-        let slots = self.member.slots;
+        let slots = self.operation.slots;
         slots.state(row.slot, LINK).store(NO_LINK, Ordering::Relaxed);
         slots.state(row.slot, PARKED).store(parked, Ordering::Relaxed);
         // Release: pairs with the Acquire loads under a pin; publishes the row's bytes, link and parked weight.
         slots.state(row.slot, GENERATION).store(row.lap << LAP_SHIFT | OPEN, Ordering::Release);
     }
 
-    /// Closes the rows that later reservations pushed out of the capacity before they were published here.
-    pub(super) fn settle(&self, _pin: &Pin<'_, W>) {
-        let slots = self.member.slots;
+    /// Closes rows of this reservation that later reservations pushed out of the capacity before they were
+    /// published.
+    pub(super) fn close_displaced_since_reserved(&self, _pin: &Pin<'_, W>) {
+        let slots = self.operation.slots;
         // Pairs with the fence of the pin in `close_displaced`: that thread sees these rows open, or this one
         // sees its reservation.
         fence(Ordering::SeqCst);

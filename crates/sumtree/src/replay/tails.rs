@@ -23,9 +23,9 @@ const STATE: usize = 1;
 const LAST: usize = 2;
 const WAITING: usize = 3;
 /// Stands for a newest row that does not exist any more. No row is equal to it, since laps count from 1.
-const GONE: Row = Row { slot: 1, lap: 0 };
+const NO_ROW: Row = Row { slot: 1, lap: 0 };
 /// Rows of one episode are counted up to about this number.
-const AGE_MAX: u64 = (1 << 30) - 1;
+const EPISODE_ROWS_MAX: u64 = (1 << 30) - 1;
 
 /// How the episode ended with a row, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,20 +61,21 @@ impl Window {
         }
     }
 
-    /// The number of rows of an episode after one more. Beyond [`AGE_MAX`], whole periods are subtracted.
+    /// The number of rows of an episode after one more. Beyond [`EPISODE_ROWS_MAX`], whole periods are
+    /// subtracted.
     #[inline(always)]
-    fn counted(&self, rows: u64) -> u64 {
-        if rows < AGE_MAX {
+    fn next_episode_rows(&self, rows: u64) -> u64 {
+        if rows < EPISODE_ROWS_MAX {
             return rows + 1;
         }
         let period = self.sequence.map_or(1, |sequence| sequence.period as u64);
-        rows + 1 - period * (AGE_MAX / period / 2)
+        rows + 1 - period * (EPISODE_ROWS_MAX / period / 2)
     }
 
     /// Returns true if a sequence of the `left` remaining steps starts `age` rows after the first of its
     /// episode.
     #[inline(always)]
-    fn starts(&self, age: u64, left: usize) -> bool {
+    fn starts_sequence(&self, age: u64, left: usize) -> bool {
         let Some(sequence) = &self.sequence else { return true };
         // Skips a shorter one at the end if all its steps are in the previous sequence or are burn-in steps.
         let length = self.rows - usize::from(self.needs_final);
@@ -146,7 +147,7 @@ impl Tails {
                 ));
             }
             let rows = (0..waiting).map(|i| tail(WAITING + (first + i) % capacity)).chain([tail(LAST)]);
-            for slot in rows.map(|ticket| Row::of_ticket(ticket).slot) {
+            for slot in rows.map(|ticket| Row::from_ticket(ticket).slot) {
                 if slot >= slots {
                     return Err(format!("environment {env} names slot {slot}, outside 0..{slots}"));
                 }
@@ -157,7 +158,7 @@ impl Tails {
 
     /// Replaces the rows that tails hold by their new slots and laps, without those that are not kept. Only
     /// after [`Tails::check`].
-    pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) {
+    pub(super) fn relocate_rows(&self, to: impl Fn(Row) -> Option<Row>) {
         for words in self.words.chunks(self.stride) {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
             let (capacity, state) = (self.stride - TAIL_WORDS, tail(STATE));
@@ -168,10 +169,10 @@ impl Tails {
                 continue;
             }
             if tail(LAST) != 0 {
-                let moved = to(Row::of_ticket(tail(LAST))).unwrap_or(GONE);
+                let moved = to(Row::from_ticket(tail(LAST))).unwrap_or(NO_ROW);
                 words[LAST].store(moved.ticket(), Ordering::Relaxed);
             }
-            let rows = (0..waiting).map(|i| Row::of_ticket(tail(WAITING + (first + i) % capacity)));
+            let rows = (0..waiting).map(|i| Row::from_ticket(tail(WAITING + (first + i) % capacity)));
             // Only the oldest rows are dropped, so the others stay in order.
             let rows: Vec<_> = rows.filter_map(&to).collect();
             rows.iter().zip(&words[WAITING..]).for_each(|(row, word)| {
@@ -221,7 +222,7 @@ impl Tails {
         let Step { row, end, last } = step;
         let tail = Tail { words: self.tail(env), window };
         let before = Some(tail.words[LAST].load(Ordering::Relaxed)).filter(|ticket| *ticket != 0);
-        let before = before.map(Row::of_ticket);
+        let before = before.map(Row::from_ticket);
         // Stored before rows are linked or made ready, which publishes these words to readers.
         self.history.set(row, before);
         if let Some(last) = last {
@@ -242,7 +243,7 @@ impl Tails {
         if newest.is_none() {
             empty(tail.words);
         }
-        tail.push(row, self.history.is_whole_at(pin, row, window.stack_rows));
+        tail.push(row, self.history.has_whole_stack_at(pin, row, window.stack_rows));
         match end {
             End::None => tail.complete(window.rows - 1, &mut ready),
             // Rows whose window reaches the end wait for the final observation; the others are complete.
@@ -307,7 +308,7 @@ impl Tail<'_> {
         let (waiting, first, ended) = self.state();
         // Only sequences need the number of rows of the episode.
         let counts = self.window.sequence.is_some();
-        let ended = if counts { self.window.counted(ended >> 2) << 2 | ended & 3 } else { ended };
+        let ended = if counts { self.window.next_episode_rows(ended >> 2) << 2 | ended & 3 } else { ended };
         debug_assert!(waiting < self.window.rows);
         self.words[LAST].store(row.ticket(), Ordering::Relaxed);
         if !whole {
@@ -325,8 +326,8 @@ impl Tail<'_> {
         // is no such row, because a row that only holds the final observation is not pushed.
         let beyond = usize::from(self.window.needs_final && left > 0);
         while waiting > left {
-            if all || self.window.starts(steps.saturating_sub(waiting as u64), waiting - beyond) {
-                ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
+            if all || self.window.starts_sequence(steps.saturating_sub(waiting as u64), waiting - beyond) {
+                ready(Row::from_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
             }
             waiting -= 1;
             first = (first + 1) % self.window.rows;

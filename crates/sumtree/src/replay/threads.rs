@@ -29,6 +29,7 @@ fn pool() -> &'static Pool {
     let pointer = std::ptr::from_ref(made).cast_mut();
     if let Err(other) = POOL.compare_exchange(found, pointer, Ordering::AcqRel, Ordering::Acquire) {
         // Another thread of this process was first; the pool created here stays unused.
+        // SAFETY: not null, because it is not `found` any more, and leaked as above.
         return unsafe { &*other };
     }
     made
@@ -36,7 +37,7 @@ fn pool() -> &'static Pool {
 
 /// Runs `work` in this thread and in up to `threads - 1` others. `work` itself takes the parts that it works
 /// on.
-pub(super) fn share(threads: usize, work: &(impl Fn() + Sync)) {
+pub(super) fn run_on_threads(threads: usize, work: &(impl Fn() + Sync)) {
     if threads > 1 {
         let pool = pool();
         if let Some(others) = &pool.threads {
@@ -62,7 +63,7 @@ mod tests {
         for threads in [0, 1, 2, 100] {
             let (calls, here) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let caller = std::thread::current().id();
-            super::share(threads, &|| {
+            super::run_on_threads(threads, &|| {
                 calls.fetch_add(1, super::Ordering::Relaxed);
                 let is_caller = std::thread::current().id() == caller;
                 here.fetch_add(usize::from(is_caller), super::Ordering::Relaxed);

@@ -25,9 +25,9 @@ from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, flatten, tensors_of
 from parl.nets.fused import Update
 from parl.ops.adam import adam_step
-from parl.ops.batches import TensorBatch, moved
+from parl.ops.batches import TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
-from parl.ops.execution import Captured, compiled, prepare
+from parl.ops.execution import GraphedBatchCall, compiled, prepare
 from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
@@ -117,7 +117,7 @@ class ActionBox:
     half: Tensor
 
     @classmethod
-    def of(cls, name: str, spec: EnvSpec) -> ActionBox:
+    def from_spec(cls, name: str, spec: EnvSpec) -> ActionBox:
         """Returns the action bounds of ``spec`` for algorithm ``name``.
 
         Raises:
@@ -145,7 +145,7 @@ class ActionBox:
         """Scales actions (N, D) in -1..1 to the environment's bounds, (N, *shape) float32."""
         return torch.addcmul(self.center, action, self.half).view(-1, *self.shape).numpy()
 
-    def on(self, device: torch.device) -> ActionBox:
+    def to(self, device: torch.device) -> ActionBox:
         """Returns a copy with its tensors on ``device``."""
         return ActionBox(self.shape, self.center.to(device), self.half.to(device))
 
@@ -285,7 +285,7 @@ class CriticsLearner(ABC):
         gradients: (Q,) float32, of actor, extra parameters and critics.
     """
 
-    alone: bool = False
+    may_record_graph: bool = False
 
     def __init__(
         self,
@@ -302,34 +302,42 @@ class CriticsLearner(ABC):
         self.networks, self.targets = networks.to(self._device), targets.to(self._device)
         flat = flatten(self.networks)
         assert flat.gradients is not None
-        self._all, self.gradients = flat.weights, flat.gradients
+        self._all_weights, self.gradients = flat.weights, flat.gradients
         self._target_weights = flatten(self.targets, gradients=False).weights
-        self._target_weights.copy_(self._all)
+        self._target_weights.copy_(self._all_weights)
         critics = sum(parameter.numel() for parameter in networks.critics.parameters())
         acting = sum(parameter.numel() for parameter in networks.actor.parameters())
         # Actor and extra parameters, then critics.
-        self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
-        self.weights = self._all if config.actor_priorities else self._all[:acting]
-        self._mean = torch.zeros_like(self._all)
-        self._square = torch.zeros_like(self._all)
+        self._actor, self._critics = (
+            slice(0, len(self._all_weights) - critics),
+            slice(len(self._all_weights) - critics, None),
+        )
+        self.weights = self._all_weights if config.actor_priorities else self._all_weights[:acting]
+        self._mean = torch.zeros_like(self._all_weights)
+        self._square = torch.zeros_like(self._all_weights)
         self._updates = 0
         # Optimizer steps of the actor and of the critics, on the device, where CUDA graphs read them.
         self._counts = torch.zeros(2, device=self._device)
         self._generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.networks, self.targets)
         self._losses = (compiled(config, self.critics_loss), compiled(config, self.actor_loss))
-        self._captured = Captured(self._update, self._generator) if config.cuda_graph else None
+        self._graphed_update = (
+            GraphedBatchCall(self._compute_and_apply, self._generator) if config.cuda_graph else None
+        )
         self._latest: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
         # Indices of the critics that the targets use, if they are drawn anew for each update.
-        self._drawn: Tensor | None = None
-        self._none = torch.empty(0, dtype=torch.int64)
+        self._target_critics: Tensor | None = None
+        self._no_indices = torch.empty(0, dtype=torch.int64)
         replay = not networks.actor.encoder.torsos
         replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
-        self._of_critics, self._of_actor = self.gradients[self._critics], self.gradients[self._actor]
-        self._parts = (
-            Update(self._critics_part, self._of_critics, replay),
-            Update(self._actor_part, self._of_actor, replay),
+        self._critics_gradients, self._actor_gradients = (
+            self.gradients[self._critics],
+            self.gradients[self._actor],
+        )
+        self._replayed_updates = (
+            Update(self._compute_critics, self._critics_gradients, replay),
+            Update(self._compute_actor, self._actor_gradients, replay),
         )
 
     @abstractmethod
@@ -367,11 +375,11 @@ class CriticsLearner(ABC):
             NonFiniteError: a loss or an error is NaN or infinite.
         """
         if self._device.type != "cpu" or self._settings.compile:
-            batch = moved(batch, self._device)
-        if self._captured is None:
+            batch = batch_to_device(batch, self._device)
+        if self._graphed_update is None:
             figures = self._backward(batch)
         else:
-            figures = self._captured(cast("TensorBatch", batch), self.kind)
+            figures = self._graphed_update(cast("TensorBatch", batch), self.kind)
         self._latest = self._latest | figures
         priorities = self._latest.pop("priorities")
         if isinstance(priorities, Tensor):
@@ -388,10 +396,10 @@ class CriticsLearner(ABC):
         """What differs between updates besides the batch; one CUDA graph is recorded for each value."""
         return None
 
-    def _update(self, batch: Batch) -> dict[str, Tensor]:
-        """The work of one CUDA graph: :meth:`_backward` and, if ``alone``, the optimizer step."""
+    def _compute_and_apply(self, batch: Batch) -> dict[str, Tensor]:
+        """The work of one CUDA graph: :meth:`_backward` and, if ``may_record_graph``, the optimizer step."""
         found = self._backward(batch)
-        if self.alone:
+        if self.may_record_graph:
             self.apply_gradients()
         return found
 
@@ -403,12 +411,12 @@ class CriticsLearner(ABC):
         if not encoder.torsos:  # concatenates the parts of dictionaries
             obs, next_obs = encoder(obs), encoder(next_obs)
         given = (obs, batch.action, batch.reward, batch.discount, next_obs, batch.weights, noise)
-        drawn = self._none if self._drawn is None else self._drawn
-        critics, actor = self._parts
-        if self._device.type != "cpu" or self._captured is not None:
-            critics, actor = self._critics_part, self._actor_part
+        drawn = self._no_indices if self._target_critics is None else self._target_critics
+        critics, actor = self._replayed_updates
+        if self._device.type != "cpu" or self._graphed_update is not None:
+            critics, actor = self._compute_critics, self._compute_actor
         if not self.moves_actor:
-            self._of_actor.zero_()
+            self._actor_gradients.zero_()
             return critics(*given, drawn)
         if self._pool is None:
             return {**critics(*given, drawn), **actor(*given)}
@@ -419,20 +427,20 @@ class CriticsLearner(ABC):
             more = waiting.result()
         return {**found, **more}
 
-    def _critics_part(self, *tensors: Any) -> dict[str, Tensor]:
+    def _compute_critics(self, *tensors: Any) -> dict[str, Tensor]:
         """Writes the critics' gradients for batch, noise and drawn critics; returns priorities, metrics."""
         *columns, noise, drawn = tensors
-        self._drawn = drawn if len(drawn) else None
-        self._of_critics.zero_()
+        self._target_critics = drawn if len(drawn) else None
+        self._critics_gradients.zero_()
         loss, error, figures = self._losses[0](TensorBatch(*columns, tickets=None), noise)
         loss.backward()
         priorities = error + self._settings.priority_epsilon
         return figures | {"critic_loss": loss.detach(), "priorities": priorities}
 
-    def _actor_part(self, *tensors: Any) -> dict[str, Tensor]:
+    def _compute_actor(self, *tensors: Any) -> dict[str, Tensor]:
         """Writes the gradients of actor and extra parameters for a batch and noise; returns metrics."""
         *columns, noise = tensors
-        self._of_actor.zero_()
+        self._actor_gradients.zero_()
         loss, figures = self._losses[1](TensorBatch(*columns, tickets=None), noise)
         loss.backward()
         return figures
@@ -448,17 +456,17 @@ class CriticsLearner(ABC):
         self._optimize(self._critics, self._counts[1], rate)
 
     def _optimize(self, part: slice, count: Tensor, learning_rate: float) -> None:
-        buffers = (self._all[part], self.gradients[part], self._mean[part], self._square[part])
+        buffers = (self._all_weights[part], self.gradients[part], self._mean[part], self._square[part])
         count += 1
         adam_step(*buffers, count, learning_rate, self._settings.adam_epsilon)
 
-    def follow(self, part: slice) -> None:
+    def update_targets(self, part: slice) -> None:
         """Updates a part of the target networks (Polyak averaging)."""
-        self._target_weights[part].lerp_(self._all[part], self._settings.target_tau)
+        self._target_weights[part].lerp_(self._all_weights[part], self._settings.target_tau)
 
     def step(self) -> None:
         """Makes one Adam step on all parameters and updates the target networks."""
-        if self._captured is None or not self.alone:
+        if self._graphed_update is None or not self.may_record_graph:
             self.apply_gradients()
         self.after_step()
 
@@ -466,7 +474,7 @@ class CriticsLearner(ABC):
         """The part of :meth:`step` that runs on the device; can be captured in a graph."""
         waiting = self._pool.submit(self.optimize_actor) if self._pool else None
         self.optimize_critics()
-        self.follow(self._critics)
+        self.update_targets(self._critics)
         if waiting is None:
             self.optimize_actor()
         else:
@@ -483,7 +491,7 @@ class CriticsLearner(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""
         return {
-            "weights": self._all.clone(),
+            "weights": self._all_weights.clone(),
             "target_weights": self._target_weights.clone(),
             "mean": self._mean.clone(),
             "square": self._square.clone(),
@@ -494,7 +502,7 @@ class CriticsLearner(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what :meth:`state_dict` returned."""
-        self._all.copy_(state["weights"])
+        self._all_weights.copy_(state["weights"])
         self._target_weights.copy_(state["target_weights"])
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])

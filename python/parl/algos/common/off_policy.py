@@ -13,14 +13,14 @@ from parl.ops.execution import Precision
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec
 
-_OF_PRIORITIES = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
+_PRIORITY_SETTINGS = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
 
 
 @dataclass(frozen=True)
 class OffPolicyConfig:
     """Settings that all off-policy algorithms share. Steps are environment steps."""
 
-    of: ClassVar[str] = ""
+    algorithm_name: ClassVar[str] = ""
     """Name of the algorithm, with which error messages begin."""
 
     n_step: int = 1
@@ -68,9 +68,9 @@ class OffPolicyConfig:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found: dict[str, str] = {}
         if not self.prioritized:
-            found |= dict.fromkeys((*_OF_PRIORITIES, "alpha"), "prioritized = False")
+            found |= dict.fromkeys((*_PRIORITY_SETTINGS, "alpha"), "prioritized = False")
         elif not self.alpha:
-            found |= dict.fromkeys(_OF_PRIORITIES, "alpha = 0")
+            found |= dict.fromkeys(_PRIORITY_SETTINGS, "alpha = 0")
         if not spec.has_images:
             found["channels_last"] = NO_IMAGES
         return found
@@ -85,13 +85,13 @@ class OffPolicyConfig:
             ("beta", 0, 1),
             ("beta_steps", 0, math.inf),
             ("priority_epsilon", 0, math.inf),
-            of=self.of,
+            algorithm_name=self.algorithm_name,
         )
         check_choices(
             self,
             ("initial_priority", ("max", "td")),
             ("precision", ("float32", "bfloat16")),
-            of=self.of,
+            algorithm_name=self.algorithm_name,
         )
 
 

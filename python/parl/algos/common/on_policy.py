@@ -18,8 +18,8 @@ from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
-from parl.ops.execution import Executed, Precision
-from parl.ops.finite import check_state, explained
+from parl.ops.execution import ExecutionModule, Precision
+from parl.ops.finite import check_state, with_metrics
 from parl.ops.memory import keep_freed_memory
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
@@ -146,12 +146,12 @@ class OnPolicyLearner(ABC):
         if self.device.type == "cpu":
             if spec.has_images:
                 keep_freed_memory()
-            self._chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // math.prod(spec.row[0])))
+            self._chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // math.prod(spec.flat_row[0])))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.make_network().to(self.device)
         for part in self.network.modules():
-            if isinstance(part, Executed):
+            if isinstance(part, ExecutionModule):
                 part.use_bf16 = part.torch_only = config.precision == "bfloat16"
                 part.channels_last = config.channels_last
         flat = flatten(self.network)
@@ -161,8 +161,8 @@ class OnPolicyLearner(ABC):
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
         # The weights that optimizer steps change: this learner's, or those shared with other learners.
-        self._stepped, self._count = self.weights, torch.zeros(1, dtype=torch.int64)
-        self._adam = FlatAdam(self._stepped, self.gradients, self._mean, self._square)
+        self._optimized_weights, self._count = self.weights, torch.zeros(1, dtype=torch.int64)
+        self._adam = FlatAdam(self._optimized_weights, self.gradients, self._mean, self._square)
         flattener = getattr(self.network, "flattener", None)
         self._flattener: Flattener | None = flattener
         normalizes = flattener is not None and flattener.normalizer is not None
@@ -170,7 +170,7 @@ class OnPolicyLearner(ABC):
         self._scaler = RewardScaler(config.gamma) if config.normalize_rewards else None
         self.generator = torch.Generator(self.device).manual_seed(seed)
         # Learning rate and number of the latest step on the device; None until :meth:`schedule` is called.
-        self._there: tuple[Tensor, Tensor] | None = None
+        self._device_schedule: tuple[Tensor, Tensor] | None = None
         self.figures: Mapping[str, Any] = {}
         """Metrics of the latest update."""
         replay = not spec.has_images and config.precision == "float32"
@@ -213,13 +213,13 @@ class OnPolicyLearner(ABC):
             steps = 0 if first else self.optimize(rollout, progress, average)
             self._check_finite()
         except NonFiniteError as error:
-            raise explained(error, f"update {self._updates:,}", self.metrics()) from None
+            raise with_metrics(error, f"update {self._updates:,}", self.metrics()) from None
         self._update_statistics(rollout, average)
         return steps
 
     def _check_finite(self) -> None:
         """Checks the latest losses and the weights, unless that would synchronize with the device."""
-        if self._there is not None:
+        if self._device_schedule is not None:
             return  # on a device the weights are checked where the metrics are read
         for name, value in self.figures.items():
             if name.endswith("loss") and not math.isfinite(value):
@@ -313,7 +313,7 @@ class OnPolicyLearner(ABC):
         config = self.config
         average(self.gradients)
         longest, epsilon = config.max_gradient_norm, config.optimizer_epsilon
-        if config.optimizer == "adam" and self._there is None:
+        if config.optimizer == "adam" and self._device_schedule is None:
             self.count_updates(1)
             steps, rate = self._updates - 1, self.learning_rate(progress)
             self._adam.step(steps, torch.tensor(float(steps), device=self.device), rate, epsilon, longest)
@@ -323,26 +323,26 @@ class OnPolicyLearner(ABC):
             limit_norm(self.gradients, longest)
         rate: float | Tensor
         number: int | Tensor
-        if self._there is None:
+        if self._device_schedule is None:
             self.count_updates(1)
             rate, number = self.learning_rate(progress), self._updates
         else:
-            rate, number = self._there
+            rate, number = self._device_schedule
             number += 1
         if config.optimizer == "adam":
             moments = (self._mean, self._square)
-            adam_step(self._stepped, self.gradients, *moments, number, rate, epsilon)
+            adam_step(self._optimized_weights, self.gradients, *moments, number, rate, epsilon)
         else:
-            rmsprop_step(self._stepped, self.gradients, self._square, rate, epsilon)
+            rmsprop_step(self._optimized_weights, self.gradients, self._square, rate, epsilon)
         self.refresh()
 
     def schedule(self, progress: float) -> None:
         """See :class:`parl.types.RolloutAlgorithm`."""
-        if self._there is None:
+        if self._device_schedule is None:
             rate, number = (torch.zeros((), device=self.device) for _ in range(2))
             number.fill_(self._updates)
-            self._there = rate, number
-        self._there[0].fill_(self.learning_rate(progress))
+            self._device_schedule = rate, number
+        self._device_schedule[0].fill_(self.learning_rate(progress))
 
     def count_updates(self, steps: int) -> None:
         """See :class:`parl.types.RolloutAlgorithm`."""
@@ -356,14 +356,14 @@ class OnPolicyLearner(ABC):
             mean.copy_(self._mean)
             square.copy_(self._square)
             count.fill_(self._updates)
-        self._stepped, self._mean, self._square, self._count = weights, mean, square, count
-        self._adam = FlatAdam(self._stepped, self.gradients, self._mean, self._square)
+        self._optimized_weights, self._mean, self._square, self._count = weights, mean, square, count
+        self._adam = FlatAdam(self._optimized_weights, self.gradients, self._mean, self._square)
         self.refresh()
 
     def refresh(self) -> None:
         """See :class:`parl.types.HogwildLearner`."""
-        if self._stepped is not self.weights:
-            self.weights.copy_(self._stepped)
+        if self._optimized_weights is not self.weights:
+            self.weights.copy_(self._optimized_weights)
             self._updates = int(self._count)
 
     def learning_rate(self, progress: float) -> float:
@@ -397,8 +397,8 @@ class OnPolicyLearner(ABC):
         self._square.copy_(state["square"])
         self._updates = state["updates"]
         self._count.fill_(self._updates)
-        if self._there is not None:
-            self._there[1].fill_(self._updates)
+        if self._device_schedule is not None:
+            self._device_schedule[1].fill_(self._updates)
         self.generator.set_state(state["generator"])
         if self._moments is not None:
             self._moments.load_state_dict(state["moments"])

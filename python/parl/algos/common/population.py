@@ -21,9 +21,9 @@ from parl.ops.bounds import NO_IMAGES, check_choices, check_hidden
 from parl.types import Array, EnvSpec, is_image
 
 # Elements of a matrix up to which numpy's BLAS multiplies it with a vector in one thread.
-_FEW_PRODUCTS = 2304 * 4 - 1
+_NUMPY_MAX_SIZE = 2304 * 4 - 1
 # Output channels, kernel size and stride of the convolutions. Source: Mnih et al. (2015), Methods.
-_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+_NATURE_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,25 @@ class PopulationNetConfig:
         check_choices(self, ("images", ("nature", "mlp")))
 
 
-class Shape:
+class WeightLayout:
     """Positions of each layer's matrix and bias in a flat vector of weights, convolutions first.
 
     Attributes:
         size: P, number of weights.
         widths: of the dense layers: inputs, hidden widths, outputs.
-        picture: (C, H, W) of the images if there are convolutions, else None.
+        image_shape: (C, H, W) of the images if there are convolutions, else None.
     """
 
     def __init__(self, config: PopulationNetConfig, spec: EnvSpec) -> None:
         shape = spec.observation_shape
-        self.picture: tuple[int, int, int] | None = None
+        self.image_shape: tuple[int, int, int] | None = None
         inputs = math.prod(shape)
         self.kernels: list[tuple[int, int, int]] = []
         """Inputs per output pixel, output channels and stride of each convolution."""
         if config.images == "nature" and is_image(shape, spec.observation_dtype):
             rows, columns, channels = shape if is_channels_last(shape) else (*shape[1:], shape[0])
-            self.picture = channels, rows, columns
-            for outputs, side, stride in _NATURE:
+            self.image_shape = channels, rows, columns
+            for outputs, side, stride in _NATURE_CONVOLUTIONS:
                 self.kernels.append((channels * side * side, outputs, stride))
                 rows, columns = ((length - side) // stride + 1 for length in (rows, columns))
                 channels = outputs
@@ -84,7 +84,7 @@ class Shape:
             start = end
         return found
 
-    def first(self, seed: int) -> Tensor:
+    def initial_weights(self, seed: int) -> Tensor:
         """Draws weights (P,) of deviation ``1 / sqrt(inputs)``, a tenth in the last layer; biases are 0."""
         generator = torch.Generator().manual_seed(seed)
         weights = torch.zeros(1, self.size)
@@ -94,14 +94,16 @@ class Shape:
             matrix.copy_(torch.randn(matrix.shape, generator=generator) * scale)
         return weights[0]
 
-    def pictures(self, observations: Tensor) -> Tensor:
+    def to_images(self, observations: Tensor) -> Tensor:
         """Converts observations (N, ...) uint8 to (N, C, H, W) float32 in 0..1."""
-        assert self.picture is not None
-        if observations.shape[1:] != self.picture:
+        assert self.image_shape is not None
+        if observations.shape[1:] != self.image_shape:
             observations = observations.permute(0, 3, 1, 2)
         return observations.to(torch.float32).mul_(1 / 255)
 
-    def convolved(self, pictures: Tensor, layers: list[tuple[Tensor, Tensor]], member: int) -> Tensor:
+    def apply_convolutions(
+        self, pictures: Tensor, layers: list[tuple[Tensor, Tensor]], member: int
+    ) -> Tensor:
         """Applies a member's convolutions to images (N, C, H, W): (N, inputs of the first dense layer)."""
         for (seen, made, stride), (matrix, bias) in zip(self.kernels, layers, strict=False):
             side = math.isqrt(seen // pictures.shape[1])
@@ -123,7 +125,7 @@ def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
     return found
 
 
-class SideBySide:
+class PopulationNetworks:
     """Networks of N members, each for its own observation. See :class:`parl.types.MemberNetworks`.
 
     For small layers numpy multiplies a vector and a matrix for each member: torch takes two to four times as
@@ -131,21 +133,22 @@ class SideBySide:
 
     Args:
         shape: of each network.
-        layers: matrices (N, inputs, outputs) and biases (N, 1, outputs) of each layer, see :class:`Shape`.
+        layers: matrices (N, inputs, outputs) and biases (N, 1, outputs) of each layer, see
+            :class:`WeightLayout`.
         scale: factor of observations, None for 1.
         action_shape: of a continuous action; None: the action is the index of the largest output.
     """
 
     def __init__(
         self,
-        shape: Shape,
+        shape: WeightLayout,
         layers: list[tuple[Tensor, Tensor]],
         scale: float | None,
         action_shape: tuple[int, ...] | None,
     ) -> None:
         self._shape = shape
-        self._all = [(matrix.contiguous(), bias.contiguous()) for matrix, bias in layers]
-        self._layers = self._all[len(shape.kernels) :]
+        self._all_layers = [(matrix.contiguous(), bias.contiguous()) for matrix, bias in layers]
+        self._layers = self._all_layers[len(shape.kernels) :]
         self._arrays = [(matrix.numpy(), bias.numpy()) for matrix, bias in self._layers]
         self._scale = scale
         self._action_shape = action_shape
@@ -153,19 +156,19 @@ class SideBySide:
     def _product(self, x: Array, number: int) -> Array:
         """Applies dense layer ``number`` to x (N, 1, inputs): (N, 1, outputs)."""
         matrix, bias = self._arrays[number]
-        if matrix[0].size > _FEW_PRODUCTS:
+        if matrix[0].size > _NUMPY_MAX_SIZE:
             tensors = self._layers[number]
             return torch.baddbmm(tensors[1], torch.from_numpy(x), tensors[0]).numpy()
         product = np.matmul(x, matrix)
         product += bias
         return product
 
-    def _seen(self, observations: Array) -> Array:
+    def _to_inputs(self, observations: Array) -> Array:
         """Converts observations (N, ...) to inputs (N, 1, inputs) float32 of the first dense layer."""
-        if self._shape.picture is not None:
-            pictures = self._shape.pictures(torch.from_numpy(observations))
+        if self._shape.image_shape is not None:
+            pictures = self._shape.to_images(torch.from_numpy(observations))
             each = [
-                self._shape.convolved(picture, self._all, member)
+                self._shape.apply_convolutions(picture, self._all_layers, member)
                 for member, picture in enumerate(pictures.split(1))
             ]
             return torch.stack(each).numpy()
@@ -174,18 +177,18 @@ class SideBySide:
 
     def act(self, observations: Array) -> Array:
         """See :class:`parl.types.MemberNetworks`."""
-        x = self._seen(observations)
+        x = self._to_inputs(observations)
         for number in range(len(self._layers) - 1):
             x = self._product(x, number)
             np.tanh(x, out=x)
         x = self._product(x, len(self._layers) - 1)[:, 0]
         return x.argmax(axis=1) if self._action_shape is None else x.reshape(-1, *self._action_shape)
 
-    def only(self, rows: Array) -> SideBySide:
+    def select(self, rows: Array) -> PopulationNetworks:
         """See :class:`parl.types.MemberNetworks`."""
         chosen = torch.from_numpy(rows)
-        layers = [(matrix[chosen], bias[chosen]) for matrix, bias in self._all]
-        return SideBySide(self._shape, layers, self._scale, self._action_shape)
+        layers = [(matrix[chosen], bias[chosen]) for matrix, bias in self._all_layers]
+        return PopulationNetworks(self._shape, layers, self._scale, self._action_shape)
 
 
 class DeterministicPolicy:
@@ -196,23 +199,23 @@ class DeterministicPolicy:
     """
 
     def __init__(self, config: PopulationNetConfig, spec: EnvSpec) -> None:
-        self._shape = Shape(config, spec)
+        self._shape = WeightLayout(config, spec)
         self._spec = spec
         self._scale = 1 / 255 if spec.observation_dtype == "uint8" else None
         self.weights = torch.zeros(self._shape.size)
 
-    def assemble(self, weights: Tensor) -> SideBySide:
+    def assemble(self, weights: Tensor) -> PopulationNetworks:
         """See :class:`parl.types.PopulationPolicy`."""
         shape = None if self._spec.num_actions else self._spec.action_shape
-        return SideBySide(self._shape, self._shape.layers(weights), self._scale, shape)
+        return PopulationNetworks(self._shape, self._shape.layers(weights), self._scale, shape)
 
     def act_greedily(self, observations: Array) -> Array:
         """Returns actions (N, ...) of the network with ``weights``."""
         with torch.inference_mode():
             x = torch.from_numpy(observations)
             layers = self._shape.layers(self.weights.unsqueeze(0))
-            if self._shape.picture is not None:
-                x = self._shape.convolved(self._shape.pictures(x), layers, 0)
+            if self._shape.image_shape is not None:
+                x = self._shape.apply_convolutions(self._shape.to_images(x), layers, 0)
                 layers = layers[len(self._shape.kernels) :]
             else:
                 x = x.flatten(1).to(torch.float32)

@@ -18,8 +18,8 @@ from parl.errors import AtariError, ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _UINT32_MAX = 2**32 - 1
-_MOST_FRAMESKIP = 10_000
-_MOST_NOOPS = 100_000
+_MAX_FRAMESKIP = 10_000
+_MAX_NOOPS = 100_000
 # Lower bound of an environment's size without observations: its generator of sticky actions.
 _ENV_BYTES = 2500
 # Rows and columns of a native image; some games have more rows.
@@ -70,7 +70,7 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
 
 def noop_max(value: Any) -> int:
     """Checks ``noop_max``; negative values count as 0, as in ale-py."""
-    return max(integer("noop_max", value, -INT32_MAX - 1, _MOST_NOOPS), 0)
+    return max(integer("noop_max", value, -INT32_MAX - 1, _MAX_NOOPS), 0)
 
 
 def choice(name: str, value: Any) -> int | None:
@@ -103,8 +103,8 @@ def _frames(value: Any) -> int:
         number = operator.index(value)
     except TypeError:
         raise FrameskipTypeError(f"frameskip is {value!r}, expected an int") from None
-    if not 1 <= number <= _MOST_FRAMESKIP:
-        raise FrameskipError(f"frameskip is {number}, expected 1 to {_MOST_FRAMESKIP}")
+    if not 1 <= number <= _MAX_FRAMESKIP:
+        raise FrameskipError(f"frameskip is {number}, expected 1 to {_MAX_FRAMESKIP}")
     return number
 
 

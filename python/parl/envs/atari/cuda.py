@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parl import cuda
 from parl.envs.atari import arguments
-from parl.envs.atari.groups import Group, Groups, form_of
+from parl.envs.atari.groups import Group, Groups, parse_form
 from parl.envs.atari.sliding import Sliding
 from parl.envs.atari.vector import AtariVectorEnv
 from parl.errors import AtariError
@@ -43,9 +43,9 @@ class CudaAtariVectorEnv(AtariVectorEnv):
       consecutive numbers, each on its own stream, so that a network can run on one group while the others
       step. ``send`` starts the step of a group. ``recv`` returns the results of the group that was sent
       first; torch's current stream waits for them, the host does not.
-    - With ``sliding``, observations are views of one buffer per group, in which a step writes only the newest
-      plane. They are valid until the next ``reset``, ``step`` or ``send``. Such environments cannot be
-      captured in a CUDA graph, because the address of the observation changes.
+    - With ``sliding_buffer_planes``, observations are views of one buffer per group, in which a step writes
+      only the newest plane. They are valid until the next ``reset``, ``step`` or ``send``. Such environments
+      cannot be captured in a CUDA graph, because the address of the observation changes.
     - ``render`` synchronizes: the host draws the images from the states and returns NumPy arrays.
     - ``output`` has no effect: results are CUDA tensors.
     """
@@ -84,7 +84,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 f"num_envs {self.num_envs}; leave the mask out to reset all"
             )
         if isinstance(mask, torch.Tensor):
-            given, chosen = self._seeds_where(seed, mask)
+            given, chosen = self._seeds_and_mask(seed, mask)
         else:
             on_host = arguments.reset_mask(options, self.num_envs)
             seeds = arguments.seeds(seed, on_host, self.num_envs, self._seed_limit)
@@ -103,12 +103,12 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             group.core.reset(_address(seeds), _address(chosen), results.addresses(), group.stream(device))
             group.end()
             self._native.sent.append((group, results))
-        self._native.last_batch, results = self._first()
+        self._native.last_batch, results = self._pop_first_results()
         if self.render_mode == "human":
             self._show()
         return results.obs, self._result_infos(results)
 
-    def _seeds_where(self, seed: Any, mask: Any) -> tuple[Tensor | None, Tensor]:
+    def _seeds_and_mask(self, seed: Any, mask: Any) -> tuple[Tensor | None, Tensor]:
         """Seeds and mask as device tensors: seed + i for the i-th environment of the mask, -1 elsewhere."""
         torch = self._torch_module
         if mask.dtype != torch.bool or tuple(mask.shape) != (self.num_envs,):
@@ -154,7 +154,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def _step_all(self, actions: Any, out: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         self._launch(self._native.all[0], actions, out)
-        return self._received(out)
+        return self._receive(out)
 
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Starts one step of the group of the last batch, or of ``env_id``; does not synchronize.
@@ -204,7 +204,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """
         self._check_open()
         if self.is_async:
-            return self._received(out)
+            return self._receive(out)
         if self._sent is None:
             raise AtariError("recv would wait for ever: no step has been sent; call send first")
         actions, self._sent = self._sent, None
@@ -220,19 +220,19 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         results.actions = actions
         self._native.sent.append((group, results))
 
-    def _first(self) -> tuple[Group, _Results]:
+    def _pop_first_results(self) -> tuple[Group, _Results]:
         group, results = self._native.sent.popleft()
         group.join()
         if group.first:
             results.numbers[_ENV_ID] += group.first
         return group, results
 
-    def _received(self, out: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _receive(self, out: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         if not self._native.sent:
             raise AtariError("recv would wait for ever: no step has been sent; call send first")
         if out is not None:
             self._check_out(out)
-        self._native.last_batch, results = self._first()
+        self._native.last_batch, results = self._pop_first_results()
         torch = self._torch_module
         obs = results.obs
         if out is not None and results.out is not out:
@@ -293,7 +293,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """
         self._check_open()
         self._native.check_idle()
-        self._native.choose([form_of(form) for form in forms])
+        self._native.choose([parse_form(form) for form in forms])
 
     @property
     def forms(self) -> dict[str, str]:
@@ -330,7 +330,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def get_state(self, mask: Any = None) -> NDArray[np.uint8]:
         """As :meth:`parl.AtariVectorEnv.get_state`; synchronizes."""
         self._check_open()
-        return self._take_states(self._chosen(mask))
+        return self._take_states(self._envs_of_mask(mask))
 
     def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
         self._native.check_idle()
@@ -380,7 +380,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 raise TypeError(f"actions have dtype {chosen.dtype}, expected float32")
             if tuple(chosen.shape) != (count, 3):
                 raise AtariError(f"actions have shape {tuple(chosen.shape)}, expected ({count}, 3)")
-            return _sticks(torch, chosen)
+            return _joystick_positions(torch, chosen)
         if chosen.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"actions have dtype {chosen.dtype}, expected int64 or int32")
         if tuple(chosen.shape) != (count,):
@@ -420,7 +420,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         stride, slides = 0, False
         try:
             if self._sliding and out is None:
-                sliding = self._sliding_of(group)
+                sliding = self._sliding_buffer(group)
                 stride, (obs, slides) = sliding.stride, sliding.next(whole=whole)
             else:
                 self._forget_slides(group)
@@ -443,12 +443,12 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             buffer_bytes = math.prod(shape) // (self._arguments["stack_num"] or 1) * planes
             raise cuda.out_of_memory(device, max(whole_bytes, buffer_bytes)) from error
 
-    def _sliding_of(self, group: Group) -> Sliding:
+    def _sliding_buffer(self, group: Group) -> Sliding:
         torch, device = self._torch_module, self._device
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             raise AtariError(
                 "sliding observations cannot be captured in a CUDA graph: make the environments with "
-                "sliding=0"
+                "sliding_buffer_planes=0"
             )
         if group.first not in self._slides:
             stack = self._arguments["stack_num"]
@@ -506,7 +506,7 @@ def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _sticks(torch: Any, actions: Tensor) -> Tensor:
+def _joystick_positions(torch: Any, actions: Tensor) -> Tensor:
     """Converts (N, 3) radius, angle, fire to (N, 4) float32 right, up, fire, radius.
 
     Sine and cosine are computed in float64 and rounded. They can differ from the CPU's float32 functions in

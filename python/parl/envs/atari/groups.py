@@ -82,7 +82,7 @@ class Groups:
             )
         folders = cuda.nvrtc_folders()
         forced = os.environ.get(FORM_VARIABLE)
-        wanted = form_of(forced) if forced else None
+        wanted = parse_form(forced) if forced else None
         cores: list[Any] = []
         # Opens the device before torch does, because torch's errors give less detail.
         for number, first in enumerate(range(0, len(assignment), size)):
@@ -144,8 +144,8 @@ class Groups:
             group.join()
 
     def forms(self) -> dict[str, str]:
-        """Form of each game, as :func:`form_of` reads it."""
-        return {game: form_text(form, window) for game, form, window in self.all[0].core.choices()}
+        """Form of each game, as :func:`parse_form` reads it."""
+        return {game: format_form(form, window) for game, form, window in self.all[0].core.choices()}
 
     def check_idle(self) -> None:
         """Raises AtariError if a step has been sent and not received."""
@@ -231,12 +231,12 @@ def _make_core(config: dict[str, Any], ordinal: int, folders: list[str]) -> Any:
     try:
         return _native.CudaAtariBatch(config, ordinal, folders)
     except CudaUnavailableError as error:
-        if "out of memory" not in str(error) or not cuda.give_back_memory(ordinal):
+        if "out of memory" not in str(error) or not cuda.release_cached_memory(ordinal):
             raise
     return _native.CudaAtariBatch(config, ordinal, folders)
 
 
-def form_of(text: str) -> tuple[str, int]:
+def parse_form(text: str) -> tuple[str, int]:
     """Parses ``"grouped:<window>"``, ``"grouped"``, ``"predicated"`` or ``"plain"`` into form and window.
 
     Raises:
@@ -248,8 +248,8 @@ def form_of(text: str) -> tuple[str, int]:
     return form, int(window) if colon else _WINDOW if form == "grouped" else 0
 
 
-def form_text(form: str, window: int) -> str:
-    """Formats form and window so that :func:`form_of` can parse them."""
+def format_form(form: str, window: int) -> str:
+    """Formats form and window so that :func:`parse_form` can parse them."""
     return f"{form}:{window}" if form == "grouped" else form
 
 

@@ -41,7 +41,7 @@ class AtariOptions(TypedDict, total=False):
     noops: Literal["after_fire", "before_fire", "numpy"]
     max_num_steps_per_episode: int
     limit_counts: Literal["steps", "console"]
-    both_ends: bool
+    allow_terminated_and_truncated: bool
     show_last_frame: bool
     boot: Literal["exact", "snapshot"] | None
     ordered: bool
@@ -49,4 +49,4 @@ class AtariOptions(TypedDict, total=False):
     reward_dtype: str
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
-    sliding: int
+    sliding_buffer_planes: int

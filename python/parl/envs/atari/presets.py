@@ -29,7 +29,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "reward_clipping": False,
             "reward_dtype": "float64",
             "limit_counts": "console",
-            "both_ends": True,
+            "allow_terminated_and_truncated": True,
         },
         # envpool.make_gymnasium("...-v5"): episodes end after 27,000 steps, rewards are not clipped.
         "envpool": {
@@ -54,7 +54,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "use_fire_reset": False,
             "reward_clipping": False,
             "limit_counts": "console",
-            "both_ends": True,
+            "allow_terminated_and_truncated": True,
         },
         # Mnih et al. (2015), "Human-level control through deep reinforcement learning", as in training.
         "nature": _NATURE,

@@ -174,34 +174,34 @@ class ConsoleView:
     def _native(self) -> Any:
         envs = self._env._envs
         envs._check_open()
-        if not hasattr(envs._native, "facts"):
+        if not hasattr(envs._native, "console_status"):
             raise AtariError(f'ale needs device="cpu", the environment is on {envs.settings["device"]!r}')
         return envs._native
 
     def lives(self) -> int:
         """Number of lives left; 0 in games without lives."""
-        return self._native.facts(0)[0]
+        return self._native.console_status(0)[0]
 
     def game_over(self, with_truncation: bool = True) -> bool:
         """Whether the game has ended; with ``with_truncation`` also whether its frame limit was reached."""
-        _, over, truncated, *_ = self._native.facts(0)
+        _, over, truncated, *_ = self._native.console_status(0)
         return over or (truncated and with_truncation)
 
     def game_truncated(self) -> bool:
         """Whether the console's frame limit was reached."""
-        return self._native.facts(0)[2]
+        return self._native.console_status(0)[2]
 
     def getFrameNumber(self) -> int:
         """Number of frames since the ROM was loaded."""
-        return self._native.facts(0)[3]
+        return self._native.console_status(0)[3]
 
     def getEpisodeFrameNumber(self) -> int:
         """Number of frames since the last reset."""
-        return self._native.facts(0)[4]
+        return self._native.console_status(0)[4]
 
     def getRAM(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
         """The RAM, (128,) uint8; or None after writing it into ``buffer``."""
-        return _filled(buffer, self._native.facts(0)[5])
+        return _filled(buffer, self._native.console_status(0)[5])
 
     def getRAMSize(self) -> int:
         """Size of the RAM in bytes: 128."""

@@ -102,8 +102,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         max_num_steps_per_episode: steps after which an episode is truncated; 0 for no limit.
         limit_counts: what ``max_num_frames_per_episode`` counts: ``"steps"`` for the frames of steps,
             ``"console"`` for all frames since the reset began.
-        both_ends: whether ``terminated`` and ``truncated`` may both be true in one step; otherwise
-            ``truncated`` is false where ``terminated`` is true.
+        allow_terminated_and_truncated: whether ``terminated`` and ``truncated`` may both be true in one step;
+            otherwise ``truncated`` is false where ``terminated`` is true.
         show_last_frame: whether an observation includes the frame on which the game ends, if it is one of the
             last two frames of the step.
         boot: what an unseeded reset does: ``"exact"`` runs the console's boot, about 70 frames, with the
@@ -117,9 +117,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
             ``"rgb_grid"``: one image with all of them; ``"human"``: nothing, a window shows the grid after
             each step.
-        sliding: on a CUDA device, number of image planes per environment of a buffer in which observations
-            are views, so that a step writes one plane and copies none; must exceed ``stack_num``. An
-            observation is then valid until the next call. 0: each observation is a new tensor.
+        sliding_buffer_planes: on a CUDA device, number of image planes per environment of a buffer in which
+            observations are views, so that a step writes one plane and copies none; must exceed
+            ``stack_num``. An observation is then valid until the next call. 0: each observation is a new
+            tensor.
 
     The thread that runs a console writes the observation directly into the array that is returned. The array
     belongs to the caller: its memory is reused only after no reference to it is left. With ``out=`` the
@@ -189,7 +190,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         noops: Literal["after_fire", "before_fire", "numpy"] = "after_fire",
         max_num_steps_per_episode: int = 0,
         limit_counts: Literal["steps", "console"] = "steps",
-        both_ends: bool = False,
+        allow_terminated_and_truncated: bool = False,
         show_last_frame: bool = False,
         boot: Literal["exact", "snapshot"] | None = None,
         ordered: bool = False,
@@ -197,7 +198,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         reward_dtype: str = "int32",
         output: Literal["numpy", "torch"] = "numpy",
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
-        sliding: int = 0,
+        sliding_buffer_planes: int = 0,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_device(device)
@@ -210,7 +211,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if channel_order not in ("last", "first"):
             raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
         stack = 1 if stack_num is None else arguments.integer("stack_num", stack_num, 1, 1024)
-        self._sliding = _sliding_planes(sliding, stack, device)
+        self._sliding = _sliding_planes(sliding_buffer_planes, stack, device)
         games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
         if not games:
             raise AtariError("game is an empty sequence, expected at least one game")
@@ -263,7 +264,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "noop_max": arguments.noop_max(noop_max),
                 "use_fire_reset": bool(use_fire_reset),
                 "show_last_frame": bool(show_last_frame),
-                "both_ends": bool(both_ends),
+                "both_ends": bool(allow_terminated_and_truncated),
                 "boot": boot or ("exact" if device == "cpu" else "snapshot"),
                 "autoreset": self._autoreset.value,
                 "obs_type": shown,
@@ -424,7 +425,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             super().reset(seed=seed)
         if self.is_async:
             self._native.send_reset(seeds)
-            obs, *_, infos = self._received(out)
+            obs, *_, infos = self._receive(out)
             return obs, infos
         self._sent = None
         obs, ram = self._target(out), self._ram()
@@ -490,7 +491,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._check_open()
         if self.is_async:
-            envs = self._native.turn() if env_id is None else [operator.index(i) for i in env_id]
+            envs = self._native.ready_envs() if env_id is None else [operator.index(i) for i in env_id]
             if not envs:
                 raise AtariError("send has no batch to act for: call reset or recv first")
             self._native.send(self._actions(actions, len(envs)), envs)
@@ -521,13 +522,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._check_open()
         if self.is_async:
-            return self._received(out)
+            return self._receive(out)
         if self._sent is None:
             raise AtariError("recv would wait for ever: no step has been sent; call send first")
         actions, self._sent = self._sent, None
         return self._step_all(actions, out)
 
-    def _received(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def _receive(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, final_obs = self._target(out), self._ram(), self._final()
         results: _Results = self._native.recv(obs, final_obs, ram)
         if self.render_mode == "human":
@@ -548,7 +549,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             settings.
         """
         self._check_open()
-        return self._native.get_state(self._chosen(mask))
+        return self._native.get_state(self._envs_of_mask(mask))
 
     def set_state(self, states: NDArray[np.uint8], mask: Arrays | None = None) -> None:
         """Restores states of :meth:`get_state`; later results are then the same, bit for bit.
@@ -562,7 +563,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 environment is changed.
         """
         self._check_open()
-        self._put_states(arguments.byte_array("states", states), self._chosen(mask))
+        self._put_states(arguments.byte_array("states", states), self._envs_of_mask(mask))
 
     def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
         """Copies one state, (size,) or (1, size) uint8, to environments ``first..last``, ``last`` excluded.
@@ -597,10 +598,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _last_batch(self) -> list[int]:
         """Environments of the last batch received, which the next ``send`` acts for."""
-        return self._native.turn()
+        return self._native.ready_envs()
 
     def _set_last_batch(self, envs: list[int]) -> None:
-        self._native.set_turn(envs)
+        self._native.set_ready_envs(envs)
 
     def plain_state(self) -> tuple[Any, tuple[str, ...]]:
         """Consoles and generators as plain data, for :class:`parl.envs.snapshot.Snapshot`."""
@@ -639,7 +640,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._np_random, self._np_random_seed = state["np_random"]
         self.single_action_space, self.action_space = state["spaces"]
 
-    def _chosen(self, mask: Arrays | None) -> list[int]:
+    def _envs_of_mask(self, mask: Arrays | None) -> list[int]:
         if mask is None:
             return list(range(self.num_envs))
         mask = np.asarray(mask)
@@ -846,17 +847,19 @@ def _torch() -> Callable[[Arrays], Any]:
     return torch.from_numpy
 
 
-def _sliding_planes(sliding: int, stack_num: int, device: str) -> int:
-    """``sliding`` as an int, checked against the stack and the device."""
-    planes = arguments.integer("sliding", sliding, 0, INT32_MAX)
+def _sliding_planes(sliding_buffer_planes: int, stack_num: int, device: str) -> int:
+    """``sliding_buffer_planes`` as an int, checked against the stack and the device."""
+    planes = arguments.integer("sliding_buffer_planes", sliding_buffer_planes, 0, INT32_MAX)
     if planes == 0:
         return 0
     if not str(device).startswith("cuda"):
         raise AtariError(
-            f"sliding is {planes} with device={device!r}: sliding observations need a CUDA device"
+            f"sliding_buffer_planes is {planes} with device={device!r}: sliding observations need a CUDA "
+            "device"
         )
     if not 2 <= stack_num < planes:
         raise AtariError(
-            f"sliding is {planes} and stack_num {stack_num}, expected stack_num >= 2 and sliding > stack_num"
+            f"sliding_buffer_planes is {planes} and stack_num {stack_num}, expected stack_num >= 2 and more "
+            "planes than that"
         )
     return planes

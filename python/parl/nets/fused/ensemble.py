@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from parl.nets.fused.record import Back, passed
+from parl.nets.fused.record import BackwardPass, run_network
 from parl.nets.fused.rust_mlp import Layer, RustMLP
 from parl.types import Array
 
@@ -46,12 +46,12 @@ class MLPEnsemble:
     def __call__(self, *parts: Tensor, frozen: bool = False, members: int | None = None) -> Tensor:
         """Returns outputs (E, B, outputs); ``parts`` are concatenated. See :class:`parl.nets.Ensemble`."""
         run = self.run if members is None else lambda given, keep: self.run(given, keep, members)
-        return passed(run, self._frozen if frozen else self._weight, *parts)[0]
+        return run_network(run, self._frozen if frozen else self._weight, *parts)[0]
 
     def run(
         self, parts: Sequence[Array], keep: bool, members: int | None = None
-    ) -> tuple[list[Array], Back | None]:
-        """See :data:`parl.nets.fused.record.Run`."""
+    ) -> tuple[list[Array], BackwardPass | None]:
+        """See :data:`parl.nets.fused.record.ForwardPass`."""
         x = np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), np.float32)
         outputs = np.empty((members or self._members, len(x), self._width), np.float32)
         each = [[one] for one in outputs]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.fused.numpy_mlp import NumpyMLP
-from parl.nets.fused.record import Back, passed
+from parl.nets.fused.record import BackwardPass, run_network
 from parl.nets.fused.rust_mlp import Layer as Arrays
 from parl.nets.fused.rust_mlp import RustMLP
 from parl.types import Array
@@ -29,10 +29,10 @@ Activation = Literal["relu", "tanh"]
 _EPSILON = 1e-5  # of nn.LayerNorm
 # Multiplications of a layer up to which acting uses numpy: it starts an operation in a third of torch's time,
 # and below this number its BLAS uses one thread, so that results do not depend on the number of threads.
-_FEW_PRODUCTS = 2**17
-_relu_back = torch.ops.aten.threshold_backward.grad_input
-_tanh_back = torch.ops.aten.tanh_backward.grad_input
-_norm_back = torch.ops.aten.native_layer_norm_backward.default
+_NUMPY_MAX_PRODUCTS = 2**17
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 
 
 def _tanh(h: Tensor) -> Tensor:
@@ -45,21 +45,21 @@ def _tanh(h: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Slot:
+class ParameterView:
     """A parameter and its gradient, both as views in the shape that the computation needs."""
 
     value: Tensor
     grad: Tensor | None
 
-    def of(self, members: slice) -> Slot:
+    def select(self, members: slice) -> ParameterView:
         """Returns the part of these members."""
-        return Slot(self.value[members], None if self.grad is None else self.grad[members])
+        return ParameterView(self.value[members], None if self.grad is None else self.grad[members])
 
 
-def slot(parameter: Tensor, view: Callable[[Tensor], Tensor]) -> Slot:
+def view_parameter(parameter: Tensor, view: Callable[[Tensor], Tensor]) -> ParameterView:
     """Applies ``view``, which must return a view, to ``parameter`` and its gradient."""
     grad = parameter.grad
-    return Slot(view(parameter.detach()), None if grad is None else view(grad))
+    return ParameterView(view(parameter.detach()), None if grad is None else view(grad))
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,21 @@ class Layer:
         shift: (width,), likewise.
     """
 
-    weight: Slot
-    bias: Slot
-    scale: Slot | None = None
-    shift: Slot | None = None
+    weight: ParameterView
+    bias: ParameterView
+    scale: ParameterView | None = None
+    shift: ParameterView | None = None
 
 
 def layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> Layer:
     """Creates the layer of one network from a linear layer and its normalization."""
-    weight = slot(linear.weight, lambda w: w.T.unsqueeze(0))
-    bias = slot(linear.bias, lambda b: b.view(1, 1, -1))
+    weight = view_parameter(linear.weight, lambda w: w.T.unsqueeze(0))
+    bias = view_parameter(linear.bias, lambda b: b.view(1, 1, -1))
     if norm is None:
         return Layer(weight, bias)
-    return Layer(weight, bias, slot(norm.weight, lambda w: w), slot(norm.bias, lambda b: b))
+    return Layer(
+        weight, bias, view_parameter(norm.weight, lambda w: w), view_parameter(norm.bias, lambda b: b)
+    )
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Head:
     """
 
     member: int
-    weight: Slot
-    bias: Slot
+    weight: ParameterView
+    bias: ParameterView
 
     def outputs(self, features: Tensor) -> Tensor:
         """Returns (B, outputs), or (B,), for features (B, width)."""
@@ -132,8 +134,8 @@ class Head:
 
 def head(member: int, linear: nn.Linear, scalar: bool = False) -> Head:
     """Creates a head from ``linear`` on network ``member``; ``scalar``: its one output is (B,)."""
-    weight = slot(linear.weight, (lambda w: w[0]) if scalar else (lambda w: w))
-    return Head(member, weight, slot(linear.bias, lambda b: b))
+    weight = view_parameter(linear.weight, (lambda w: w[0]) if scalar else (lambda w: w))
+    return Head(member, weight, view_parameter(linear.bias, lambda b: b))
 
 
 class Pool:
@@ -142,13 +144,13 @@ class Pool:
     def __init__(self) -> None:
         self._free: dict[tuple[int, ...], list[Tensor]] = {}
 
-    def take(self, like: Tensor, *shape: int) -> Tensor:
+    def acquire(self, like: Tensor, *shape: int) -> Tensor:
         """Returns an uninitialized tensor of ``shape`` on the device of ``like``."""
         free = self._free.get(shape)
         return free.pop() if free else torch.empty(shape, device=like.device)
 
-    def give(self, *tensors: Tensor) -> None:
-        """Returns tensors from :meth:`take` to the pool."""
+    def release(self, *tensors: Tensor) -> None:
+        """Returns tensors from :meth:`acquire` to the pool."""
         for tensor in tensors:
             self._free.setdefault(tuple(tensor.shape), []).append(tensor)
 
@@ -160,7 +162,7 @@ class Pool:
 class _Saved:
     """Saved for the backward pass: input of each layer, and input and moments of each normalization."""
 
-    seen: list[Tensor]
+    inputs: list[Tensor]
     norms: list[tuple[Tensor, Tensor, Tensor] | None]
 
 
@@ -190,7 +192,7 @@ class Stack:
         found = self._members.get(number)
         if found is None:
             part = slice(number, number + 1)
-            layers = [Layer(one.weight.of(part), one.bias.of(part)) for one in self.layers]
+            layers = [Layer(one.weight.select(part), one.bias.select(part)) for one in self.layers]
             found = self._members[number] = Stack(layers, self.activation, self.pool)
         return found
 
@@ -201,7 +203,7 @@ class Stack:
         saved = _Saved([h], [])
         for one in self.layers:
             weight = one.weight.value
-            out = pool.take(x, len(weight), len(x), weight.shape[2])
+            out = pool.acquire(x, len(weight), len(x), weight.shape[2])
             h = torch.bmm(h, weight, out=out).add_(one.bias.value)
             if one.scale is not None and one.shift is not None:
                 norm = torch.native_layer_norm(h, h.shape[2:], one.scale.value, one.shift.value, _EPSILON)
@@ -210,7 +212,7 @@ class Stack:
             else:
                 saved.norms.append(None)
             h = torch.relu_(h) if self.activation == "relu" else _tanh(h)
-            saved.seen.append(h)
+            saved.inputs.append(h)
         return saved
 
     def backward(self, saved: _Saved, g: Tensor, wants_x: bool, wants_weights: bool = True) -> Tensor | None:
@@ -224,42 +226,42 @@ class Stack:
         """
         pool = self.pool
         for number in reversed(range(len(self.layers))):
-            one, h, norm = self.layers[number], saved.seen[number + 1], saved.norms[number]
+            one, h, norm = self.layers[number], saved.inputs[number + 1], saved.norms[number]
             if self.activation == "relu":
-                _relu_back(g, h, 0, grad_input=g)
+                _relu_backward(g, h, 0, grad_input=g)
             else:
-                _tanh_back(g, h, grad_input=g)
+                _tanh_backward(g, h, grad_input=g)
             if norm is None:
-                pool.give(h)
+                pool.release(h)
             else:
                 assert one.scale is not None and one.shift is not None
                 z, mean, inverse_std = norm
                 mask = [True, wants_weights, wants_weights]
                 moments = (mean, inverse_std, one.scale.value, one.shift.value)
-                new, scale, shift = _norm_back(g, z, z.shape[2:], *moments, mask)
-                pool.give(z, g)
+                new, scale, shift = _norm_backward(g, z, z.shape[2:], *moments, mask)
+                pool.release(z, g)
                 g = new
                 if wants_weights:
                     assert one.scale.grad is not None and one.shift.grad is not None
                     one.scale.grad.add_(scale)
                     one.shift.grad.add_(shift)
             if wants_weights:
-                _add_product(one.weight.grad, saved.seen[number], g)
+                _add_product(one.weight.grad, saved.inputs[number], g)
                 assert one.bias.grad is not None
                 one.bias.grad.add_(g.sum(dim=1, keepdim=True))
             if number == 0 and not wants_x:
                 break
             weight = one.weight.value
-            back = torch.bmm(g, weight.mT, out=pool.take(g, *g.shape[:2], weight.shape[1]))
+            back = torch.bmm(g, weight.mT, out=pool.acquire(g, *g.shape[:2], weight.shape[1]))
             if norm is None:
-                pool.give(g)
+                pool.release(g)
             g = back
         else:
             result = g.sum(dim=0)
-            pool.give(g)
+            pool.release(g)
             return result
         if saved.norms[0] is None:
-            pool.give(g)
+            pool.release(g)
         return None
 
     def act(self, x: Array) -> Array:
@@ -281,10 +283,10 @@ class Stack:
             x = np.maximum(x, 0, out=x) if self.activation == "relu" else np.tanh(x, out=x)
         return x
 
-    def drop(self, saved: _Saved) -> None:
+    def release(self, saved: _Saved) -> None:
         """Returns the memory of a pass without a backward pass to the pool."""
-        for h, norm in zip(saved.seen[1:], saved.norms, strict=True):
-            self.pool.give(h if norm is None else norm[0])
+        for h, norm in zip(saved.inputs[1:], saved.norms, strict=True):
+            self.pool.release(h if norm is None else norm[0])
 
 
 def _add_product(grad: Tensor | None, inputs: Tensor, g: Tensor) -> None:
@@ -315,14 +317,14 @@ class MLPWithHeads:
         # Shapes of the heads' outputs for one row.
         self._inner = [() if one.weight.value.dim() == 1 else (len(one.bias.value),) for one in self.heads]
         on_cpu = stack.layers[0].weight.value.device.type == "cpu"
-        self.rust = _rust(self) if on_cpu and suits_rust(self) else None
+        self.rust = _make_rust_mlp(self) if on_cpu and suits_rust(self) else None
         self.numpy = NumpyMLP(self) if on_cpu and self.rust is None and NumpyMLP.suits(self) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied network has other weights: its attribute is None until they are flattened.
         return type(None), ()
 
-    def takes(self, x: Tensor) -> bool:
+    def accepts(self, x: Tensor) -> bool:
         """Returns whether a pass on ``x`` (B, inputs) can be computed here; if not, torch has to."""
         return (
             x.dim() == 2
@@ -334,32 +336,34 @@ class MLPWithHeads:
 
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
         """Returns the output of each head, (B, outputs) or (B,) float32."""
-        return passed(self.run, self.anchor, x)
+        return run_network(self.run, self.anchor, x)
 
-    def run(self, parts: Sequence[Array], keep: bool) -> tuple[Sequence[Array], Back | None]:
-        """See :data:`parl.nets.fused.record.Run`."""
+    def run(self, parts: Sequence[Array], keep: bool) -> tuple[Sequence[Array], BackwardPass | None]:
+        """See :data:`parl.nets.fused.record.ForwardPass`."""
         x = parts[0]
-        if self.rust is not None and self.rust.takes(len(x)):
-            return self._by_rust(self.rust, np.ascontiguousarray(x), keep)
-        if self.numpy is not None and (cuts := self.numpy.parts(len(x))):
+        if self.rust is not None and self.rust.accepts(len(x)):
+            return self._run_by_rust(self.rust, np.ascontiguousarray(x), keep)
+        if self.numpy is not None and (cuts := self.numpy.num_parts(len(x))):
             return self.numpy.run(x, cuts)
         with torch.no_grad():
             saved = self.stack.forward(torch.from_numpy(x))
-            outputs = [one.numpy() for one in self.apply_heads(saved.seen[-1])]
+            outputs = [one.numpy() for one in self.apply_heads(saved.inputs[-1])]
         if not keep:
-            self.stack.drop(saved)
+            self.stack.release(saved)
             return outputs, None
 
         def backward(gradients: Sequence[Array | None], wants: Sequence[bool]) -> Sequence[Array | None]:
             with torch.no_grad():
                 given = [None if g is None else torch.from_numpy(g) for g in gradients]
-                g = self.head_gradients(saved.seen[-1], given, wants[0])
+                g = self.head_gradients(saved.inputs[-1], given, wants[0])
                 of_x = self.stack.backward(saved, g, wants[1], wants[0])
             return [None if of_x is None else of_x.numpy()]
 
         return outputs, backward
 
-    def _by_rust(self, rust: RustMLP, x: Array, keep: bool) -> tuple[Sequence[Array], Back | None]:
+    def _run_by_rust(
+        self, rust: RustMLP, x: Array, keep: bool
+    ) -> tuple[Sequence[Array], BackwardPass | None]:
         rows = (len(x),)
         outputs = [np.empty(rows + one, np.float32) for one in self._inner]
         if not keep:
@@ -383,8 +387,8 @@ class MLPWithHeads:
         one = self.heads[number]
         stack = self.stack.member(one.member)
         saved = stack.forward(x)
-        found = one.outputs(saved.seen[-1][0])
-        stack.drop(saved)
+        found = one.outputs(saved.inputs[-1][0])
+        stack.release(saved)
         return found
 
     def act(self, x: Array, number: int) -> Array | None:
@@ -395,12 +399,12 @@ class MLPWithHeads:
     def act_all(self, x: Array, numbers: Sequence[int]) -> Sequence[Array] | None:
         """As :meth:`act`, for several heads of one network."""
         if self.rust is not None:
-            if not self.rust.takes(len(x)):
+            if not self.rust.accepts(len(x)):
                 return None
-            outputs = self._by_rust(self.rust, np.ascontiguousarray(x), False)[0]
+            outputs = self._run_by_rust(self.rust, np.ascontiguousarray(x), False)[0]
             return [outputs[number] for number in numbers]
         stack = self.stack.member(self.heads[numbers[0]].member)
-        if len(x) * stack.products > _FEW_PRODUCTS:
+        if len(x) * stack.products > _NUMPY_MAX_PRODUCTS:
             return None
         features = stack.act(x)
         found: list[Array] = []
@@ -425,7 +429,7 @@ class MLPWithHeads:
         self, features: Tensor, gradients: Sequence[Tensor | None], wants_weights: bool
     ) -> Tensor:
         """Adds the gradients of the heads' weights; returns that of the features, from the pool."""
-        back = self.stack.pool.take(features, *features.shape)
+        back = self.stack.pool.acquire(features, *features.shape)
         if not self.heads:
             (g,) = gradients
             return back.zero_() if g is None else back.copy_(g.unsqueeze(0))
@@ -451,8 +455,8 @@ def suits_rust(net: MLPWithHeads) -> bool:
     )
 
 
-def _rust(net: MLPWithHeads) -> RustMLP:
-    def arrays(weight: Slot, bias: Slot, transposed: bool) -> Arrays:
+def _make_rust_mlp(net: MLPWithHeads) -> RustMLP:
+    def arrays(weight: ParameterView, bias: ParameterView, transposed: bool) -> Arrays:
         width = bias.value.numel()
 
         def matrix(view: Tensor) -> Array:

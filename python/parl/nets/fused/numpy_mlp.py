@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.nets.fused.record import Back
+from parl.nets.fused.record import BackwardPass
 from parl.types import Array
 
 if TYPE_CHECKING:
     from parl.nets.fused.layers import MLPWithHeads
 
 # Multiplications in a product of matrices up to which OpenBLAS uses one thread.
-_ONE_THREAD = 2**18
+_ONE_THREAD_MAX_PRODUCTS = 2**18
 # Least number of rows in a part: with fewer, starting the products costs more than computing them.
-_LEAST_ROWS = 16
+_MIN_ROWS = 16
 
 
 class NumpyMLP:
@@ -59,13 +59,13 @@ class NumpyMLP:
         plain = all(one.scale is None for one in net.stack.layers)
         return net.stack.learns and plain and {head.member for head in net.heads} == set(range(members))
 
-    def parts(self, rows: int) -> int:
+    def num_parts(self, rows: int) -> int:
         """Returns the number of equal parts into which ``rows`` rows are split; 0 if there is none."""
-        least = -(-rows * self._products // _ONE_THREAD)
-        most = max(1, min(2 * least, rows // _LEAST_ROWS))
+        least = -(-rows * self._products // _ONE_THREAD_MAX_PRODUCTS)
+        most = max(1, min(2 * least, rows // _MIN_ROWS))
         return next((parts for parts in range(least, most + 1) if rows % parts == 0), 0)
 
-    def run(self, x: Array, parts: int) -> tuple[list[Array], Back]:
+    def run(self, x: Array, parts: int) -> tuple[list[Array], BackwardPass]:
         """Returns the outputs for x (B, inputs) float32, computed in ``parts``, and the backward pass."""
         x = x.reshape(1, parts, len(x) // parts, -1)
         seen = [x]
@@ -80,9 +80,9 @@ class NumpyMLP:
             output = features[member] @ weight.T
             output += bias
             outputs.append(output)
-        return outputs, lambda gradients, wants: [self._back(seen, gradients, *wants)]
+        return outputs, lambda gradients, wants: [self._backward(seen, gradients, *wants)]
 
-    def _back(
+    def _backward(
         self, seen: list[Array], gradients: Sequence[Array | None], weights: bool, inputs: bool
     ) -> Array | None:
         last = seen[-1]

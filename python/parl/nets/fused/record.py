@@ -2,7 +2,7 @@
 
 For up to a few hundred rows, starting an operation of torch costs several times the arithmetic in it, and its
 backward pass as much again. An update runs the same operations every time, so that it can be recorded and
-replayed, like a CUDA graph: :func:`recorded` runs ``function(*tensors)`` once, observes every operation,
+replayed, like a CUDA graph: :func:`record_update` runs ``function(*tensors)`` once, observes every operation,
 including those of the backward pass, and writes each as a line of Python on arrays. A pass of a network of
 :mod:`parl.nets.fused` is one line.
 
@@ -27,14 +27,14 @@ from torch import Tensor
 
 from parl.types import Array
 
-Back = Callable[[Sequence[Array | None], Sequence[bool]], Sequence[Array | None]]
+BackwardPass = Callable[[Sequence[Array | None], Sequence[bool]], Sequence[Array | None]]
 """Backward pass of a network. Takes the outputs' gradients, and whether gradients of the weights and of each
 input are requested. Returns the gradients of the inputs; those of the weights are added in place."""
-Run = Callable[[Sequence[Array], bool], tuple[Sequence[Array], Back | None]]
+ForwardPass = Callable[[Sequence[Array], bool], tuple[Sequence[Array], BackwardPass | None]]
 """Forward pass of a network. Takes inputs, and whether a backward pass follows. Returns outputs and
 that backward pass, or None."""
 
-MANY_LINES = 1_500
+MAX_LINES = 1_500
 """Largest number of operations of a recorded update: compiling more lines takes longer than it saves."""
 
 
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     Attributes:
         name: of the operation; of a pass, ``forward`` or ``backward``.
-        does: the operation; or the network; or the number of the forward pass and the requested gradients.
+        target: the operation; or the network; or the number of the forward pass and the requested gradients.
         args: positional arguments.
         kwargs: keyword arguments.
         outputs: tensors, kept alive so that no other object gets their ids.
@@ -55,7 +55,7 @@ class Call(NamedTuple):
     """
 
     name: str
-    does: Any
+    target: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     outputs: Sequence[Tensor | None]
@@ -85,7 +85,7 @@ def observe(work: Callable[[], Any], each: Callable[[Any, Any, Any], Any]) -> An
 class Recorder:
     """The calls of one update, in order."""
 
-    _of_thread = threading.local()
+    _thread_local = threading.local()
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -94,7 +94,7 @@ class Recorder:
     @classmethod
     def active(cls) -> Recorder | None:
         """Returns the recorder that records in this thread."""
-        return getattr(cls._of_thread, "recorder", None)
+        return getattr(cls._thread_local, "recorder", None)
 
     def record(self, work: Callable[[], Any]) -> Any:
         """Runs ``work()``, records its calls, and returns its result.
@@ -102,11 +102,11 @@ class Recorder:
         Raises:
             NotReplayableError: it reads or draws numbers, or makes too many calls.
         """
-        Recorder._of_thread.recorder = self
+        Recorder._thread_local.recorder = self
         try:
             return observe(work, self._each)
         finally:
-            Recorder._of_thread.recorder = None
+            Recorder._thread_local.recorder = None
 
     def _each(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._paused:
@@ -115,8 +115,8 @@ class Recorder:
             raise NotReplayableError(
                 f"{func} draws random numbers; draw them before the update and pass them to it"
             )
-        if len(self.calls) == MANY_LINES:
-            raise NotReplayableError(f"it runs more than {MANY_LINES:,} operations")
+        if len(self.calls) == MAX_LINES:
+            raise NotReplayableError(f"it runs more than {MAX_LINES:,} operations")
         out = func(*args, **kwargs)
         outputs = out if isinstance(out, list | tuple) else [out]
         if not all(isinstance(one, Tensor) for one in outputs):
@@ -124,7 +124,7 @@ class Recorder:
         self.calls.append(Call(str(func), func, args, kwargs, outputs, [_copy(one) for one in outputs]))
         return out
 
-    def inside(self, work: Callable[..., Any], *args: Any) -> Any:
+    def without_recording(self, work: Callable[..., Any], *args: Any) -> Any:
         """Runs ``work(*args)`` without recording its operations; the caller records them as one call."""
         self._paused = True
         try:
@@ -132,7 +132,7 @@ class Recorder:
         finally:
             self._paused = False
 
-    def forward(self, run: Run, parts: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    def forward(self, run: ForwardPass, parts: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
         """Records the forward pass of a network; returns its number."""
         self.calls.append(Call("forward", run, parts, {}, outputs, [_copy(one) for one in outputs]))
         return len(self.calls) - 1
@@ -153,14 +153,14 @@ class Pass(torch.autograd.Function):
     """Forward and backward pass of a network, each one call."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, run: ForwardPass, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs; ``anchor`` is a parameter, so that autograd calls :meth:`backward`."""
         ctx.set_materialize_grads(False)
         recorder = Recorder.active()
         if recorder is None:
-            outputs, ctx.back = _pass(run, parts, True)
+            outputs, ctx.back = _run_forward(run, parts, True)
             return outputs
-        outputs, ctx.back = recorder.inside(_pass, run, parts, True)
+        outputs, ctx.back = recorder.without_recording(_run_forward, run, parts, True)
         ctx.number = recorder.forward(run, parts, outputs)
         return outputs
 
@@ -173,30 +173,34 @@ class Pass(torch.autograd.Function):
         wants, back, ctx.back = ctx.needs_input_grad[1:], ctx.back, None
         recorder = Recorder.active()
         if recorder is None:
-            return None, None, *_pass_back(back, gradients, wants)
-        of_parts = recorder.inside(_pass_back, back, gradients, wants)
+            return None, None, *_run_backward(back, gradients, wants)
+        of_parts = recorder.without_recording(_run_backward, back, gradients, wants)
         recorder.backward(ctx.number, wants, gradients, of_parts)
         return None, None, *of_parts
 
 
-def _pass(run: Run, parts: Sequence[Tensor], keep: bool) -> tuple[tuple[Tensor, ...], Back | None]:
+def _run_forward(
+    run: ForwardPass, parts: Sequence[Tensor], keep: bool
+) -> tuple[tuple[Tensor, ...], BackwardPass | None]:
     outputs, back = run([one.detach().numpy() for one in parts], keep)
     return tuple(map(torch.from_numpy, outputs)), back
 
 
-def _pass_back(back: Back, gradients: Sequence[Tensor | None], wants: Sequence[bool]) -> list[Tensor | None]:
+def _run_backward(
+    back: BackwardPass, gradients: Sequence[Tensor | None], wants: Sequence[bool]
+) -> list[Tensor | None]:
     found = back([None if g is None else g.numpy() for g in gradients], wants)
     return [None if g is None else torch.from_numpy(g) for g in found]
 
 
-def passed(run: Run, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+def run_network(run: ForwardPass, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
     """Returns a network's outputs, with a backward pass if ``anchor`` or a part requires a gradient."""
     if torch.is_grad_enabled() and (anchor.requires_grad or any(one.requires_grad for one in parts)):
         return Pass.apply(run, anchor, *parts)  # pyright: ignore[reportReturnType]
     recorder = Recorder.active()
     if recorder is None:
-        return _pass(run, parts, False)[0]
-    outputs = recorder.inside(_pass, run, parts, False)[0]
+        return _run_forward(run, parts, False)[0]
+    outputs = recorder.without_recording(_run_forward, run, parts, False)[0]
     recorder.forward(run, parts, outputs)
     return outputs
 
@@ -422,11 +426,11 @@ class Lines:
         self._values: dict[str, Any] = {f"x{n}": one.detach().numpy() for n, one in enumerate(given)}
         self._gradients = gradients.untyped_storage().data_ptr()
         # By memory address: whether only one output of this update uses the memory.
-        self._alone: dict[int, bool] = {}
+        self._is_unaliased: dict[int, bool] = {}
         # Names of reshaped and of broadcast arrays, with the names of the originals.
-        self._base: dict[str, str] = {}
-        self._stretched: dict[str, str] = {}
-        backs = {call.does[0] for call in calls if call.name == "backward"}
+        self._reshaped_from: dict[str, str] = {}
+        self._broadcast_from: dict[str, str] = {}
+        backs = {call.target[0] for call in calls if call.name == "backward"}
         for number, call in enumerate(calls):
             if call.name == "forward":
                 self._forward(number, call, number in backs)
@@ -453,10 +457,10 @@ class Lines:
 
     def _name(self, tensor: Tensor, name: str, value: Any, alone: bool = True) -> None:
         self._names[id(tensor)], self._values[name] = name, value
-        self._alone.setdefault(_address(tensor), alone)
+        self._is_unaliased.setdefault(_address(tensor), alone)
 
     def _forward(self, number: int, call: Call, keep: bool) -> None:
-        self.scope[f"n{number}"] = call.does
+        self.scope[f"n{number}"] = call.target
         self.lines.append(Line(f"h{number}", f"n{number}({self.text(call.args)}, {keep})"))
         for at, (one, value) in enumerate(zip(call.outputs, call.values, strict=True)):
             assert one is not None
@@ -464,7 +468,7 @@ class Lines:
             self.lines.append(Line(f"v{number}_{at}", f"h{number}[0][{at}]"))
 
     def _backward(self, number: int, call: Call) -> None:
-        of, wants = call.does
+        of, wants = call.target
         self.lines.append(Line(f"g{number}", f"h{of}[1]({self.text(call.args)}, {wants})"))
         for at, (one, value) in enumerate(zip(call.outputs, call.values, strict=True)):
             if one is not None:
@@ -472,20 +476,22 @@ class Lines:
                 self.lines.append(Line(f"v{number}_{at}", f"g{number}[{at}]"))
 
     def _operation(self, number: int, call: Call) -> None:
-        func, out = call.does, call.outputs[0]
+        func, out = call.target, call.outputs[0]
         assert out is not None
         args = [*call.args, *_defaults(func, len(call.args))]
         texts = [self.text(one) for one in args]
         shared = {_address(one) for one in _tensors(args)}
         if not func._schema.is_mutable:
-            self._alone |= {_address(one): False for one in _tensors(call.outputs) if _address(one) in shared}
+            self._is_unaliased |= {
+                _address(one): False for one in _tensors(call.outputs) if _address(one) in shared
+            }
         if call.name in _SAME:
             self._names[id(out)] = texts[0]
             return
         if func._schema.is_mutable:
             if self._changes_gradients(call, args, texts):
                 return
-            if not self._alone.get(_address(out), False):
+            if not self._is_unaliased.get(_address(out), False):
                 raise NotReplayableError(f"{func} changes memory in place that something else uses too")
         many = len(call.outputs) > 1
         names = [f"v{number}_{at}" if many else f"v{number}" for at in range(len(call.outputs))]
@@ -502,9 +508,9 @@ class Lines:
             if right == base:
                 self._names[id(out)] = base
             else:
-                self._base[names[0]] = base
+                self._reshaped_from[names[0]] = base
         if call.name == "aten.expand.default":
-            self._stretched[names[0]] = texts[0]
+            self._broadcast_from[names[0]] = texts[0]
 
     def _changes_gradients(self, call: Call, args: Sequence[Any], texts: Sequence[str]) -> bool:
         if _address(args[0]) != self._gradients:
@@ -514,7 +520,7 @@ class Lines:
         elif call.name == "aten.add_.Tensor" and call.kwargs.get("alpha", 1) == 1:
             self.lines.append(Line("", f"np.add({texts[0]}, {texts[1]}, {texts[0]})"))
         else:
-            raise NotReplayableError(f"{call.does} changes gradients, which may only be zeroed or added to")
+            raise NotReplayableError(f"{call.target} changes gradients, which may only be zeroed or added to")
         return True
 
     def _right(
@@ -522,9 +528,9 @@ class Lines:
     ) -> tuple[str, str | None]:
         """Returns the first expression that reproduces torch's result, and the name it reshapes or None."""
         shape = list(call.values[0].shape) if call.values[0] is not None else []
-        name = call.name.replace("_.", ".") if call.does._schema.is_mutable else call.name
+        name = call.name.replace("_.", ".") if call.target._schema.is_mutable else call.name
         if name in _RESHAPED:
-            base = self._base.get(texts[0], texts[0])
+            base = self._reshaped_from.get(texts[0], texts[0])
             right = base if self._values[base].shape == tuple(shape) else f"{base}.reshape({shape})"
             if self._agrees([right], number, call):
                 return right, base
@@ -549,19 +555,19 @@ class Lines:
             given = [
                 f"k({one})" if _is_number(value) else one for one, value in zip(texts, args, strict=True)
             ]
-        for tried in ([self._stretched.get(one, one) for one in given], given):
+        for tried in ([self._broadcast_from.get(one, one) for one in given], given):
             if scale != 1:
                 tried[-1] = f"(k({scale}) * {tried[-1]})"
             rights = [one.format(*tried, **words) for one in templates]
             if rights[-1] and (tried is given or name in _ELEMENTWISE) and self._agrees(rights, number, call):
                 self.lines.extend(Line(words[f"t{at}"], one) for at, one in enumerate(rights[:-1]))
                 return rights[-1], None
-        if call.does._schema.is_mutable:
-            raise NotReplayableError(f"{call.does} has no equivalent in numpy")
-        self.scope[f"o{number}"] = _by_torch(call.does, call.kwargs)
+        if call.target._schema.is_mutable:
+            raise NotReplayableError(f"{call.target} has no equivalent in numpy")
+        self.scope[f"o{number}"] = _call_torch(call.target, call.kwargs)
         right = f"o{number}({', '.join(texts)})"
         if not self._agrees([right], number, call):
-            raise NotReplayableError(f"{call.does} gives another result when it is repeated")
+            raise NotReplayableError(f"{call.target} gives another result when it is repeated")
         return right, None
 
     def _is_zero(self, name: str) -> bool:
@@ -625,7 +631,7 @@ def _defaults(func: Any, given: int) -> list[Any]:
     return [one.default_value for one in func._schema.arguments if not one.kwarg_only][given:]
 
 
-def _by_torch(func: Any, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+def _call_torch(func: Any, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """Wraps an operation of torch for arrays; it is slower than numpy."""
 
     def tensors(value: Any) -> Any:
@@ -645,7 +651,7 @@ def _by_torch(func: Any, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
 # ---------------------------------------------------------------- from lines to a program
 
 
-def recorded(
+def record_update(
     function: Callable[..., Mapping[str, Tensor]], given: Sequence[Tensor], gradients: Tensor
 ) -> Program:
     """Records ``function(*given)`` and returns a program that replays it, if possible for any number of rows.
@@ -658,16 +664,16 @@ def recorded(
     Raises:
         NotReplayableError: the update cannot be replayed.
     """
-    lines, results = _written(function, given, gradients)
+    lines, results = _record_lines(function, given, gradients)
     rows = len(given[0])
     general = None
     if rows > 1 and all(one.dim() == 0 or len(one) == rows for one in given):
-        fewer, _ = _written(function, [one[:-1] if one.dim() else one for one in given], gradients)
-        general = _merged(lines.lines, fewer.lines, rows)
+        fewer, _ = _record_lines(function, [one[:-1] if one.dim() else one for one in given], gradients)
+        general = _generalize_rows(lines.lines, fewer.lines, rows)
     return Program(general or lines.lines, lines.scope, results, len(given), general is not None)
 
 
-def _written(
+def _record_lines(
     function: Callable[..., Mapping[str, Tensor]], given: Sequence[Tensor], gradients: Tensor
 ) -> tuple[Lines, dict[str, str]]:
     recorder = Recorder()
@@ -680,7 +686,7 @@ def _written(
     return lines, {name: lines.text(one) for name, one in found.items()}
 
 
-def _merged(lines: Sequence[Line], fewer: Sequence[Line], rows: int) -> list[Line] | None:
+def _generalize_rows(lines: Sequence[Line], fewer: Sequence[Line], rows: int) -> list[Line] | None:
     """Returns lines for any number of rows from those for ``rows`` and one less; None if impossible."""
     if len(lines) != len(fewer):
         return None
@@ -716,7 +722,7 @@ class Program:
         general: bool,
     ) -> None:
         self.general = general
-        fixed, varying, results = _shortened(lines, results)
+        fixed, varying, results = _simplify(lines, results)
         constants = {found for line in varying for found in _CONSTANT.findall(line.right)}
         names = {value: f"k{number}" for number, value in enumerate(sorted(constants))}
         fixed += [Line(name, f"k({value})") for value, name in names.items()]
@@ -726,9 +732,9 @@ class Program:
         self.source = "\n".join(
             [
                 "def bind(rows):",
-                *(f"    {_assigned(line)}" for line in fixed),
+                *(f"    {_assignment(line)}" for line in fixed),
                 f"    def program({given}):",
-                *(f"        {_assigned(line)}" for line in varying),
+                *(f"        {_assignment(line)}" for line in varying),
                 f"        return {{{found}}}",
                 "    return program",
             ]
@@ -738,11 +744,11 @@ class Program:
         self.bind: Callable[[int], Callable[..., dict[str, Array]]] = scope["bind"]
 
 
-def _assigned(line: Line) -> str:
+def _assignment(line: Line) -> str:
     return f"{line.left} = {line.right}" if line.left else line.right
 
 
-def _shortened(
+def _simplify(
     lines: Sequence[Line], results: Mapping[str, str]
 ) -> tuple[list[Line], list[Line], dict[str, str]]:
     """Returns the lines that depend on the number of rows alone, and the others, without unneeded ones."""

@@ -17,7 +17,7 @@ from parl.types import Array
 Layer = tuple[Array, Array, Array | None, Array | None]
 """Weight, bias and, in a network that learns, their gradients; they share the parameters' memory."""
 # Weights times rows of a batch from which torch's threads save more time than they cost.
-MANY_PRODUCTS = 2**24
+RUST_MAX_PRODUCTS = 2**24
 
 
 class RustMLP:
@@ -34,9 +34,9 @@ class RustMLP:
         self._forward_only, self._free = self._make(), []
         self._products = sum(layer[0].size for network in networks for part in network for layer in part)
 
-    def takes(self, rows: int) -> bool:
+    def accepts(self, rows: int) -> bool:
         """Returns whether a batch of ``rows`` rows is computed faster here than by torch."""
-        return rows * self._products < MANY_PRODUCTS
+        return rows * self._products < RUST_MAX_PRODUCTS
 
     def forward(self, x: Array, outputs: Sequence[list[Array]]) -> None:
         """Writes the outputs of each network's heads for ``x`` (B, inputs), C-contiguous float32."""
@@ -68,8 +68,8 @@ class RustPass:
     def to_inputs(self, first: int, of_outputs: Sequence[list[Array]]) -> Array:
         """Returns gradients of the inputs from index ``first`` on, (B, inputs - first); skips rows of 0."""
         total = np.empty((len(self._x), self._x.shape[1] - first), np.float32)
-        self._nets[0].back_to_inputs(first, of_outputs[0], total)
+        self._nets[0].backward_to_inputs(first, of_outputs[0], total)
         for net, g in zip(self._nets[1:], of_outputs[1:], strict=False):
-            net.back_to_inputs(first, g, one := np.empty_like(total))
+            net.backward_to_inputs(first, g, one := np.empty_like(total))
             total += one
         return total

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.nets.fused.record import NotReplayableError, Program, recorded, same
+from parl.nets.fused.record import NotReplayableError, Program, record_update, same
 from parl.types import Array
 
 Function = Callable[..., Mapping[str, Tensor]]
 Run = Callable[..., dict[str, Array]]
 # Largest tensor of a replayed update: above, arithmetic costs more than starting it, and torch has threads.
-_MANY = 2**16
+_MAX_REPLAYED_SIZE = 2**16
 # Largest number of recordings, one for each combination of shapes; with more, torch runs the updates.
-_MOST_RECORDINGS = 8
+_MAX_RECORDINGS = 8
 
 
 class Update:
@@ -46,7 +46,7 @@ class Update:
     def __init__(self, function: Function, gradients: Tensor, replay: bool = True) -> None:
         self._function, self._gradients = function, gradients
         self._replays = replay and self.replays_at_all and gradients.device.type == "cpu"
-        self._longest = 0.0  # largest norm of the gradient so far
+        self._largest_norm = 0.0  # largest norm of the gradient so far
         # For each combination of shapes: the function that replays it, and the number of its program's calls.
         self._runs: dict[Any, tuple[Run | None, list[int]]] = {}
         self._programs: list[tuple[Any, Program, list[int]]] = []
@@ -59,10 +59,10 @@ class Update:
     def __call__(self, *tensors: Tensor) -> dict[str, Array]:
         """Writes the gradients; returns what ``function`` returns, as arrays."""
         if not self._replays:
-            return self._by_torch(tensors)
+            return self._run_in_torch(tensors)
         if not self._runs and not all(type(one) is Tensor for one in tensors):
             self._replays = False
-            return self._by_torch(tensors)
+            return self._run_in_torch(tensors)
         arrays = [one.numpy() for one in tensors]
         found = self._runs.get(key := tuple([(one.shape, one.dtype.char) for one in arrays]))
         is_new = found is None
@@ -73,11 +73,11 @@ class Update:
                 return self._give_up(str(reason), tensors)
         run, calls = found
         if run is None:
-            return self._by_torch(tensors)
+            return self._run_in_torch(tensors)
         calls[0] += 1
         expected = gradients = None
         if is_new or calls[0] == 3 or not calls[0] & (calls[0] - 1):
-            expected = self._by_torch(tensors)
+            expected = self._run_in_torch(tensors)
             gradients = self._gradients.clone()
         replayed = run(*arrays)
         if expected is not None and gradients is not None:
@@ -89,16 +89,16 @@ class Update:
     def _is_near(self, expected: Tensor) -> bool:
         """Returns whether the gradients are near ``expected``; where terms cancel, rounding errors remain."""
         difference, length = (self._gradients - expected).norm().item(), expected.norm().item()
-        self._longest = max(self._longest, length) if math.isfinite(length) else self._longest
-        return not math.isfinite(length) or difference <= 2e-2 * length + 1e-4 * self._longest
+        self._largest_norm = max(self._largest_norm, length) if math.isfinite(length) else self._largest_norm
+        return not math.isfinite(length) or difference <= 2e-2 * length + 1e-4 * self._largest_norm
 
-    def _by_torch(self, tensors: tuple[Tensor, ...]) -> dict[str, Array]:
+    def _run_in_torch(self, tensors: tuple[Tensor, ...]) -> dict[str, Array]:
         with torch.enable_grad():
             return {name: one.detach().numpy() for name, one in self._function(*tensors).items()}
 
     def _start(self, key: Any, tensors: tuple[Tensor, ...]) -> tuple[Run | None, list[int]]:
         """Returns what replays tensors of new shapes, or None if torch runs them, and its number of calls."""
-        if max(one.numel() for one in tensors) > _MANY:
+        if max(one.numel() for one in tensors) > _MAX_REPLAYED_SIZE:
             return None, [0]
         rows = len(tensors[0])
         inner = [(shape[1:], dtype) if shape else (shape, dtype) for shape, dtype in key]
@@ -106,10 +106,10 @@ class Update:
         for kind, program, calls in self._programs:
             if program.general and kind == inner and same_rows:
                 return program.bind(rows), calls
-        if len(self._programs) == _MOST_RECORDINGS:
-            raise NotReplayableError(f"there are more than {_MOST_RECORDINGS} combinations of shapes")
+        if len(self._programs) == _MAX_RECORDINGS:
+            raise NotReplayableError(f"there are more than {_MAX_RECORDINGS} combinations of shapes")
         try:
-            program = recorded(self._function, tensors, self._gradients)
+            program = record_update(self._function, tensors, self._gradients)
         except NotReplayableError:
             raise
         except Exception as error:
@@ -122,7 +122,7 @@ class Update:
         self._replays = False
         self._runs.clear()
         self._programs.clear()
-        found = self._by_torch(tensors)
+        found = self._run_in_torch(tensors)
         if reason:
             name = getattr(self._function, "__qualname__", repr(self._function))
             message = f"updates by {name} are run by torch's autograd from now on, which is slower: {reason}"

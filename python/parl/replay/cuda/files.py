@@ -61,7 +61,7 @@ def _parts(replay: CudaReplay, used: int) -> Iterator[NDArray[Any]]:
     yield np.array([reserved, marked, marked, word[Word.READY], 0], np.uint64)
     counters = np.zeros(_COUNTERS, np.uint64)
     counters[_SEED], counters[_CALLS] = replay._seed, word[Word.CALLS]
-    counters[_LARGEST], counters[_FIRST] = word[Word.LARGEST_EVER], word[Word.BEGINNING]
+    counters[_LARGEST], counters[_FIRST] = word[Word.LARGEST_EVER], word[Word.FIRST_SEQUENCE]
     counters[_TAG] = plan.tag << 32
     for place, which in _COUNTED.items():
         counters[place] = word[which]
@@ -201,7 +201,7 @@ def _restore(replay: CudaReplay, path: str) -> None:
     word[Word.RESERVED], word[Word.READY] = reserved, kept[3]
     word[Word.HORIZON] = max(marked - chunks, 0) * plan.chunk
     word[Word.NEWEST_LAP] = max(marked * plan.chunk - 1, 0) // plan.slots
-    word[Word.CALLS], word[Word.BEGINNING] = counters[_CALLS], counters[_FIRST]
+    word[Word.CALLS], word[Word.FIRST_SEQUENCE] = counters[_CALLS], counters[_FIRST]
     word[Word.LARGEST_EVER] = min(counters[_LARGEST], MAX_WEIGHT)
     for place, which in _COUNTED.items():
         word[which] = counters[place]

@@ -667,7 +667,7 @@ class CudaReplay(PrioritizedReplay):
         self._memory.verify()
 
     def __len__(self) -> int:
-        beginning = self._memory.word(Word.BEGINNING)
+        beginning = self._memory.word(Word.FIRST_SEQUENCE)
         return min(self._memory.word(Word.RESERVED) - beginning, self.capacity)
 
     def __reduce__(self) -> NoReturn:

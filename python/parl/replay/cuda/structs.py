@@ -36,7 +36,7 @@ class Word(IntEnum):
     BAD_ENV = 61
     NO_FINAL = 62
     BAD_DISCOUNT = 63
-    BEGINNING = 68
+    FIRST_SEQUENCE = 68
     BAD_REWARD = 69
 
 

@@ -20,12 +20,12 @@ class EpisodeStats:
 
     def __init__(self, num_envs: int, next_step: bool, device: Any, capacity: int = 65_536) -> None:
         self._next_step, self._capacity = next_step, capacity
-        self._of = torch.zeros((2, num_envs), dtype=torch.float64, device=device)
+        self._running = torch.zeros((2, num_envs), dtype=torch.float64, device=device)
         self._resets = torch.zeros(num_envs, dtype=torch.bool, device=device)
         # Resets that begin a new game, and not only a new episode.
-        self._fresh = self._resets
+        self._game_resets = self._resets
         # The additional last place takes all values that are not kept.
-        self._ended = torch.zeros((2, capacity + 1), dtype=torch.float64, device=device)
+        self._finished = torch.zeros((2, capacity + 1), dtype=torch.float64, device=device)
         self._count = torch.zeros((), dtype=torch.int64, device=device)
         self._reward = torch.zeros((), dtype=torch.float64, device=device)
 
@@ -40,22 +40,22 @@ class EpisodeStats:
         over = done if over is None else over
         reward = reward.double()
         self._reward += reward.sum()
-        self._of[0] += reward
-        self._of[1] += 1
+        self._running[0] += reward
+        self._running[1] += 1
         if self._next_step:
-            self._of[0].masked_fill_(self._fresh, 0.0)
-            self._of[1] -= self._resets.double()
-            self._resets, self._fresh = done.clone(), over.clone()
+            self._running[0].masked_fill_(self._game_resets, 0.0)
+            self._running[1] -= self._resets.double()
+            self._resets, self._game_resets = done.clone(), over.clone()
         place = self._count + torch.cumsum(over, 0) - 1
         place = torch.where(over, place, self._capacity).clamp_(max=self._capacity)
-        self._ended.scatter_(1, place.expand(2, -1), self._of)
+        self._finished.scatter_(1, place.expand(2, -1), self._running)
         self._count += over.sum()
-        self._of.masked_fill_(over, 0.0)
+        self._running.masked_fill_(over, 0.0)
 
     def take(self) -> tuple[list[tuple[float, int]], float]:
         """Return and length of the episodes ended since the last call, and sum of rewards; synchronizes."""
         count = min(int(self._count), self._capacity)
-        returns, lengths = self._ended[:, :count].tolist()
+        returns, lengths = self._finished[:, :count].tolist()
         reward = float(self._reward)
         self._count.zero_()
         self._reward.zero_()
@@ -63,15 +63,15 @@ class EpisodeStats:
 
     def restart(self, mask: Tensor) -> None:
         """Restarts the episodes of the environments in ``mask`` (N,) bool, which the caller has reset."""
-        self._of.masked_fill_(mask, 0.0)
+        self._running.masked_fill_(mask, 0.0)
         self._resets = self._resets & ~mask
-        self._fresh = self._fresh & ~mask
+        self._game_resets = self._game_resets & ~mask
 
     def state(self) -> list[Tensor]:
         """State for :meth:`restore`."""
-        return [part.cpu() for part in (self._of, self._resets, self._fresh)]
+        return [part.cpu() for part in (self._running, self._resets, self._game_resets)]
 
     def restore(self, state: list[Tensor]) -> None:
         """Restores what :meth:`state` returned."""
-        self._of.copy_(state[0])
-        self._resets, self._fresh = (part.to(self._of.device) for part in state[1:])
+        self._running.copy_(state[0])
+        self._resets, self._game_resets = (part.to(self._running.device) for part in state[1:])

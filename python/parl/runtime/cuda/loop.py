@@ -47,7 +47,7 @@ class CudaLoop(LocalLoop[L]):
         self._check()
         return super()._actor_states()
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Raises an error: after an error on a device its memory cannot be read."""
         raise RunDirectoryError(f"cannot write {folder}: the device failed; resume the last checkpoint")
 

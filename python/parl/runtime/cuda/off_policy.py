@@ -85,24 +85,24 @@ class CudaUpdate:
 
     def __init__(self, learner: Any, replay: PrioritizedReplay, size: int, as_graph: bool) -> None:
         self._learner, self._replay, self._size = learner, replay, size
-        self._gives_back = replay.settings["alpha"] > 0.0
+        self._writes_priorities = replay.settings["alpha"] > 0.0
         self._beta = torch.zeros((), dtype=torch.float64, device=learner.weights.device)
-        self._known = float("nan")
-        self._update = execution.Recorded(self._all, [learner.generator], as_graph)
+        self._beta_value = float("nan")
+        self._update = execution.GraphedCall(self._sample_and_learn, [learner.generator], as_graph)
 
     def __call__(self, beta: float) -> None:
         """Makes one update with exponent ``beta`` of the importance weights."""
-        if beta != self._known:
+        if beta != self._beta_value:
             self._beta.fill_(beta)
-            self._known = beta
+            self._beta_value = beta
         self._update()
         self._learner.after_step()
 
-    def _all(self) -> None:
+    def _sample_and_learn(self) -> None:
         batch = self._replay.sample(self._size, beta=cast("Any", self._beta))
         priorities = self._learner.compute_on_device(cast("Any", batch))
         self._learner.apply_gradients()
-        if self._gives_back:
+        if self._writes_priorities:
             self._replay.update_priorities(batch.tickets, priorities)
 
 

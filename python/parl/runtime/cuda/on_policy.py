@@ -31,7 +31,7 @@ from parl.runtime.seeds import actor_seeds
 from parl.types import EnvSpec, Rollout, RolloutLearner
 
 # Truncated episodes whose last observation is kept, per step and per rollout; others count as terminated.
-AT_ONCE, CAPACITY = 32, 64
+MAX_FINALS_PER_STEP, MAX_FINALS_PER_ROLLOUT = 32, 64
 
 
 class CudaRolloutBuffer:
@@ -55,7 +55,10 @@ class CudaRolloutBuffer:
         self.action = empty(steps, num_envs, *spec.action_shape, dtype=action)
         self.log_prob, self.reward = (empty(steps, num_envs) for _ in range(2))
         self._terminated, self._ended = (empty(steps, num_envs, dtype=torch.bool) for _ in range(2))
-        self._capacity, self._at_once = min(CAPACITY, steps * num_envs), min(AT_ONCE, num_envs)
+        self._capacity, self._max_per_step = (
+            min(MAX_FINALS_PER_ROLLOUT, steps * num_envs),
+            min(MAX_FINALS_PER_STEP, num_envs),
+        )
         # The additional last place takes all values that are not kept.
         self._final_obs = empty(self._capacity + 1, *spec.observation_shape, dtype=kind)
         self._final_at = empty(self._capacity + 1, 2, dtype=torch.int64)
@@ -69,18 +72,18 @@ class CudaRolloutBuffer:
         self.obs[0].copy_(self.obs[-1])
         self._count.zero_()
 
-    def ends(self, t: int, terminated: Tensor, truncated: Tensor, final_obs: Tensor) -> None:
+    def record_ends(self, t: int, terminated: Tensor, truncated: Tensor, final_obs: Tensor) -> None:
         """Stores where step t ended episodes, (N,) each, and the last observations (N, ...) of these."""
-        at_once = self._at_once
+        max_per_step = self._max_per_step
         cut = truncated & ~terminated
         rank = torch.cumsum(cut, 0) - 1
-        kept = cut & (rank < at_once) & (self._count + rank < self._capacity)
+        kept = cut & (rank < max_per_step) & (self._count + rank < self._capacity)
         torch.logical_or(terminated, cut & ~kept, out=self._terminated[t])
         torch.logical_or(terminated, truncated, out=self._ended[t])
-        who = torch.zeros(at_once + 1, dtype=torch.int64, device=cut.device)
-        who.scatter_(0, torch.where(kept, rank, at_once), self._number)
-        who = who[:at_once]
-        order = self._number[:at_once]
+        who = torch.zeros(max_per_step + 1, dtype=torch.int64, device=cut.device)
+        who.scatter_(0, torch.where(kept, rank, max_per_step), self._number)
+        who = who[:max_per_step]
+        order = self._number[:max_per_step]
         stored = kept.sum()
         place = torch.where(order < stored, self._count + order, self._capacity)
         self._final_obs.index_copy_(0, place, final_obs.index_select(0, who))
@@ -143,7 +146,7 @@ class CudaRolloutActor(CudaEnvActor):
         self.rollout.obs[-1].copy_(obs)
 
     @property
-    def is_fresh(self) -> bool:
+    def needs_random_steps(self) -> bool:
         """Whether :meth:`take_random_steps` must be called before the first rollout."""
         return self._random_steps > 0
 
@@ -158,7 +161,7 @@ class CudaRolloutActor(CudaEnvActor):
                 action = torch.minimum(torch.maximum(action, self._bounds[0]), self._bounds[1])
             _, reward, terminated, truncated, infos = self._envs.step(action, out=rollout.obs[t + 1])
             rollout.reward[t] = reward
-            rollout.ends(t, terminated, truncated, infos["final_obs"])
+            rollout.record_ends(t, terminated, truncated, infos["final_obs"])
             self._count(reward, terminated, truncated, infos)
 
     def take_random_steps(self) -> int:
@@ -215,8 +218,10 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
         algorithm.check_device(grouped=setup.group is not None)
         super().__init__(setup, saved)
         actor, as_graph = self._actor, algorithm.records_updates
-        self._record = execution.Recorded(actor.collect, [actor.policy.generator], as_graph)
-        self._update_once = execution.Recorded(self._learn_once, [self._learner.generator], as_graph)
+        self._graphed_collect = execution.GraphedCall(actor.collect, [actor.policy.generator], as_graph)
+        self._graphed_learn = execution.GraphedCall(
+            self._learn_from_actor, [self._learner.generator], as_graph
+        )
 
     def _make_actors(self) -> Sequence[Any]:
         setup = self._setup
@@ -240,22 +245,22 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
     def _collect(self, seconds: float) -> Iterator[list[Collected]]:
         """Collects one rollout; does not synchronize."""
         actor, setup = self._actor, self._setup
-        if actor.is_fresh:
+        if actor.needs_random_steps:
             self.count(Counts(actor.take_random_steps(), [], 0.0), setup.scale)
         actor.policy.schedule(self._env_steps)
         self._learner.schedule(self._progress)
-        self._record()
+        self._graphed_collect()
         yield [Collected(0, Counts(setup.algorithm.rollout_steps * setup.num_envs, [], 0.0))]
 
     def _rollouts(self, group: Sequence[Collected]) -> list[Any]:
         return [self._actor.rollout]  # its tensors are taken within the graph
 
     def _learn(self, rollouts: list[Any]) -> int:
-        steps = self._update_once()
+        steps = self._graphed_learn()
         self._learner.count_updates(steps)
         return steps
 
-    def _learn_once(self) -> int:
+    def _learn_from_actor(self) -> int:
         # Schedules have been set already: a replayed graph does not read the progress.
         return self._learner.learn(self._actor.rollout.tensors(), self._progress, self._average)
 

@@ -44,7 +44,7 @@ _OPEN_MAX = 2
 _FAILURES_MAX = 3
 _WAIT_S = 0.1
 # Number of tickets kept for priorities that arrive later than their rows.
-_TICKETS = 2**16
+_TICKETS_MAX = 2**16
 # Seeds of a replaced actor differ from those of any resumed run.
 _SEEDS_PER_RESUME = 1_000
 
@@ -117,7 +117,7 @@ class RowBuffer:
 
     def add(self, **columns: Any) -> Any:
         """Copies one row per environment; returns their numbers (N,), which are used as tickets."""
-        self._rows.append({name: _copied(column) for name, column in columns.items()})
+        self._rows.append({name: _copy_columns(column) for name, column in columns.items()})
         first, self._count = self._count, self._count + len(columns["env_id"])
         return np.arange(first, self._count)
 
@@ -139,18 +139,18 @@ class RowBuffer:
     def take(self) -> dict[str, Any]:
         """All rows since the last call, in the order they came: columns (steps * N, ...)."""
         rows, self._rows = self._rows, []
-        return {name: _joined([row[name] for row in rows]) for name in rows[0]}
+        return {name: _concatenate_columns([row[name] for row in rows]) for name in rows[0]}
 
 
-def _copied(column: Any) -> Any:
+def _copy_columns(column: Any) -> Any:
     if isinstance(column, Mapping):
-        return {name: _copied(part) for name, part in column.items()}
+        return {name: _copy_columns(part) for name, part in column.items()}
     return np.array(column)
 
 
-def _joined(parts: list[Any]) -> Any:
+def _concatenate_columns(parts: list[Any]) -> Any:
     if isinstance(parts[0], Mapping):
-        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+        return {name: _concatenate_columns([part[name] for part in parts]) for name in parts[0]}
     return np.concatenate(parts)
 
 
@@ -246,10 +246,10 @@ class RayActorHandle:
     ) -> None:
         self._setup, self._index, self._resumes = setup, index, resumes
         self._weights = weights
-        self._asked: deque[tuple[Any, int]] = deque()
+        self._requests: deque[tuple[Any, int]] = deque()
         first, end = setup.env_range(index)
         self.env_id = np.arange(first, end)
-        self.failures = self._in_a_row = 0
+        self.failures = self._consecutive_failures = 0
         self._start(state)
 
     def _start(self, state: bytes | None) -> None:
@@ -257,9 +257,9 @@ class RayActorHandle:
 
         kind = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(RayActor)
         resumes = self._resumes + _SEEDS_PER_RESUME * self.failures
-        self._host: Any = kind.remote(self._setup, self._index, resumes, state)
+        self._ray_actor: Any = kind.remote(self._setup, self._index, resumes, state)
         # Returns once Ray has placed and made the actor.
-        self._placed: Any = self._host.process.remote()
+        self._placement: Any = self._ray_actor.process.remote()
         self._state = state
         self._tickets = np.zeros(0, np.uint64)
         self._first_ticket = 0
@@ -269,32 +269,32 @@ class RayActorHandle:
         import ray
         from ray.exceptions import RayError
 
-        if self._placed is None:
+        if self._placement is None:
             return True
         try:
-            ready, _ = ray.wait([self._placed], timeout=within_s)
+            ready, _ = ray.wait([self._placement], timeout=within_s)
             if not ready:
                 return False
             ray.get(ready[0])
         except RayError as error:
             self._replace(error)
             return False
-        self._placed = self._state = None
+        self._placement = self._state = None
         return True
 
     @property
     def in_flight(self) -> int:
         """Largest number of transitions that open requests can return."""
-        return sum(steps for _, steps in self._asked) * len(self.env_id)
+        return sum(steps for _, steps in self._requests) * len(self.env_id)
 
-    def may_ask(self) -> bool:
+    def may_send_request(self) -> bool:
         """Whether another request may be sent."""
-        return len(self._asked) < _OPEN_MAX
+        return len(self._requests) < _OPEN_MAX
 
-    def ask(self, env_steps: int, steps: int) -> None:
+    def send_request(self, env_steps: int, steps: int) -> None:
         """Sends a request for ``steps`` vector steps with the newest weights."""
         reference, version = self._weights.newest()
-        self._asked.append((self._host.collect.remote(reference, version, env_steps, steps), steps))
+        self._requests.append((self._ray_actor.collect.remote(reference, version, env_steps, steps), steps))
 
     def result(self, within_s: float) -> RolloutResult | None:
         """The result of the oldest request; None if it has not arrived within ``within_s`` seconds.
@@ -307,18 +307,18 @@ class RayActorHandle:
         import ray
         from ray.exceptions import RayError
 
-        if not self._asked:
+        if not self._requests:
             return None
         try:
-            ready, _ = ray.wait([self._asked[0][0]], timeout=within_s)
+            ready, _ = ray.wait([self._requests[0][0]], timeout=within_s)
             if not ready:
                 return None
             found: RolloutResult = ray.get(ready[0])
         except RayError as error:
             self._replace(error)
             return None
-        self._asked.popleft()
-        self._in_a_row = 0
+        self._requests.popleft()
+        self._consecutive_failures = 0
         return found
 
     def _replace(self, error: Exception) -> None:
@@ -327,13 +327,15 @@ class RayActorHandle:
         cause = getattr(error, "cause", None)
         if isinstance(cause, NonFiniteError):
             raise cause  # an error of the environment, which a new actor would repeat
-        self._asked.clear()
+        self._requests.clear()
         self.failures += 1
-        self._in_a_row += 1
-        if self._in_a_row >= _FAILURES_MAX:
-            raise WorkerError(f"actor {self._index} failed {self._in_a_row} times in a row:\n{error}")
+        self._consecutive_failures += 1
+        if self._consecutive_failures >= _FAILURES_MAX:
+            raise WorkerError(
+                f"actor {self._index} failed {self._consecutive_failures} times in a row:\n{error}"
+            )
         _log.warning("actor %d failed and is replaced: %s", self._index, str(error).strip().splitlines()[-1])
-        ray.kill(self._host)
+        ray.kill(self._ray_actor)
         self._start(None)
 
     def write(self, result: RolloutResult, replay: Any) -> None:
@@ -347,7 +349,7 @@ class RayActorHandle:
             known = numbers >= self._first_ticket
             places = numbers[known] - self._first_ticket
             replay.update_priorities(self._tickets[places], priorities[known])
-        surplus = len(self._tickets) - _TICKETS
+        surplus = len(self._tickets) - _TICKETS_MAX
         if surplus > 0:
             self._tickets, self._first_ticket = self._tickets[surplus:], self._first_ticket + surplus
 
@@ -359,7 +361,7 @@ class RayActorHandle:
         if not self.is_placed(0.0):
             return self._state
         try:
-            return ray.get(self._host.save.remote())
+            return ray.get(self._ray_actor.save.remote())
         except RayError as error:
             self._replace(error)
             return self._state
@@ -368,14 +370,14 @@ class RayActorHandle:
         """See :meth:`RayActor.process`."""
         import ray
 
-        return ray.get(self._host.process.remote())
+        return ray.get(self._ray_actor.process.remote())
 
     def close(self) -> None:
         """Ends the Ray actor."""
         import ray
 
         if ray.is_initialized():
-            ray.kill(self._host)
+            ray.kill(self._ray_actor)
 
 
 def _count_failures(actor: RayActorHandle, row: Row, replay: Any) -> None:
@@ -414,10 +416,10 @@ def run_ray_actor(
             if not actor.in_flight and not actor.is_placed(_WAIT_S):
                 _count_failures(actor, row, replay)
                 continue
-            may_ask = counters.command == b.RUN and actor.may_ask()
+            may_ask = counters.command == b.RUN and actor.may_send_request()
             if may_ask and setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
                 left = -(-(setup.pacer.total_steps - env_steps) // setup.num_envs)
-                actor.ask(env_steps, max(1, min(setup.remote.steps, left)))
+                actor.send_request(env_steps, max(1, min(setup.remote.steps, left)))
                 row[b.IN_FLIGHT] = actor.in_flight
             elif actor.in_flight:
                 result = actor.result(_WAIT_S)

@@ -41,17 +41,17 @@ class Group:
     Attributes:
         rank: rank of this process.
         size: number of processes.
-        local: rank of this process on this machine.
+        local_rank: rank of this process on this machine.
         local_size: number of processes on this machine.
     """
 
     rank: int
     size: int
-    local: int
+    local_rank: int
     local_size: int = 1
 
     @classmethod
-    def found(cls) -> Group | None:
+    def from_environment(cls) -> Group | None:
         """The group; None without ``torchrun``, or if it started only this process."""
         if any(name not in os.environ for name in _VARIABLES) or int(os.environ["WORLD_SIZE"]) < 2:
             return None
@@ -71,7 +71,7 @@ class Group:
 
     def device(self, wanted: str) -> str:
         """The device of this process: for ``cuda``, the device with its local rank."""
-        return f"cuda:{self.local}" if wanted == "cuda" else wanted
+        return f"cuda:{self.local_rank}" if wanted == "cuda" else wanted
 
     def connect(self, device: str) -> None:
         """Joins the process group; safe to call twice."""
@@ -82,7 +82,7 @@ class Group:
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
 
-    def from_first(self, value: Any) -> Any:
+    def from_rank_zero(self, value: Any) -> Any:
         """The ``value`` of rank 0, in every process."""
         import torch.distributed as dist
 
@@ -102,13 +102,13 @@ class TorchrunAllReduce:
     """A :class:`parl.runtime.gradient_allreduce.GradientAllReduce` over the processes of torchrun.
 
     Attributes:
-        asked: request of rank 0 when :meth:`average` last returned False.
+        request: request of rank 0 when :meth:`average` last returned False.
     """
 
     def __init__(self, group: Group, device: str) -> None:
         self._group = group
         self._buffer = torch.empty(0, device=device)
-        self.asked = 0.0
+        self.request = 0.0
 
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
@@ -116,7 +116,7 @@ class TorchrunAllReduce:
         """See :class:`GradientAllReduce`; only rank 0 can be absent, which asks all to end."""
         return self._sum(gradients, 0.0 if present else END, meanwhile)
 
-    def ask(self, gradients: Tensor, request: float) -> None:
+    def send_request(self, gradients: Tensor, request: float) -> None:
         """Called by rank 0: sends ``request`` to all processes, which skip this update."""
         self._sum(gradients, request, None)
 
@@ -128,8 +128,8 @@ class TorchrunAllReduce:
         if meanwhile is not None:
             meanwhile()
         work.wait()
-        self.asked = float(buffer[-1].item())
-        if self.asked:
+        self.request = float(buffer[-1].item())
+        if self.request:
             return False
         gradients.copy_(buffer[:-1].div_(self._group.size))
         return True

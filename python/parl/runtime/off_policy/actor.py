@@ -160,14 +160,14 @@ def make_actor(
     policy_seed, env_seed = actor_seeds(seed, index)
     policy = algorithm.make_policy(index, actors, end - first, policy_seed)
 
-    def part(start: int, stop: int) -> Actor:
+    def make_group(start: int, stop: int) -> Actor:
         own_seed = env_seed + start - first
-        priorities = InitialPriorities.of(algorithm, policy, replay, stop - start, spec)
+        priorities = InitialPriorities.for_algorithm(algorithm, policy, replay, stop - start, spec)
         env = maker.for_actors(actors)(stop - start)
         pickles = not isinstance(maker.env, str)
         return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles)
 
     if not double_buffer:
-        return part(first, end)
+        return make_group(first, end)
     middle = (first + end) // 2
-    return DoubleBufferedActor(part(first, middle), part(middle, end))
+    return DoubleBufferedActor(make_group(first, middle), make_group(middle, end))

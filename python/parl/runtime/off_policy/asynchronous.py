@@ -82,7 +82,7 @@ def _run_actor(
         if command == b.PARK:
             answer_while_parked(connection, actor)
             continue
-        if not counters.is_awake(index):
+        if not counters.may_run(index):
             time.sleep(PARKED_PAUSE_S)
             continue
         env_steps = counters.env_steps
@@ -155,7 +155,7 @@ def _learn(
     while True:
         if counters.command != b.RUN:
             worker.skip()
-            if _stopped_after_parking(counters):
+            if _stop_requested_while_parked(counters):
                 break
             continue
         env_steps = counters.env_steps
@@ -166,11 +166,11 @@ def _learn(
         elif worker.update(env_steps):
             updates += 1
             row[b.UPDATES] = updates
-        elif _stopped_after_parking(counters):
+        elif _stop_requested_while_parked(counters):
             break
 
 
-def _stopped_after_parking(counters: SharedCounters) -> bool:
+def _stop_requested_while_parked(counters: SharedCounters) -> bool:
     """Waits while the workers are parked; returns whether they must stop then."""
     while counters.command == b.PARK:
         time.sleep(IDLE_S)
@@ -228,7 +228,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         counters.actor[0, b.STEPS] = self._env_steps
         if setup.group is not None:
             # All take the state of rank 0: a process that was killed may have saved an older one.
-            state, self._updates = setup.group.from_first((learner.state_dict(), self._updates))
+            state, self._updates = setup.group.from_rank_zero((learner.state_dict(), self._updates))
             learner.load_state_dict(state)
         counters.learner[:, b.UPDATES] = self._updates
         self._shared_weights = SharedWeights(context, len(learner.weights))
@@ -261,7 +261,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if name is not None:
             self._replay.unlink()  # all have attached; without a name the memory cannot outlive the run
         controls = setup.park_actors and setup.actors > 1 and setup.remote is None
-        self._parking = ActorParking.of(setup.actors) if controls else None
+        self._parking = ActorParking.all_running(setup.actors) if controls else None
         self._next_check = self._next_parking = 0.0
         self._waits_before = ((0, 0.0), time.monotonic())
         self._lags_before = counters.lags.sum(axis=0)
@@ -276,7 +276,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         return _make_allreduce(where, 0, setup.learners) if setup.learners > 1 else SingleLearner()
 
     @property
-    def _own(self) -> LearnerWorker:
+    def _learner_zero(self) -> LearnerWorker:
         """Learner 0."""
         assert self._learner_worker is not None
         return self._learner_worker
@@ -298,7 +298,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             started = time.perf_counter_ns()
             time.sleep(LEARNER_PAUSE_S)
             self._counters.learner[0, b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
-        elif self._together(lambda: self._own.update(env_steps)):
+        elif self._with_peer_errors(lambda: self._learner_zero.update(env_steps)):
             self._after_update()
         else:
             # Only the driver requests a skipped update, and it does so between updates.
@@ -317,9 +317,9 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             assert self._workers is not None
             self._workers.check()
             if self._parking is not None and now >= self._next_parking:
-                self._park_or_wake(now)
+                self._update_parking(now)
 
-    def _park_or_wake(self, now: float) -> None:
+    def _update_parking(self, now: float) -> None:
         """Parks or wakes actors, depending on how long each side has waited since the last call."""
         assert self._parking is not None
         parking, counters = self._parking, self._counters
@@ -329,11 +329,11 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if counters.env_steps < self._setup.pacer.learning_starts:
             return
         elapsed_ns = max(now - then, 1e-9) * 1e9
-        actors_wait = float(waits[0] - old_waits[0]) / elapsed_ns / parking.awake
+        actors_wait = float(waits[0] - old_waits[0]) / elapsed_ns / parking.running
         parking.decide(min(1.0, actors_wait), min(1.0, float(waits[1] - old_waits[1]) / elapsed_ns))
-        counters.awake = parking.awake, parking.first
+        counters.running_actors = parking.running, parking.first
 
-    def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+    def run_follower_rank(self, save: Callable[[Callable[[Path], None]], None]) -> None:
         """Takes part in the updates of rank 0 of torchrun until rank 0 ends.
 
         Args:
@@ -344,14 +344,14 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             time.sleep(LEARNER_PAUSE_S)
         while True:
             self._check()
-            if self._together(lambda: self._own.update(self._counters.env_steps)):
+            if self._with_peer_errors(lambda: self._learner_zero.update(self._counters.env_steps)):
                 self._after_update()
-            elif self._torchrun.asked == SAVE:
+            elif self._torchrun.request == SAVE:
                 save(self.save)
             else:
                 return
 
-    def _together(self, work: Callable[[], Any]) -> Any:
+    def _with_peer_errors(self, work: Callable[[], Any]) -> Any:
         """Returns ``work()``, which communicates with other learners; raises their error if that fails."""
         try:
             return work()
@@ -361,7 +361,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def _raise_peer_error(self, error: RuntimeError) -> None:
         assert self._workers is not None
         if self._setup.learners > 1:
-            self._workers.failure(within_s=3.0)
+            self._workers.raise_failure(within_s=3.0)
         raise error
 
     def _report_totals(self) -> dict[str, float]:
@@ -384,7 +384,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             "actors_wait": min(1.0, new["actors_wait"] / elapsed),
             "learners_wait": min(1.0, new["learners_wait"] / elapsed),
             **self._lags(),
-            "actors_awake": counters.awake[0],
+            "actors_awake": counters.running_actors[0],
             **(failures if self._setup.remote else {}),
         }
 
@@ -404,10 +404,10 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def _actor_states(self) -> list[bytes | None]:
         """See :class:`Loop`; all learners first skip an update, so that all have made the same ones."""
         if self._setup.learners > 1:
-            self._together(self._own.skip)
-        elif self._leads:
-            self._together(lambda: self._torchrun.ask(self._learner.gradients, SAVE))
-        self._own.flush()
+            self._with_peer_errors(self._learner_zero.skip)
+        elif self._has_followers:
+            self._with_peer_errors(lambda: self._torchrun.send_request(self._learner.gradients, SAVE))
+        self._learner_zero.flush()
         return super()._actor_states()
 
     def _write(self, folder: Path, actors: Sequence[bytes | None]) -> None:
@@ -415,16 +415,16 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         super()._write(folder, actors)
 
     @property
-    def _leads(self) -> bool:
+    def _has_followers(self) -> bool:
         """Whether other processes of torchrun follow this one."""
         return self._setup.group is not None and self._setup.group.rank == 0
 
     def _stop_workers(self, workers: WorkerGroup) -> None:
         super()._stop_workers(workers)
-        if self._setup.learners > 1 or self._leads:
+        if self._setup.learners > 1 or self._has_followers:
             try:
                 workers.check()
-                self._own.skip()
+                self._learner_zero.skip()
             except Exception:  # a learner has failed: the others are stopped here
                 if self._allreduce is not None:
                     self._allreduce.close()

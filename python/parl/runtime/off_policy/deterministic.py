@@ -94,16 +94,16 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
         torch.set_num_threads(1)
         super().__init__(setup, "cpu", saved)
         self._load_actors([setup.make_actor(index, self._replay, 0) for index in range(setup.actors)], saved)
-        self._ahead: PrefetchQueue[list[Batch]] = PrefetchQueue(setup.prefetch)
+        self._prefetch_queue: PrefetchQueue[list[Batch]] = PrefetchQueue(setup.prefetch)
         self._samplers = [
-            BatchSampler(self._replay, setup.part, setup.prefetch + 2, rank, setup.learners)
+            BatchSampler(self._replay, setup.learner_batch_size, setup.prefetch + 2, rank, setup.learners)
             for rank in range(setup.learners)
         ]
-        self._priorities = DelayedPriorities(self._replay, setup.priority_delay)
+        self._delayed_priorities = DelayedPriorities(self._replay, setup.priority_delay)
         if saved is not None and (saved.folder / _PENDING).exists():
             ready, waiting = states.from_bytes((saved.folder / _PENDING).read_bytes())
-            self._ahead.ready.extend([_batch(part) for part in parts] for parts in ready)
-            self._priorities.waiting.extend(waiting)
+            self._prefetch_queue.ready.extend([_batch(part) for part in parts] for parts in ready)
+            self._delayed_priorities.waiting.extend(waiting)
         self._sum = torch.empty_like(self._learner.gradients)
         self._learner.use_threads(setup.threads)
         self._publish()
@@ -119,8 +119,8 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
 
     def _update(self) -> None:
         learners, learner = self._setup.learners, self._learner
-        parts = self._ahead.take(self._draw)
-        self._ahead.fill(self._draw)
+        parts = self._prefetch_queue.take(self._draw)
+        self._prefetch_queue.fill(self._draw)
         drawn: list[tuple[Any, Any]] = []
         self._sum.zero_()
         for batch in parts:
@@ -130,9 +130,9 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
         if learners > 1:
             torch.div(self._sum, learners, out=learner.gradients)
         apply_step(learner, self._env_steps)
-        self._priorities.give(drawn)
+        self._delayed_priorities.add(drawn)
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Raises an error: a resumed run can repeat iterations after a checkpoint, but not half of one."""
         raise RunDirectoryError(
             f"nothing is written into {folder}: a deterministic run goes on from its last checkpoint"
@@ -141,6 +141,6 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
     def save(self, folder: Path) -> None:
         """Writes a checkpoint into ``folder``, with batches drawn in advance and delayed priorities."""
         super().save(folder)
-        if self._ahead.ready or self._priorities.waiting:
-            pending = (list(self._ahead.ready), list(self._priorities.waiting))
+        if self._prefetch_queue.ready or self._delayed_priorities.waiting:
+            pending = (list(self._prefetch_queue.ready), list(self._delayed_priorities.waiting))
             (folder / _PENDING).write_bytes(states.to_bytes(pending))

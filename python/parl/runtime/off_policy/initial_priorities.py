@@ -57,7 +57,7 @@ class InitialPriorities:
         self._resets = np.zeros(num_envs, bool)
 
     @classmethod
-    def of(
+    def for_algorithm(
         cls, algorithm: Algorithm, policy: Policy, replay: Sink, num_envs: int, spec: EnvSpec
     ) -> InitialPriorities | None:
         """An instance if the algorithm's actors compute initial priorities, else None."""

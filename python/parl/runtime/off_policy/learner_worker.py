@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from parl.errors import NonFiniteError
-from parl.ops.finite import explained
+from parl.ops.finite import with_metrics
 from parl.replay import PrioritizedReplay
 from parl.runtime.gradient_allreduce import GradientAllReduce, SingleLearner
 from parl.types import Algorithm, Batch, Learner
@@ -30,7 +30,7 @@ def compute_gradients(learner: Learner, batch: Batch, env_steps: int) -> Any:
     try:
         return learner.compute(batch)
     except NonFiniteError as error:
-        raise explained(error, f"update at step {env_steps}", learner.metrics()) from None
+        raise with_metrics(error, f"update at step {env_steps}", learner.metrics()) from None
 
 
 def apply_step(learner: Learner, env_steps: int) -> None:
@@ -42,7 +42,7 @@ def apply_step(learner: Learner, env_steps: int) -> None:
     try:
         learner.step()
     except NonFiniteError as error:
-        raise explained(error, f"update at step {env_steps}", learner.metrics()) from None
+        raise with_metrics(error, f"update at step {env_steps}", learner.metrics()) from None
 
 
 class BatchSampler:
@@ -117,12 +117,12 @@ class DelayedPriorities:
     def __init__(self, replay: PrioritizedReplay, delay: int) -> None:
         self._replay = replay
         self._delay = delay
-        self._wanted = replay.settings["alpha"] > 0.0
+        self._is_prioritized = replay.settings["alpha"] > 0.0
         self.waiting: deque[list[tuple[Any, Any]]] = deque()
 
-    def give(self, drawn: list[tuple[Any, Any]]) -> None:
+    def add(self, drawn: list[tuple[Any, Any]]) -> None:
         """Queues tickets and priorities of one update, and sets the priorities that are due."""
-        if not self._wanted:
+        if not self._is_prioritized:
             return
         if not self._delay and not self.waiting:
             for tickets, priorities in drawn:
@@ -174,11 +174,13 @@ class LearnerWorker:
         self._learner = learner
         self._replay = replay
         self._peers = peers
-        learner.alone = isinstance(peers, SingleLearner)
-        self._draws = BatchSampler(replay, size, prefetch + 2, rank, learners)
-        self._late = DelayedPriorities(replay, delay)
+        learner.may_record_graph = isinstance(peers, SingleLearner)
+        self._sampler = BatchSampler(replay, size, prefetch + 2, rank, learners)
+        self._delayed_priorities = DelayedPriorities(replay, delay)
         # Several learners draw while gradients are averaged; for a single learner a thread draws.
-        self._ahead: PrefetchQueue[Batch] = PrefetchQueue(0 if isinstance(peers, SingleLearner) else prefetch)
+        self._prefetch_queue: PrefetchQueue[Batch] = PrefetchQueue(
+            0 if isinstance(peers, SingleLearner) else prefetch
+        )
         self._stream: Any = None
         self._stream_beta = 0.0
         if prefetch and isinstance(peers, SingleLearner):
@@ -194,15 +196,15 @@ class LearnerWorker:
         beta = self._algorithm.replay_beta(env_steps)
 
         def one() -> Batch:
-            return self._draws.draw(beta)
+            return self._sampler.draw(beta)
 
-        batch = self._next(beta) if self._stream is not None else self._ahead.take(one)
+        batch = self._next(beta) if self._stream is not None else self._prefetch_queue.take(one)
         priorities = compute_gradients(learner, batch, env_steps)
-        if not self._peers.average(learner.gradients, True, lambda: self._ahead.fill(one)):
-            self._late.flush()
+        if not self._peers.average(learner.gradients, True, lambda: self._prefetch_queue.fill(one)):
+            self._delayed_priorities.flush()
             return False
         apply_step(learner, env_steps)
-        self._late.give([(batch.tickets, priorities)])
+        self._delayed_priorities.add([(batch.tickets, priorities)])
         return True
 
     def _next(self, beta: float) -> Batch:
@@ -213,7 +215,7 @@ class LearnerWorker:
 
     def flush(self) -> None:
         """Sets all delayed priorities."""
-        self._late.flush()
+        self._delayed_priorities.flush()
 
     def close(self) -> None:
         """Ends the prefetching thread, if there is one; safe to call twice."""
@@ -222,5 +224,5 @@ class LearnerWorker:
 
     def skip(self) -> None:
         """Makes all learners skip one update. Then all have made the same updates and none is pending."""
-        self._late.flush()
+        self._delayed_priorities.flush()
         self._peers.average(self._learner.gradients, False)

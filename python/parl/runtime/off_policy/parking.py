@@ -29,16 +29,16 @@ class ActorParking:
 
     Attributes:
         actors: number of actors.
-        awake: number of actors that may run.
+        running: number of actors that may run.
         first: index of the first one that may run; the others follow it, modulo ``actors``.
     """
 
     actors: int
-    awake: int
+    running: int
     first: int = 0
 
     @classmethod
-    def of(cls, actors: int) -> ActorParking:
+    def all_running(cls, actors: int) -> ActorParking:
         """The state in which all actors may run."""
         return cls(actors, actors)
 
@@ -46,16 +46,16 @@ class ActorParking:
         """Chooses the number of actors that run in the next period.
 
         Args:
-            actors_wait: fraction of the last period for which the awake actors waited, 0..1.
+            actors_wait: fraction of the last period for which the running actors waited, 0..1.
             learners_wait: fraction for which the learners waited for transitions, 0..1.
         """
-        busy = self.awake * (1.0 - actors_wait)
+        busy = self.running * (1.0 - actors_wait)
         if learners_wait > IDLE and actors_wait < 1.0 - BUSY:
-            self.awake = min(self.actors, self.awake + 1)
-        elif learners_wait <= IDLE and busy <= (self.awake - 1) * BUSY:
-            self.awake = max(1, min(self.awake - 1, math.ceil(busy / BUSY)))
-        self.first = (self.first + 1) % self.actors if self.awake < self.actors else 0
+            self.running = min(self.actors, self.running + 1)
+        elif learners_wait <= IDLE and busy <= (self.running - 1) * BUSY:
+            self.running = max(1, min(self.running - 1, math.ceil(busy / BUSY)))
+        self.first = (self.first + 1) % self.actors if self.running < self.actors else 0
 
-    def wakes(self, actor: int) -> bool:
+    def may_run(self, actor: int) -> bool:
         """Whether ``actor`` may run."""
-        return (actor - self.first) % self.actors < self.awake
+        return (actor - self.first) % self.actors < self.running

@@ -46,7 +46,7 @@ class OffPolicySetup(RunSetup):
     learner_threads: bool = False
 
     @property
-    def part(self) -> int:
+    def learner_batch_size(self) -> int:
         """Transitions of one learner in an update."""
         return self.batch_size // self.learners
 
@@ -98,7 +98,7 @@ class OffPolicySetup(RunSetup):
             learner,
             replay,
             peers,
-            self.part,
+            self.learner_batch_size,
             rank,
             self.learners,
             self.prefetch,

@@ -193,4 +193,4 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
 
     def _stop_workers(self, workers: WorkerGroup) -> None:
         for worker in self._actors:
-            worker.tell(None)
+            worker.send_if_running(None)

@@ -161,7 +161,7 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         self._refresh()
         return states
 
-    def rescue(self, folder: Any) -> None:
+    def save_after_failure(self, folder: Any) -> None:
         """Writes learner and counters; a run resumed from them starts new episodes."""
         self._refresh()
-        super().rescue(folder)
+        super().save_after_failure(folder)

@@ -126,7 +126,7 @@ class PredictorLoop(AsyncRolloutLoop):
             "actors": setup.actors,
             "predictors": min(setup.predictors, setup.actors),
             "trainers": min(setup.trainers, setup.actors),
-            "rollouts": min(setup.rollouts, setup.actors),
+            "rollouts": min(setup.rollouts_per_update, setup.actors),
         }
         highest = dict.fromkeys(sizes, setup.actors)
         if not setup.algorithm.shareable:
@@ -169,7 +169,7 @@ class PredictorLoop(AsyncRolloutLoop):
     def _start_rollout_actor(self, index: int, state: bytes | None) -> None:
         setup = self._setup
         context = self._context if setup.processes else None
-        slot = PredictionSlot(RolloutBuffer(setup.spec, 1, setup.envs_of(index), context))
+        slot = PredictionSlot(RolloutBuffer(setup.spec, 1, setup.num_envs_of(index), context))
         self._slots.append(slot)
         args = (setup, index, self._shared_weights, self._buffers[index], slot, self._resumes, state)
         self._start_actor(f"actor {index}", _run_actor, args, setup.processes)
@@ -282,8 +282,8 @@ class PredictorLoop(AsyncRolloutLoop):
         """Lets an actor fill a slot again; parks it if it is above the current number of actors."""
         self._parked.append((index, slot))
         actors = self._tuner.sizes["actors"]
-        for awake, free in [pair for pair in self._parked if pair[0] < actors]:
-            super()._refill(awake, free)
+        for resumed, free in [pair for pair in self._parked if pair[0] < actors]:
+            super()._refill(resumed, free)
         self._parked = [pair for pair in self._parked if pair[0] >= actors]
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
@@ -309,7 +309,7 @@ class PredictorLoop(AsyncRolloutLoop):
         elapsed = now - self._tuned_at[0]
         if elapsed < every_s:
             return
-        if self._tuner.measured((self._env_steps - self._tuned_at[1]) / elapsed):
+        if self._tuner.record_rate((self._env_steps - self._tuned_at[1]) / elapsed):
             self._start_missing()
             parked, self._parked = self._parked, []
             for index, slot in parked:
@@ -327,11 +327,11 @@ class PredictorLoop(AsyncRolloutLoop):
             **{f"{name}_now": float(size) for name, size in self._tuner.sizes.items()},
         }
 
-    def rescue(self, folder: Path) -> None:
+    def save_after_failure(self, folder: Path) -> None:
         """Writes the learner; a run resumed from it starts new episodes."""
         wait_for(self._running)
         self._learners[0].refresh()
-        super().rescue(folder)
+        super().save_after_failure(folder)
 
     def close(self) -> None:
         """Ends the threads and workers; safe to call twice."""

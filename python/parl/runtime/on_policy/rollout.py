@@ -37,7 +37,7 @@ class RolloutBuffer:
     ) -> None:
         rows = (steps, num_envs)
         self._arrays: dict[str, tuple[tuple[int, ...], str]] = {
-            "obs": ((steps + 1, num_envs, *spec.row[0]), spec.row[1]),
+            "obs": ((steps + 1, num_envs, *spec.flat_row[0]), spec.flat_row[1]),
             "action": ((*rows, *spec.action_shape), spec.action_dtype),
             "log_prob": (rows, "float32"),
             "reward": (rows, "float32"),
@@ -138,7 +138,7 @@ class RolloutActor(EnvActor):
         pickles: bool = False,
     ) -> None:
         self._rows = Rows(spec)
-        self._parted = bool(spec.observation_parts)
+        self._has_parts = bool(spec.observation_parts)
         super().__init__(env, spec, policy, seed, first_env, pickles)
         self._resetting = np.zeros(self.num_envs, bool)
         self._starting = np.ones(self.num_envs, bool)
@@ -153,7 +153,7 @@ class RolloutActor(EnvActor):
 
     def _inspect_env(self) -> None:
         """Reads the properties of the environment that every step needs."""
-        self._writes_into = "out" in inspect.signature(self._env.step).parameters
+        self._accepts_out = "out" in inspect.signature(self._env.step).parameters
         space = self._env.single_action_space
         self._bounds = None if self._spec.num_actions else (space.low, space.high)
 
@@ -176,7 +176,7 @@ class RolloutActor(EnvActor):
         for t in range(len(buffer.reward)):
             obs = buffer.obs[t]
             if buffer.memory.size:
-                self._remember(buffer, t)
+                self._restart_policy(buffer, t)
             action, log_prob = self.policy.sample(obs, env_steps + collected)
             buffer.action[t] = action
             buffer.log_prob[t] = log_prob
@@ -229,7 +229,7 @@ class RolloutActor(EnvActor):
             self._obs = np.array(self._observed(obs, env_steps + collected))
         return collected
 
-    def _remember(self, buffer: RolloutBuffer, t: int) -> None:
+    def _restart_policy(self, buffer: RolloutBuffer, t: int) -> None:
         """Resets the recurrent state where episodes begin at row t; at row 0, writes it into ``buffer``."""
         assert isinstance(self.policy, RecurrentPolicy)
         buffer.starts[t] = self._starting
@@ -242,12 +242,12 @@ class RolloutActor(EnvActor):
         action = buffer.action[t]
         if self._bounds is not None:
             action = np.clip(action, *self._bounds)
-        if self._writes_into:
+        if self._accepts_out:
             _, reward, terminated, truncated, info = self._env.step(action, out=buffer.obs[t + 1])
         else:
             obs, reward, terminated, truncated, info = self._env.step(action)
-            buffer.obs[t + 1] = self._observed(obs, env_steps) if self._parted else obs
-        if not self._parted:
+            buffer.obs[t + 1] = self._observed(obs, env_steps) if self._has_parts else obs
+        if not self._has_parts:
             self._check.observations(buffer.obs[t + 1], env_steps)
         buffer.reward[t] = reward
         self._check.rewards(buffer.reward[t], env_steps)

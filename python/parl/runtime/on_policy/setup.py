@@ -20,7 +20,7 @@ class RolloutSetup(RunSetup):
         max_lag: largest policy lag of a rollout, in updates; async only.
         predictors: initial number of threads that compute actions; predictor only, as the next three.
         trainers: initial number of threads that learn.
-        rollouts: initial number of rollouts per update.
+        rollouts_per_update: initial number of rollouts per update.
         tune_every_s: seconds between changes of these sizes; 0: they do not change.
         random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
     """
@@ -30,11 +30,11 @@ class RolloutSetup(RunSetup):
     max_lag: int = 0
     predictors: int = 1
     trainers: int = 1
-    rollouts: int = 1
+    rollouts_per_update: int = 1
     tune_every_s: float = 0.0
     random_steps: int = 0
 
-    def envs_of(self, index: int) -> int:
+    def num_envs_of(self, index: int) -> int:
         """Number of environments of actor ``index``."""
         first, end = self.env_range(index)
         return end - first
@@ -42,7 +42,7 @@ class RolloutSetup(RunSetup):
     def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> RolloutActor:
         """Makes actor ``index`` after ``resumes`` resumes; ``policy`` replaces the algorithm's policy."""
         policy_seed, env_seed = actor_seeds(self.own_seed(resumes), index)
-        envs = self.envs_of(index)
+        envs = self.num_envs_of(index)
         if policy is None:
             policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
         first = self.env_range(index)[0] + (0 if self.group is None else self.group.rank * self.num_envs)
@@ -51,5 +51,5 @@ class RolloutSetup(RunSetup):
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """Makes a buffer for rollouts of actor ``index``, in shared memory of ``context`` if one is given."""
-        algorithm, envs = self.algorithm, self.envs_of(index)
+        algorithm, envs = self.algorithm, self.num_envs_of(index)
         return RolloutBuffer(self.spec, algorithm.rollout_steps, envs, context, algorithm.memory)

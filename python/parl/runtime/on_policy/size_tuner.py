@@ -29,30 +29,30 @@ class SizeTuner:
 
     def __init__(self, sizes: Mapping[str, int], highest: Mapping[str, int], seed: int) -> None:
         self.sizes = dict(sizes)
-        self._kept = dict(sizes)
+        self._best_sizes = dict(sizes)
         self._highest = dict(highest)
         self._rng = np.random.default_rng(seed)
         self._rate = 0.0
         self._trying = False
 
-    def measured(self, rate: float) -> bool:
+    def record_rate(self, rate: float) -> bool:
         """Takes the rate measured with ``sizes`` and chooses the next sizes; returns whether they changed."""
         before = dict(self.sizes)
         if self._trying:
             if rate > _GAIN * self._rate:
-                self._kept = dict(self.sizes)
-            self.sizes = dict(self._kept)
+                self._best_sizes = dict(self.sizes)
+            self.sizes = dict(self._best_sizes)
         else:
             self._rate = rate
-            self.sizes = self._changed()
+            self.sizes = self._random_change()
         self._trying = not self._trying
         return self.sizes != before
 
-    def _changed(self) -> dict[str, int]:
+    def _random_change(self) -> dict[str, int]:
         changes = [
-            self._kept | {name: size + by}
-            for name, size in self._kept.items()
+            self._best_sizes | {name: size + by}
+            for name, size in self._best_sizes.items()
             for by in (-1, 1)
             if 1 <= size + by <= self._highest[name]
         ]
-        return changes[int(self._rng.integers(len(changes)))] if changes else dict(self._kept)
+        return changes[int(self._rng.integers(len(changes)))] if changes else dict(self._best_sizes)

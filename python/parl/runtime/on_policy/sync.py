@@ -46,7 +46,7 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
             self._coordinator = RolloutCoordinator(setup.group, setup.device)
             self._average = self._coordinator.average
             self._learner.learners = setup.group.size
-            self._load_from_first(setup.group)
+            self._load_from_rank_zero(setup.group)
         self._load_actors(self._make_actors(), saved)
         self._buffers = self._make_buffers()
 
@@ -76,7 +76,7 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
         if self._coordinator is not None:
             self._coordinator.send(request, self._env_steps)
 
-    def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+    def run_follower_rank(self, save: Callable[[Callable[[Path], None]], None]) -> None:
         """Collects and learns together with rank 0 until rank 0 ends.
 
         Args:
@@ -98,10 +98,10 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
             if request == SAVE:
                 save(super().save)
 
-    def _load_from_first(self, group: Group) -> None:
+    def _load_from_rank_zero(self, group: Group) -> None:
         """Takes learner and counters of rank 0: a process that was killed may have saved older ones."""
         counts = (self._env_steps, self._updates, self._resumes)
-        state, first = group.from_first((self._learner.state_dict(), counts))
+        state, first = group.from_rank_zero((self._learner.state_dict(), counts))
         if counts != first:
             self._learner.load_state_dict(state)
             self._env_steps, self._updates, self._resumes = first

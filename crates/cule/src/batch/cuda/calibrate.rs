@@ -15,7 +15,7 @@ use crate::env::state::{FLAGS, NUMBERS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Steps before the first measurement. They bring the environments to different points of their episodes.
-    pub before: u32,
+    pub warmup_steps: u32,
     /// Steps of a measurement.
     pub steps: u32,
     /// Measurements per choice; the shortest one counts. Each round measures every choice once.
@@ -24,7 +24,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { before: 40, steps: 4, rounds: 2 }
+        Self { warmup_steps: 40, steps: 4, rounds: 2 }
     }
 }
 
@@ -58,8 +58,8 @@ impl<D: Device> CudaBatch<D> {
         let mut actions = self.device.allocate(size_of_val(&codes[..]))?;
         self.device.write(&mut actions, bytemuck::cast_slice(&codes), stream)?;
         let seeds: Vec<i64> = (0..envs as i64).collect();
-        let mut seeds_there = self.device.allocate(size_of_val(&seeds[..]))?;
-        self.device.write(&mut seeds_there, bytemuck::cast_slice(&seeds), stream)?;
+        let mut device_seeds = self.device.allocate(size_of_val(&seeds[..]))?;
+        self.device.write(&mut device_seeds, bytemuck::cast_slice(&seeds), stream)?;
         let numbers = self.device.allocate(NUMBERS * 4 * envs)?;
         let flags = self.device.allocate(FLAGS * envs)?;
         let out = Targets {
@@ -67,7 +67,7 @@ impl<D: Device> CudaBatch<D> {
             flags: self.device.address(&flags),
             ..Targets::default()
         };
-        self.reset(self.device.address(&seeds_there), 0, &out, stream)?;
+        self.reset(self.device.address(&device_seeds), 0, &out, stream)?;
         let first = self.device.address(&actions);
         let mut next = 0u32;
         let mut run = |batch: &mut Self, steps: u32| -> Result<f64, CuleError> {
@@ -82,7 +82,7 @@ impl<D: Device> CudaBatch<D> {
             batch.check_faults(stream)?;
             Ok(start.elapsed().as_secs_f64() / f64::from(steps.max(1)))
         };
-        run(self, effort.before)?;
+        run(self, effort.warmup_steps)?;
         let mut found: Vec<(Choice, f64)> = choices.iter().map(|&choice| (choice, f64::INFINITY)).collect();
         for _ in 0..effort.rounds {
             for (choice, best) in &mut found {
@@ -95,7 +95,7 @@ impl<D: Device> CudaBatch<D> {
 }
 
 /// The fastest measured choice; the first one if several are equal. `None` if nothing was measured.
-pub fn quickest(found: &[(Choice, f64)]) -> Option<Choice> {
+pub fn fastest(found: &[(Choice, f64)]) -> Option<Choice> {
     let best = found.iter().map(|(_, seconds)| *seconds).min_by(f64::total_cmp)?;
     found.iter().find(|(_, seconds)| *seconds == best).map(|(choice, _)| *choice)
 }
@@ -113,7 +113,7 @@ pub fn to_text(found: &[(Choice, f64)]) -> String {
 /// Parses the first line of [`to_text`]: the fastest choice. `None` if it is not one of [`Choice::all`].
 pub fn from_text(text: &str) -> Option<Choice> {
     let mut words = text.lines().next()?.split(' ');
-    let form = Form::of_name(words.next()?)?;
+    let form = Form::from_name(words.next()?)?;
     let choice = Choice { form, window: words.next()?.parse().ok()? };
     words.next()?.parse::<u64>().ok()?;
     (words.next().is_none() && Choice::all().contains(&choice)).then_some(choice)
@@ -131,12 +131,12 @@ mod tests {
             .enumerate()
             .map(|(i, &choice)| (choice, 1e-3 * (1.0 + ((i + 6) % 9) as f64)))
             .collect();
-        assert_eq!(quickest(&found), Some(all[3]));
+        assert_eq!(fastest(&found), Some(all[3]));
         let text = to_text(&found);
         assert_eq!(text.lines().count(), all.len());
         assert!(text.starts_with("grouped 3 1000000\ngrouped 4 2000000\n"), "{text}");
         assert_eq!(from_text(&text), Some(all[3]));
-        assert_eq!(quickest(&[]), None);
+        assert_eq!(fastest(&[]), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Form {
     }
 
     /// The form with this name, or `None`.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.name() == name)
     }
 }
@@ -67,7 +67,7 @@ impl Choice {
     /// # Errors
     /// [`CuleError::Setting`] if there is no such form, or the form does not have this window.
     pub fn named(form: &str, window: u32) -> Result<Self, CuleError> {
-        let found = Form::of_name(form).map(|form| Self { form, window });
+        let found = Form::from_name(form).map(|form| Self { form, window });
         found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
             name: "form",
             value: format!("{form}, window {window}"),

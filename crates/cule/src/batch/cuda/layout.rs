@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 
 use crate::env::State;
-use crate::env::state::{Head, Recent};
+use crate::env::state::{Head, LastFrames};
 use crate::machine::Machine;
 use crate::machine::cart::Cart;
 
@@ -26,10 +26,10 @@ pub const NO_SAVED_PICTURES: u32 = u32::MAX;
 const SPARE_SAVED_PICTURES: usize = 1024;
 /// Words of a cartridge's RAM.
 const CART_WORDS: usize = 32;
-/// First words of the cartridge RAM in a head: that of the console, and that of its copy in `recent`.
+/// First words of the cartridge RAM in a head: that of the console, and that of its copy in `last_frames`.
 pub const CART_AT: [usize; 2] = [
     (offset_of!(Head, state) + offset_of!(State, machine) + CART_RAM) / 4,
-    (offset_of!(Head, recent) + offset_of!(Recent, from) + CART_RAM) / 4,
+    (offset_of!(Head, last_frames) + offset_of!(LastFrames, start) + CART_RAM) / 4,
 ];
 const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
 
@@ -46,7 +46,7 @@ pub const SHARED_BYTES: u32 = LANES * ROW_WORDS * 4;
 pub struct Plan {
     pub(super) heads: u64,
     pub(super) randoms: u64,
-    pub(super) extras: u64,
+    pub(super) step_outputs: u64,
     pub(super) planes: u64,
     pub(super) saved_pictures: u64,
     pub(super) taken: u64,
@@ -56,7 +56,7 @@ pub struct Plan {
     pub(super) queued: u64,
     pub(super) faults: u64,
     pub(super) order: u64,
-    pub(super) playing: u64,
+    pub(super) env_games: u64,
     pub(super) games: u64,
     pub(super) rules: u64,
     pub(super) reset_states: u64,
@@ -134,16 +134,16 @@ pub fn is_cart_ram(word: usize) -> bool {
     CART_AT.iter().any(|&at| (at..at + CART_WORDS).contains(&word))
 }
 
-/// Number of places for saved pictures: one per environment of the games with short frames (`needy`), plus
-/// [`SPARE_SAVED_PICTURES`], but at most one per environment.
-pub fn saved_pictures(envs: usize, needy: usize) -> usize {
-    (needy + SPARE_SAVED_PICTURES).min(envs)
+/// Number of places for saved pictures: one per environment of the games with short frames
+/// (`short_frame_envs`), plus [`SPARE_SAVED_PICTURES`], but at most one per environment.
+pub fn saved_pictures(envs: usize, short_frame_envs: usize) -> usize {
+    (short_frame_envs + SPARE_SAVED_PICTURES).min(envs)
 }
 
 /// Number of blocks to run `groups` groups of lanes if `resident` warps are resident at a time, and warps per
 /// block. If there are fewer groups than resident warps, blocks get additional warps that help to write
 /// observations.
-pub fn playing(groups: u32, resident: u32) -> (u32, u32) {
+pub fn blocks_and_warps(groups: u32, resident: u32) -> (u32, u32) {
     let resident = resident.max(1);
     (groups.min(resident), (resident / groups.max(1)).clamp(1, MOST_WARPS))
 }
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn few_groups_have_helpers_and_many_take_turns() {
         // 1,056 warps are resident on 132 multiprocessors.
-        assert_eq!(playing(8, 1056), (8, 4));
-        assert_eq!(playing(400, 1056), (400, 2));
-        assert_eq!(playing(1024, 1056), (1024, 1));
-        assert_eq!(playing(4096, 1056), (1056, 1));
-        assert_eq!(playing(3, 0), (1, 1));
+        assert_eq!(blocks_and_warps(8, 1056), (8, 4));
+        assert_eq!(blocks_and_warps(400, 1056), (400, 2));
+        assert_eq!(blocks_and_warps(1024, 1056), (1024, 1));
+        assert_eq!(blocks_and_warps(4096, 1056), (1056, 1));
+        assert_eq!(blocks_and_warps(3, 0), (1, 1));
     }
 
     #[test]

@@ -22,9 +22,9 @@ use tables::Tables;
 
 use super::game::Game;
 use super::pictures::Pictures;
-use super::slot::{Slot, Work};
-use super::{Autoreset, Layout, Settings, states};
-use crate::env::state::{self, EnvSettings, Extra, Head};
+use super::slot::{Slot, Workspace};
+use super::{Autoreset, BatchConfig, Settings, states};
+use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::games::table::GAMES;
 use crate::machine::input::Input;
 use crate::machine::{Board, cart};
@@ -135,7 +135,7 @@ pub struct CudaBatch<D: Device> {
     settings: Settings,
     rules: EnvSettings,
     games: Vec<Game>,
-    playing: Vec<usize>,
+    env_games: Vec<usize>,
     plan: Plan,
     resident: u32,
     /// Resets after the end of an episode may need a separate launch.
@@ -152,14 +152,14 @@ pub struct CudaBatch<D: Device> {
 }
 
 /// Allocates the memory of a batch and counts its bytes.
-struct Pile<'a, D: Device> {
+struct Allocations<'a, D: Device> {
     device: &'a D,
     memory: Vec<D::Memory>,
     bytes: usize,
 }
 
-impl<D: Device> Pile<'_, D> {
-    fn empty(&mut self, bytes: usize) -> Result<u64, CuleError> {
+impl<D: Device> Allocations<'_, D> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, CuleError> {
         let memory = self.device.allocate(bytes.max(1))?;
         let address = self.device.address(&memory);
         self.memory.push(memory);
@@ -167,7 +167,7 @@ impl<D: Device> Pile<'_, D> {
         Ok(address)
     }
 
-    fn filled<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> Result<u64, CuleError> {
+    fn upload<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> Result<u64, CuleError> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let mut memory = self.device.allocate(bytes.len().max(1))?;
         if !bytes.is_empty() {
@@ -186,11 +186,11 @@ impl<D: Device> CudaBatch<D> {
     ///
     /// # Errors
     /// As [`super::CpuBatch::new`], or an error of the device.
-    pub fn new(device: D, layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
-        super::cpu::check(layout, &settings)?;
-        let games = super::cpu::load_games(layout, &settings)?;
-        let envs = layout.assignment.len();
-        let all = games.iter().fold(0, |all, game| all | game.facts.actions);
+    pub fn new(device: D, config: &BatchConfig<'_>, settings: Settings) -> Result<Self, CuleError> {
+        super::cpu::check(config, &settings)?;
+        let games = super::cpu::load_games(config, &settings)?;
+        let envs = config.assignment.len();
+        let all = games.iter().fold(0, |all, game| all | game.env_game.actions);
         let rules = settings.of_envs(&games);
         let tables = Tables::new(&games, &settings, &rules, all);
         let plane_bytes = games[0].screen.size_bytes();
@@ -200,40 +200,42 @@ impl<D: Device> CudaBatch<D> {
         let generators = 2 * size_of::<Random>();
         let pictures = state::WORK_PICTURES as usize * picture;
         let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
-        let order = layout::order(layout.assignment);
-        let (groups, _) = layout::playing(order.len() as u32 / LANES, device.resident_warps());
-        let needy = layout.assignment.iter().filter(|&&game| tables.needy[game]).count();
-        let saved_pictures = if rules.draws == 0 { 0 } else { layout::saved_pictures(envs, needy) };
+        let order = layout::order(config.assignment);
+        let (groups, _) = layout::blocks_and_warps(order.len() as u32 / LANES, device.resident_warps());
+        let short_frame_envs =
+            config.assignment.iter().filter(|&&game| tables.has_short_frames[game]).count();
+        let saved_pictures =
+            if rules.draws == 0 { 0 } else { layout::saved_pictures(envs, short_frame_envs) };
         let cart_ram = games.iter().any(has_cart_ram);
-        let (heads, randoms) = first_states(layout, &games, &rules, cart_ram)?;
-        let mut pile = Pile { device: &device, memory: vec![], bytes: 0 };
-        let playing: Vec<u32> = layout.assignment.iter().map(|&game| game as u32).collect();
+        let (heads, randoms) = initial_states(config, &games, &rules, cart_ram)?;
+        let mut allocations = Allocations { device: &device, memory: vec![], bytes: 0 };
+        let env_games: Vec<u32> = config.assignment.iter().map(|&game| game as u32).collect();
         let mut plan = Plan {
-            heads: pile.filled(&heads)?,
-            randoms: pile.filled(&randoms)?,
-            extras: pile.empty(envs * size_of::<Extra>())?,
-            planes: pile.empty(envs * settings.stack * plane_bytes)?,
-            saved_pictures: pile.filled(&vec![NO_SAVED_PICTURES; envs])?,
-            taken: pile.empty(saved_pictures.div_ceil(32) * 4)?,
-            kept: pile.empty(saved_pictures * state::KEPT_PICTURES as usize * picture)?,
-            scratch: pile.empty((groups * LANES) as usize * scratch)?,
-            queue: pile.empty(envs * 4)?,
-            queued: pile.empty(8)?,
+            heads: allocations.upload(&heads)?,
+            randoms: allocations.upload(&randoms)?,
+            step_outputs: allocations.allocate(envs * size_of::<StepOutput>())?,
+            planes: allocations.allocate(envs * settings.stack * plane_bytes)?,
+            saved_pictures: allocations.upload(&vec![NO_SAVED_PICTURES; envs])?,
+            taken: allocations.allocate(saved_pictures.div_ceil(32) * 4)?,
+            kept: allocations.allocate(saved_pictures * state::KEPT_PICTURES as usize * picture)?,
+            scratch: allocations.allocate((groups * LANES) as usize * scratch)?,
+            queue: allocations.allocate(envs * 4)?,
+            queued: allocations.allocate(8)?,
             faults: 0,
-            order: pile.filled(&order)?,
-            playing: pile.filled(&playing)?,
-            games: pile.filled(&tables.games)?,
-            rules: pile.filled(&[rules])?,
-            reset_states: pile.filled(&tables.reset_states)?,
-            roms: pile.filled(&tables.roms)?,
-            records: pile.filled(&tables.records)?,
+            order: allocations.upload(&order)?,
+            env_games: allocations.upload(&env_games)?,
+            games: allocations.upload(&tables.games)?,
+            rules: allocations.upload(&[rules])?,
+            reset_states: allocations.upload(&tables.reset_states)?,
+            roms: allocations.upload(&tables.roms)?,
+            records: allocations.upload(&tables.records)?,
             choices: 0,
-            boot_pictures: pile.filled(&tables.boot_pictures)?,
-            reductions: pile.filled(&tables.reductions)?,
-            cells: pile.filled(&tables.cells)?,
-            weights: pile.filled(&tables.weights)?,
-            blends: pile.filled(&tables.blends)?,
-            tables: pile.filled(&tables.bytes)?,
+            boot_pictures: allocations.upload(&tables.boot_pictures)?,
+            reductions: allocations.upload(&tables.reductions)?,
+            cells: allocations.upload(&tables.cells)?,
+            weights: allocations.upload(&tables.weights)?,
+            blends: allocations.upload(&tables.blends)?,
+            tables: allocations.upload(&tables.bytes)?,
             count: envs as u32,
             threads: order.len() as u32,
             board_bytes: board_bytes as u32,
@@ -251,7 +253,7 @@ impl<D: Device> CudaBatch<D> {
             cart_ram: u32::from(cart_ram),
             unused: 0,
         };
-        let (memory, bytes) = (pile.memory, pile.bytes);
+        let (memory, bytes) = (allocations.memory, allocations.bytes);
         let faults = device.allocate(FAULTS * size_of::<u32>())?;
         plan.faults = device.address(&faults);
         let mut choices = device.allocate(games.len() * size_of::<[u32; 2]>())?;
@@ -264,7 +266,7 @@ impl<D: Device> CudaBatch<D> {
             resident: device.resident_warps(),
             queues: !quick || settings.boot == super::Boot::Exact || settings.life_continues,
             shape: super::cpu::obs_shape(&games[0], &settings),
-            playing: layout.assignment.to_vec(),
+            env_games: config.assignment.to_vec(),
             device,
             settings,
             rules,
@@ -284,7 +286,7 @@ impl<D: Device> CudaBatch<D> {
 
     /// Number of environments.
     pub fn num_envs(&self) -> usize {
-        self.playing.len()
+        self.env_games.len()
     }
 
     /// As [`super::CpuBatch::obs_shape`].
@@ -314,7 +316,7 @@ impl<D: Device> CudaBatch<D> {
 
     /// Name of the game of an environment.
     pub fn game(&self, env: usize) -> &'static str {
-        GAMES[self.games[self.playing[env]].row].name
+        GAMES[self.games[self.env_games[env]].row].name
     }
 
     /// Sets form and window of each game, in the order of the games. They affect the speed only.
@@ -351,7 +353,7 @@ impl<D: Device> CudaBatch<D> {
     /// An error of the device. If the mask excludes an environment that has never been reset,
     /// [`CudaBatch::check_faults`] reports it.
     pub fn reset(&self, seeds: u64, mask: u64, out: &Targets, stream: u64) -> Result<(), CuleError> {
-        let call = Call { seeds, mask, mode: RESET_ASKED, ..base(out) };
+        let call = Call { seeds, mask, mode: RESET_REQUESTED, ..call_for(out) };
         self.play("parl_reset", &call, stream)
     }
 
@@ -371,25 +373,25 @@ impl<D: Device> CudaBatch<D> {
             Actions::Wide(address) => (address, WIDE, 0.0),
             Actions::Sticks(address, threshold) => (address, STICKS, threshold),
         };
-        let call = Call { actions, wide_actions, threshold, mode, ..base(out) };
+        let call = Call { actions, wide_actions, threshold, mode, ..call_for(out) };
         self.play("parl_step", &call, stream)?;
         let mode = match self.settings.autoreset {
             Autoreset::NextStep => RESET_DUE,
             Autoreset::SameStep => RESET_WITHIN,
             Autoreset::Disabled => return Ok(()),
         };
-        if self.queues { self.play("parl_reset", &Call { mode, ..base(out) }, stream) } else { Ok(()) }
+        if self.queues { self.play("parl_reset", &Call { mode, ..call_for(out) }, stream) } else { Ok(()) }
     }
 
     fn play(&self, kernel: &str, call: &Call, stream: u64) -> Result<(), CuleError> {
-        let (blocks, warps) = layout::playing(self.plan.threads / LANES, self.resident);
+        let (blocks, warps) = layout::blocks_and_warps(self.plan.threads / LANES, self.resident);
         self.device.launch(kernel, Shape { blocks, threads: warps * LANES }, &self.plan, call, stream)
     }
 
-    fn bytewise(&self, kernel: &str, bytes: u64, call: &Call, stream: u64) -> Result<(), CuleError> {
+    fn launch_per_byte(&self, kernel: &str, bytes: u64, call: &Call, stream: u64) -> Result<(), CuleError> {
         let blocks = blocks(bytes, BYTE_THREADS).ok_or_else(|| CuleError::Setting {
             name: "num_envs",
-            value: self.playing.len().to_string(),
+            value: self.env_games.len().to_string(),
             bound: "at most 2^39 bytes to write, the limit of one launch",
         })?;
         self.device.launch(kernel, Shape { blocks, threads: BYTE_THREADS }, &self.plan, call, stream)
@@ -421,7 +423,7 @@ impl<D: Device> CudaBatch<D> {
     // ------------------------------------------------------------ states
 
     fn row_bytes(&self) -> usize {
-        let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<Extra>();
+        let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<StepOutput>();
         fixed + self.obs_bytes() + state::KEPT_PICTURES as usize * self.picture_bytes()
     }
 
@@ -434,27 +436,27 @@ impl<D: Device> CudaBatch<D> {
         let numbers: Vec<u32> = envs.iter().map(|&env| env as u32).collect();
         let mut list = self.device.allocate(size_of_val(&numbers[..]))?;
         self.device.write(&mut list, bytemuck::cast_slice(&numbers), stream)?;
-        let mut there = self.device.allocate(rows.len())?;
+        let mut device_rows = self.device.allocate(rows.len())?;
         if writes {
-            self.device.write(&mut there, rows, stream)?;
+            self.device.write(&mut device_rows, rows, stream)?;
         }
         let call = Call {
             envs: self.device.address(&list),
-            rows: self.device.address(&there),
+            rows: self.device.address(&device_rows),
             row_count: envs.len() as u32,
             row_bytes: self.row_bytes() as u32,
             writes: u32::from(writes),
             ..Call::default()
         };
         if writes {
-            self.bytewise("parl_saved_pictures", envs.len() as u64, &call, stream)?;
+            self.launch_per_byte("parl_saved_pictures", envs.len() as u64, &call, stream)?;
         }
-        self.bytewise("parl_states", rows.len() as u64, &call, stream)?;
+        self.launch_per_byte("parl_states", rows.len() as u64, &call, stream)?;
         if writes {
             // Waits: the rows must not be freed before the kernel has read them.
             self.device.read(&list, &mut [0; 4], stream)
         } else {
-            self.device.read(&there, rows, stream)
+            self.device.read(&device_rows, rows, stream)
         }
     }
 
@@ -487,7 +489,7 @@ impl<D: Device> CudaBatch<D> {
     ) -> Result<Vec<(Vec<u8>, usize, bool)>, CuleError> {
         self.check_faults(stream)?;
         let slots = self.slots(envs, stream)?;
-        let mut work = Work::new(&self.rules);
+        let mut work = Workspace::new(&self.rules);
         let mut pictures = Vec::with_capacity(envs.len());
         for (slot, &env) in slots.iter().zip(envs) {
             if slot.head.ready == 0 {
@@ -503,15 +505,15 @@ impl<D: Device> CudaBatch<D> {
     fn slot(&self, env: usize, row: &[u8]) -> Slot {
         let (head, row) = row.split_at(size_of::<Head>());
         let (random, row) = row.split_at(size_of::<Random>());
-        let (extra, row) = row.split_at(size_of::<Extra>());
+        let (output, row) = row.split_at(size_of::<StepOutput>());
         let (planes, kept) = row.split_at(self.obs_bytes());
-        let extra: Extra = bytemuck::pod_read_unaligned(extra);
-        let game = self.playing[env];
+        let output: StepOutput = bytemuck::pod_read_unaligned(output);
+        let game = self.env_games[env];
         let picture = self.picture_bytes();
         let shown = self.games[game].height() * crate::machine::tia::WIDTH;
         let pictures: Vec<u8> = kept
             .chunks_exact(picture.max(1))
-            .take(usize::from(extra.kept))
+            .take(usize::from(output.kept))
             .flat_map(|picture| &picture[..shown])
             .copied()
             .collect();
@@ -520,7 +522,7 @@ impl<D: Device> CudaBatch<D> {
             head: bytemuck::pod_read_unaligned(head),
             random: Box::new(bytemuck::pod_read_unaligned(random)),
             planes: planes.into(),
-            pictures: (extra.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
+            pictures: (output.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
         }
     }
 
@@ -528,12 +530,12 @@ impl<D: Device> CudaBatch<D> {
         let shown = self.games[slot.game].height() * crate::machine::tia::WIDTH;
         let picture = self.picture_bytes();
         let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
-        let extra = Extra { kept: (pictures.len() / shown) as u8, ..Extra::zeroed() };
+        let output = StepOutput { kept: (pictures.len() / shown) as u8, ..StepOutput::zeroed() };
         let mut row = vec![];
         for part in [
             bytemuck::bytes_of(&slot.head),
             bytemuck::bytes_of(&*slot.random),
-            bytemuck::bytes_of(&extra),
+            bytemuck::bytes_of(&output),
             &slot.planes,
         ] {
             row.extend_from_slice(part);
@@ -577,13 +579,13 @@ impl<D: Device> CudaBatch<D> {
         let size = rows.len() / envs.len();
         let mut slots = Vec::with_capacity(envs.len());
         for (row, &env) in rows.chunks_exact(size).zip(envs) {
-            slots.push(self.understood(row, env)?);
+            slots.push(self.parse_state(row, env)?);
         }
         let at_once = self.rows_at_once();
         for (some, slots) in envs.chunks(at_once).zip(slots.chunks(at_once)) {
-            let mut there = Vec::with_capacity(some.len() * self.row_bytes());
-            slots.iter().for_each(|slot| there.extend(self.row(slot)));
-            self.transfer(some, &mut there, true, stream)?;
+            let mut device_rows = Vec::with_capacity(some.len() * self.row_bytes());
+            slots.iter().for_each(|slot| device_rows.extend(self.row(slot)));
+            self.transfer(some, &mut device_rows, true, stream)?;
         }
         self.check_faults(stream)
     }
@@ -597,22 +599,22 @@ impl<D: Device> CudaBatch<D> {
         let Some(&first) = envs.first() else { return Ok(()) };
         // The row belongs to one game, so checking it against one environment per game is enough.
         for game in 0..self.games.len() {
-            if let Some(&env) = envs.iter().find(|&&env| self.playing[env] == game) {
-                self.understood(row, env)?;
+            if let Some(&env) = envs.iter().find(|&&env| self.env_games[env] == game) {
+                self.parse_state(row, env)?;
             }
         }
-        let there = self.row(&self.understood(row, first)?);
+        let device_rows = self.row(&self.parse_state(row, first)?);
         for some in envs.chunks(self.rows_at_once()) {
-            self.transfer(some, &mut there.repeat(some.len()), true, stream)?;
+            self.transfer(some, &mut device_rows.repeat(some.len()), true, stream)?;
         }
         self.check_faults(stream)
     }
 
-    fn understood(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
-        let game = &self.games[self.playing[env]];
-        let like = Slot::new(self.playing[env], game, &self.rules, 0)?;
+    fn parse_state(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
+        let game = &self.games[self.env_games[env]];
+        let like = Slot::new(self.env_games[env], game, &self.rules, 0)?;
         let slot = states::load(row, &like, game, &self.rules)?;
-        let machines = [&slot.head.state.machine, &slot.head.recent.from];
+        let machines = [&slot.head.state.machine, &slot.head.last_frames.start];
         if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
             return Err(CuleError::State { reason: "it has cartridge RAM that its cartridge lacks".into() });
         }
@@ -630,31 +632,31 @@ const SAME_STEP: u32 = 1;
 const DISABLED: u32 = 2;
 const RESET_DUE: u32 = 0;
 const RESET_WITHIN: u32 = 1;
-const RESET_ASKED: u32 = 2;
+const RESET_REQUESTED: u32 = 2;
 
-fn base(out: &Targets) -> Call {
+fn call_for(out: &Targets) -> Call {
     let Targets { obs, final_obs, ram, numbers, flags, obs_stride, slides } = *out;
     Call { obs, final_obs, ram, numbers, flags, obs_stride, slides: u32::from(slides), ..Call::default() }
 }
 
 /// Returns true if a game's cartridge has RAM, or registers that are stored in its place.
 fn has_cart_ram(game: &Game) -> bool {
-    let cart = &game.facts.boot.machine.cart;
+    let cart = &game.env_game.boot.machine.cart;
     cart::is_superchip(cart) || cart.kind == cart::KIND_DPC || cart.ram != [0; 128]
 }
 
 /// Initial heads, as an array (word, environment), and generators of all environments.
-fn first_states(
-    layout: &Layout<'_>,
+fn initial_states(
+    config: &BatchConfig<'_>,
     games: &[Game],
     rules: &EnvSettings,
     cart_ram: bool,
 ) -> Result<(Vec<u32>, Vec<Random>), CuleError> {
-    let envs = layout.assignment.len();
+    let envs = config.assignment.len();
     let mut heads = memory::filled(0u32, envs.saturating_mul(layout::head_words(cart_ram)))?;
     let mut randoms = memory::reserved(envs)?;
-    for (env, &game) in layout.assignment.iter().enumerate() {
-        let slot = Slot::new(game, &games[game], rules, super::cpu::entropy_of(layout, env))?;
+    for (env, &game) in config.assignment.iter().enumerate() {
+        let slot = Slot::new(game, &games[game], rules, super::cpu::entropy_of(config, env))?;
         let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
         let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
         for (place, (_, &value)) in stored.enumerate() {

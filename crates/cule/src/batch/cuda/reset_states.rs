@@ -7,7 +7,7 @@ use bytemuck::Zeroable;
 use super::super::game::Game;
 use crate::console::undrawn::{CpuRunner, UndrawnFrames};
 use crate::env::state::{
-    self, EnvSettings, MAX_RESET_STATE_FRAMES, NOOPS_AFTER_FIRE, ResetState, Roll, UNKNOWN_DRAWS,
+    self, EnvSettings, FrameRun, MAX_RESET_STATE_FRAMES, NOOPS_AFTER_FIRE, ResetState, UNKNOWN_DRAWS,
     reset_state_number,
 };
 use crate::env::{self, NOOP, State};
@@ -30,15 +30,15 @@ pub(super) struct ResetStates {
 
 /// A console during a reset.
 #[derive(Clone)]
-struct Way {
+struct ResetRun {
     state: State,
-    roll: Roll,
+    frame_run: FrameRun,
 }
 
-impl Way {
+impl ResetRun {
     /// Runs one more frame with an action held. Returns false if the episode has ended before or with this
     /// frame.
-    fn hold(&mut self, code: u32, board: &mut Board, game: &Game) -> bool {
+    fn run_frame(&mut self, code: u32, board: &mut Board, game: &Game) -> bool {
         if env::ended(&self.state) {
             return false;
         }
@@ -46,13 +46,14 @@ impl Way {
         self.state.env.held_step = [env::PADDLE_STEP, env::PADDLE_STEP];
         env::set_held_inputs(&mut self.state);
         self.state.machine.draw = 0;
-        let mut runner = CpuRunner { code: &game.code, undrawn: &mut UndrawnFrames::new(), keeps: false };
-        state::frame(&mut runner, &mut self.roll, &mut self.state, board);
+        let mut runner =
+            CpuRunner { code: &game.code, undrawn: &mut UndrawnFrames::new(), keeps_undrawn: false };
+        state::run_env_frame(&mut runner, &mut self.frame_run, &mut self.state, board);
         self.state.rules.over == 0
     }
 
-    fn start(&self) -> ResetState {
-        ResetState { state: self.state, recent: self.roll.recent }
+    fn reset_state(&self) -> ResetState {
+        ResetState { state: self.state, last_frames: self.frame_run.last_frames }
     }
 }
 
@@ -61,7 +62,7 @@ impl ResetStates {
         let mut found = Self { all: vec![], frames: 0, has_short_frames: false };
         let most = rules.noop_max.max(1) + 1;
         let usable = found.fill(game, rules, most.min(MAX_RESET_STATE_FRAMES));
-        if usable && game.facts.boot_draws != UNKNOWN_DRAWS && most <= MAX_RESET_STATE_FRAMES {
+        if usable && game.env_game.boot_draws != UNKNOWN_DRAWS && most <= MAX_RESET_STATE_FRAMES {
             found.frames = most;
         } else {
             found.all.clear();
@@ -77,47 +78,50 @@ impl ResetStates {
             if after { reset_state_number(noops, most, most) } else { reset_state_number(noops, most, 1) };
         self.all = vec![ResetState::zeroed(); count as usize + 1];
         let mut board: Box<Board> = bytemuck::zeroed_box();
-        let (state, recent) = (game.facts.boot, rules.none);
-        let mut way = Way { state, roll: Roll { recent, middle: state.machine, open: 0 } };
+        let (state, last_frames) = (game.env_game.boot, rules.no_frames);
+        let mut run = ResetRun {
+            state,
+            frame_run: FrameRun { last_frames, before_newest: state.machine, continues_open: 0 },
+        };
         if !after {
-            let mut usable = self.put(noops, 0, 0, &way, rules);
+            let mut usable = self.add(noops, 0, 0, &run, rules);
             for frames in 1..=most {
-                let mut fired = way.clone();
-                usable &= game.facts.fires == 0 || fired.hold(FIRE, &mut board, game);
-                usable &= self.put(noops, frames, 1, &fired, rules);
-                usable &= way.hold(u32::from(NOOP), &mut board, game);
-                usable &= self.put(noops, frames, 0, &way, rules);
+                let mut fired = run.clone();
+                usable &= game.env_game.fires == 0 || fired.run_frame(FIRE, &mut board, game);
+                usable &= self.add(noops, frames, 1, &fired, rules);
+                usable &= run.run_frame(u32::from(NOOP), &mut board, game);
+                usable &= self.add(noops, frames, 0, &run, rules);
             }
             return usable;
         }
         // Sticky actions may hold FIRE for several frames; after that NOOP is held. Otherwise FIRE is held
         // for one frame.
-        let fired_at_most = if game.facts.fires == 0 {
+        let fired_at_most = if game.env_game.fires == 0 {
             0
-        } else if rules.rules.keep > 0.0 {
+        } else if rules.rules.repeat_probability > 0.0 {
             most
         } else {
             1
         };
         let mut usable = true;
         for fired in 0..=fired_at_most {
-            let mut idle = way.clone();
-            usable &= self.put(noops, fired, fired, &idle, rules);
+            let mut idle = run.clone();
+            usable &= self.add(noops, fired, fired, &idle, rules);
             for frames in fired + 1..=most {
-                usable &= idle.hold(u32::from(NOOP), &mut board, game);
-                usable &= self.put(noops, frames, fired, &idle, rules);
+                usable &= idle.run_frame(u32::from(NOOP), &mut board, game);
+                usable &= self.add(noops, frames, fired, &idle, rules);
             }
-            usable &= fired == fired_at_most || way.hold(FIRE, &mut board, game);
+            usable &= fired == fired_at_most || run.run_frame(FIRE, &mut board, game);
         }
         usable
     }
 
     /// Stores one reset state. Returns false if its screen shows older pictures than those of its last two
     /// frames. Resets of fewer than two frames are exempt: the device runs their frames.
-    fn put(&mut self, noops: u32, frames: u32, fired: u32, way: &Way, rules: &EnvSettings) -> bool {
-        self.all[reset_state_number(noops, frames, fired) as usize] = way.start();
-        let whole = frames < 2 || way.roll.recent.whole >= 2;
-        self.has_short_frames |= !whole || (frames == 1 && way.roll.recent.whole < 1);
+    fn add(&mut self, noops: u32, frames: u32, fired: u32, run: &ResetRun, rules: &EnvSettings) -> bool {
+        self.all[reset_state_number(noops, frames, fired) as usize] = run.reset_state();
+        let whole = frames < 2 || run.frame_run.last_frames.whole_frames >= 2;
+        self.has_short_frames |= !whole || (frames == 1 && run.frame_run.last_frames.whole_frames < 1);
         whole || rules.draws == 0
     }
 }

@@ -49,7 +49,7 @@ fn signature(game: &str, device: &str, driver: u32, sources: &str) -> String {
 }
 
 /// Device with driver, game and choice of a file; `None` for other sources.
-fn signed(text: &str, sources: &str) -> Option<(String, String, Choice)> {
+fn parse_signature(text: &str, sources: &str) -> Option<(String, String, Choice)> {
     let mut parts = text.lines().last()?.split('\t');
     let (game, device, of) = (parts.next()?, parts.next()?, parts.next()?);
     (of == sources).then_some((device.into(), game.into(), from_text(text)?))
@@ -61,7 +61,7 @@ pub fn report(folder: &Path) -> Vec<(String, String)> {
     let mut lines: BTreeMap<String, BTreeMap<(&str, u32), Vec<String>>> = BTreeMap::new();
     for key in cache::keys(folder, EXTENSION) {
         let kept = cache::load(folder, &key, EXTENSION).and_then(|bytes| String::from_utf8(bytes).ok());
-        if let Some((device, game, choice)) = kept.and_then(|text| signed(&text, &sources)) {
+        if let Some((device, game, choice)) = kept.and_then(|text| parse_signature(&text, &sources)) {
             let games = lines.entry(device).or_default();
             games.entry((choice.form.name(), choice.window)).or_default().push(game);
         }

@@ -14,7 +14,7 @@ pub(super) struct Tables {
     pub games: Vec<EnvGame>,
     pub reset_states: Vec<ResetState>,
     /// Per game: its frames may be short, so that every environment may need saved pictures at the same time.
-    pub needy: Vec<bool>,
+    pub has_short_frames: Vec<bool>,
     pub reductions: Vec<Reduction>,
     pub roms: Vec<u8>,
     /// One record of the jump-table interpreter per ROM byte.
@@ -38,18 +38,18 @@ impl Tables {
         for game in games {
             let image = game.code.image();
             let found = ResetStates::new(game, rules);
-            tables.needy.push(found.has_short_frames);
+            tables.has_short_frames.push(found.has_short_frames);
             tables.games.push(EnvGame {
                 rom_at: tables.roms.len() as u32,
                 reset_states_at: tables.reset_states.len() as u32,
                 reset_state_frames: found.frames,
                 actions,
-                ..game.facts
+                ..game.env_game
             });
             tables.reset_states.extend(found.all);
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
-            let plain_high = u32::from(game.facts.boot.machine.cart.plain_high);
+            let plain_high = u32::from(game.env_game.boot.machine.cart.plain_high);
             tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high)));
             tables.records.resize(tables.roms.len(), 0);
             let end = tables.boot_pictures.len() + tables.boot_bytes;

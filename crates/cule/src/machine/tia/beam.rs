@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::write::{moved, unsettle};
+use super::write::{invalidate_may_collide, mark_moved};
 use super::{
     CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, P0, PF, Tia, VISIBLE_CLOCKS,
     collision, hidden, paint,
@@ -24,7 +24,7 @@ pub fn catch_up(m: &mut Machine, board: &mut Board, target: i32) {
     if m.tia.beam >= goal {
         return;
     }
-    if m.eager == 0 && goal <= m.tia.row_start + HBLANK_CLOCKS {
+    if m.access_by_access == 0 && goal <= m.tia.row_start + HBLANK_CLOCKS {
         // Horizontal blank of the current row.
         m.tia.beam = goal;
         return;
@@ -46,7 +46,7 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
                 alike = false;
             }
         }
-        if m.draw == 0 && m.tia.settled != 0 && is_steady(&m.tia) {
+        if m.draw == 0 && m.tia.collisions_final != 0 && is_steady(&m.tia) {
             skip_to(&mut m.tia, from, goal);
             return;
         }
@@ -57,7 +57,7 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
             if alike && from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0 {
                 paint::repeat_row(m, board);
             } else {
-                paint::chunk(m, board, from, to);
+                paint::draw_clocks(m, board, from, to);
                 alike = from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0;
             }
         }
@@ -120,29 +120,29 @@ fn enter_row(m: &mut Machine, board: &mut Board) {
     let mirror: u8 = m.tia.ctrlpf & 1;
     if mirror != m.tia.mirror {
         m.tia.mirror = mirror;
-        moved(m, board, PF);
-        unsettle(&mut m.tia);
+        mark_moved(m, board, PF);
+        invalidate_may_collide(&mut m.tia);
     }
     for player in 0..2 {
         if m.tia.skip[player] != 0 {
             m.tia.skip[player] = 0;
-            moved(m, board, P0 + player);
+            mark_moved(m, board, P0 + player);
         }
     }
     if m.tia.star_field != 0 {
         move_star(&mut m.tia);
-        moved(m, board, M0);
+        mark_moved(m, board, M0);
     }
 }
 
 /// Latches collisions in clocks `from..to` of the current row.
 fn collide(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if to <= HBLANK_CLOCKS || m.tia.settled != 0 {
+    if to <= HBLANK_CLOCKS || m.tia.collisions_final != 0 {
         return;
     }
     let t: &Tia = &m.tia;
-    if hidden(t) || (t.near_stale == 0 && t.near & t.enabled == 0) {
-        m.tia.settled = 1;
+    if hidden(t) || (t.may_collide_outdated == 0 && t.may_collide & t.enabled == 0) {
+        m.tia.collisions_final = 1;
     } else {
         let start: i32 = if from > HBLANK_CLOCKS { from - HBLANK_CLOCKS } else { 0 };
         collision::evaluate(m, board, start, to - HBLANK_CLOCKS);

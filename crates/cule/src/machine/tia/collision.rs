@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::{ALL_OBJECTS, GUARD_ALL, PF, Tia, bit, hidden, objects};
+use super::{ALL_NEED_BEAM, ALL_OBJECTS, PF, Tia, bit, hidden, objects};
 use crate::machine::{Board, Machine};
 
 /// The two objects of each latch. Latch 12 is unused.
@@ -13,7 +13,7 @@ pub const NO_LATCH: u16 = 1 << 12;
 pub const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
 /// Latches between objects of `set` that are not set yet.
-fn open(t: &Tia, set: u8) -> u16 {
+fn unset_latches(t: &Tia, set: u8) -> u16 {
     let mut latches: u16 = !NO_LATCH & !t.collisions;
     for object in 0..6 {
         if set & bit(object) == 0 {
@@ -23,11 +23,11 @@ fn open(t: &Tia, set: u8) -> u16 {
     latches
 }
 
-/// Recomputes `near`, and the cells that changes of the playfield are compared with.
-pub fn refresh_near(m: &mut Machine, board: &mut Board) {
+/// Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
+pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     let t: &mut Tia = &mut m.tia;
-    t.near_stale = 0;
-    t.near_loose = 0;
+    t.may_collide_outdated = 0;
+    t.may_collide_overestimated = 0;
     let mut any: u64 = 0;
     let mut partners: u64 = 0;
     let mut seen: u64 = 0;
@@ -44,73 +44,73 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
             partners |= shown & latched.wrapping_sub(1);
         }
     }
-    let mut near: u8 = 0;
+    let mut may_collide: u8 = 0;
     for object in 0..6 {
         // For an enabled object a cell must contain two enabled objects, itself and another; for a disabled
         // object, one.
         let others: u64 = if t.enabled >> object & 1 != 0 { shared } else { seen };
         if board.cells[object] & others != 0 {
-            near |= bit(object);
+            may_collide |= bit(object);
         }
     }
-    if near != 0 && t.collisions != 0 {
-        near &= unlatched(t, board, near);
+    if may_collide != 0 && t.collisions != 0 {
+        may_collide &= unlatched(t, board, may_collide);
     }
     if hidden(t) {
-        near = 0;
+        may_collide = 0;
         partners = 0;
     }
     if t.mirror != t.ctrlpf & 1 {
         // The next row reverses the right half of the playfield: every object may collide there.
-        near = ALL_OBJECTS;
+        may_collide = ALL_OBJECTS;
         partners = objects::ALL_CELLS;
     }
-    t.near = near;
-    t.guard = if m.draw != 0 { GUARD_ALL } else { near };
+    t.may_collide = may_collide;
+    t.needs_beam = if m.draw != 0 { ALL_NEED_BEAM } else { may_collide };
     board.playfield_partners = partners;
     board.any_cells = any;
 }
 
-/// Updates `near` after `object` moved or was enabled. The result may contain too many objects.
-pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
+/// Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
+pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
     let cells: u64 = board.cells[object];
     if object < PF {
         board.any_cells |= cells;
     }
-    if t.near_stale != 0 || hidden(t) {
+    if t.may_collide_outdated != 0 || hidden(t) {
         return;
     }
-    let mut near: u8 = t.near;
+    let mut may_collide: u8 = t.may_collide;
     if t.enabled & bit(object) == 0 {
         // A disabled object is checked when it is enabled.
-        near |= bit(object);
+        may_collide |= bit(object);
     } else {
         // Objects that were near it may now be near no other object.
-        t.near_loose |= near >> object & 1;
+        t.may_collide_overestimated |= may_collide >> object & 1;
         let mut met: u8 = 0;
         for other in 0..6 {
             met |= ((board.cells[other] & cells != 0) as u8) << other;
         }
         met &= !bit(object);
-        near = near & !bit(object) | met;
+        may_collide = may_collide & !bit(object) | met;
         if met & t.enabled != 0 {
-            near |= bit(object);
+            may_collide |= bit(object);
         }
         if object < PF {
             board.playfield_partners |= cells;
         }
     }
-    t.near = near;
-    if t.guard != GUARD_ALL {
-        t.guard = near;
+    t.may_collide = may_collide;
+    if t.needs_beam != ALL_NEED_BEAM {
+        t.needs_beam = may_collide;
     }
 }
 
-/// The objects of `near` that share a cell with one with which they have not collided yet.
-fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
+/// The objects of `may_collide` that share a cell with one with which they have not collided yet.
+fn unlatched(t: &Tia, board: &Board, may_collide: u8) -> u8 {
     let mut found: u8 = 0;
     for object in 0..6 {
-        if near & bit(object) != 0 {
+        if may_collide & bit(object) != 0 {
             let partners: u8 = partners_of(t.collisions, object) & t.enabled;
             let mut others: u64 = 0;
             for other in 0..6 {
@@ -140,7 +140,7 @@ pub fn partners_of(collisions: u16, object: usize) -> u8 {
 }
 
 /// True if `object`, placed on `cells`, could cause a new collision with an enabled object.
-pub fn meets(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
+pub fn would_collide(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     let t: &Tia = &m.tia;
     let partners: u8 = partners_of(t.collisions, object) & t.enabled;
     let mut others: u64 = 0;
@@ -164,11 +164,11 @@ pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
     bits
 }
 
-/// Records that no new collision is possible in this row. `near` may contain too many objects.
-fn settle(t: &mut Tia) {
-    t.settled = 1;
-    if t.near_loose != 0 {
-        super::write::unsettle(t);
+/// Records that no new collision is possible in this row. `may_collide` may contain too many objects.
+fn mark_collisions_final(t: &mut Tia) {
+    t.collisions_final = 1;
+    if t.may_collide_overestimated != 0 {
+        super::write::invalidate_may_collide(t);
     }
 }
 
@@ -185,7 +185,7 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         }
     }
     if shared == 0 {
-        settle(t);
+        mark_collisions_final(t);
         return;
     }
     // Cells that two objects can cover, and those of them in the span.
@@ -198,10 +198,10 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         active |= ((board.cells[object] & here != 0) as u8) << object;
     }
     active &= enabled;
-    let possible: u16 = open(t, active);
+    let possible: u16 = unset_latches(t, active);
     if possible == 0 {
         if all_here {
-            settle(t);
+            mark_collisions_final(t);
         }
         return;
     }
@@ -225,10 +225,10 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     }
     t.collisions |= latched;
     if latched != 0 {
-        super::write::unsettle(t);
+        super::write::invalidate_may_collide(t);
     }
     if all_here && (any == 0 || (from == 0 && to == 160)) {
-        settle(t);
+        mark_collisions_final(t);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::write::{moved, touch_move};
+use super::write::{catch_up_for_move, mark_moved};
 use super::{FORM_NORMAL, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock, objects};
 use crate::machine::{Board, Machine};
 
@@ -44,7 +44,7 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
         t.star_field != 0 || t.missile0_form != FORM_NORMAL || t.skip[0] != 0 || t.skip[1] != 0;
     // A pending blank belongs to the previous strobe: the beam must pass it first, unless this strobe blanks
     // too.
-    if m.draw != 0 || m.eager != 0 || special || (t.blank_pending != 0 && !blanks) {
+    if m.draw != 0 || m.access_by_access != 0 || special || (t.blank_pending != 0 && !blanks) {
         beam::catch_up(m, board, clock);
     }
     m.tia.star_field = 0;
@@ -54,20 +54,20 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
             let to: i32 = m.tia.position[object] as i32 + right;
             let new: i32 = if to < 0 { to + VISIBLE_CLOCKS } else { to % VISIBLE_CLOCKS };
             let cells: u64 = objects::cells_at(&m.tia, object, new as u8);
-            touch_move(m, board, clock, object, cells);
+            catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = new as u8;
-            moved(m, board, object);
+            mark_moved(m, board, object);
         }
     }
     for player in 0..2 {
         if m.tia.skip[player] != 0 {
             m.tia.skip[player] = 0;
-            moved(m, board, P0 + player);
+            mark_moved(m, board, P0 + player);
         }
     }
     if m.tia.missile0_form != FORM_NORMAL {
         m.tia.missile0_form = FORM_NORMAL;
-        moved(m, board, M0);
+        mark_moved(m, board, M0);
     }
     m.tia.last_hmove = clock;
     if blanks {
@@ -82,13 +82,13 @@ pub fn write_motion(m: &mut Machine, board: &mut Board, clock: i32, object: usiz
         && clock == m.tia.last_hmove.wrapping_add(STAR_FIELD_CLOCKS)
         && m.tia.motion[M0] == 7
         && nibble == 6;
-    if starts || m.eager != 0 {
+    if starts || m.access_by_access != 0 {
         beam::catch_up(m, board, clock);
     }
     if starts {
         m.tia.star_field = 1;
         m.tia.star_phase = 0;
-        moved(m, board, M0);
+        mark_moved(m, board, M0);
     }
     m.tia.motion[object] = nibble;
 }

@@ -3,7 +3,7 @@
 //!
 //! A write first advances the beam to its own time with the old state, then changes the state (`write`). The
 //! beam may lag if the change makes no visible difference. Without pixels, a change makes a difference only
-//! if the changed object is near another one; `near` is computed from the 40 cells of four pixels that
+//! if the changed object is near another one; `may_collide` is computed from the 40 cells of four pixels that
 //! objects cover.
 //!
 //! Device subset.
@@ -39,10 +39,10 @@ pub const M0: usize = 2;
 pub const M1: usize = 3;
 pub const BL: usize = 4;
 pub const PF: usize = 5;
-/// One bit per object, as in `dirty`, `near` and `enabled`.
+/// One bit per object, as in `dirty`, `may_collide` and `enabled`.
 pub const ALL_OBJECTS: u8 = 0x3F;
-/// Value of `guard` while every change must be checked.
-pub const GUARD_ALL: u8 = 0xFF;
+/// Value of `needs_beam` while every change must be checked.
+pub const ALL_NEED_BEAM: u8 = 0xFF;
 
 /// Value of `arm` while VSYNC is off.
 const NEVER: i32 = 0x7FFF_FFFF;
@@ -153,18 +153,18 @@ pub struct Tia {
     /// Objects whose masks must be recomputed.
     pub dirty: u8,
     /// Objects whose cells overlap those of an enabled object with which they have not collided yet.
-    pub near: u8,
-    /// `near` must be recomputed.
-    pub near_stale: u8,
-    /// Objects whose changes require the beam: `near`, or `GUARD_ALL` while that is unknown or pixels are
-    /// drawn.
-    pub guard: u8,
+    pub may_collide: u8,
+    /// `may_collide` must be recomputed.
+    pub may_collide_outdated: u8,
+    /// Objects whose changes require the beam: `may_collide`, or `ALL_NEED_BEAM` while that is unknown or
+    /// pixels are drawn.
+    pub needs_beam: u8,
     /// All collisions that the present state can cause have been latched.
-    pub settled: u8,
+    pub collisions_final: u8,
     /// The frame ends after this instruction.
     pub stop: u8,
-    /// `near` may contain too many objects.
-    pub near_loose: u8,
+    /// `may_collide` may contain too many objects.
+    pub may_collide_overestimated: u8,
 }
 
 /// Bit mask of an object.
@@ -220,12 +220,12 @@ pub fn new(layout: Layout) -> Tia {
         blank_pending: 0,
         enabled: 0,
         dirty: ALL_OBJECTS,
-        near: 0,
-        near_stale: 1,
-        guard: GUARD_ALL,
-        settled: 0,
+        may_collide: 0,
+        may_collide_outdated: 1,
+        needs_beam: ALL_NEED_BEAM,
+        collisions_final: 0,
         stop: 0,
-        near_loose: 0,
+        may_collide_overestimated: 0,
     };
     let first_line: i32 = layout.first_line as i32;
     set_window(&mut t, first_line);
@@ -292,7 +292,7 @@ pub fn line_clock(t: &Tia, clock: i32) -> i32 {
 pub fn read(m: &mut Machine, board: &mut Board, address: u32, cycles: u32) -> u32 {
     let noise: u32 = m.bus & 0x3F;
     let register: u32 = address & 15;
-    if m.eager != 0 || register < 8 {
+    if m.access_by_access != 0 || register < 8 {
         beam::catch_up(m, board, clock_of(cycles));
     }
     let mut driven: u32 = 0;

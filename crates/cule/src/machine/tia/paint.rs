@@ -13,11 +13,11 @@ use crate::machine::{Board, Machine};
 /// players.
 pub const SCORE: u8 = 2;
 pub const PRIORITY: u8 = 4;
-/// Value of `order_of` if `lonely_score` is true.
-pub const LONELY: u8 = 1;
+/// Value of `drawing_order` if `playfield_only_score` is true.
+pub const PLAYFIELD_ONLY_SCORE: u8 = 1;
 /// Indices of the colors in `Tia::color`.
-pub const FIELD: usize = 2;
-pub const BACK: usize = 3;
+pub const PLAYFIELD: usize = 2;
+pub const BACKGROUND: usize = 3;
 /// Clock of a row at which the HMOVE blank ends.
 const BLANK_END: i32 = HBLANK_CLOCKS + 8;
 /// Pixels of the left half.
@@ -96,7 +96,7 @@ pub fn spread_by_products(bits: u32) -> u64 {
 }
 
 /// Writes eight pixels in one store, at a multiple of eight.
-pub fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
+pub fn store_eight(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
     if at > PICTURE_BYTES - 8 {
         return;
     }
@@ -106,7 +106,7 @@ pub fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
 }
 
 /// Reads eight pixels in one load, at a multiple of eight.
-pub fn eight(board: &Board, buffer: usize, at: usize) -> u64 {
+pub fn load_eight(board: &Board, buffer: usize, at: usize) -> u64 {
     if at > PICTURE_BYTES - 8 {
         return 0;
     }
@@ -122,22 +122,22 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
     let line: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE);
     let above: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE - 1);
     let buffer: usize = m.tia.buffer as usize;
-    if board.front.on != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
+    if board.partial_row.uses_classes != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
         return;
     }
     for group in 0..WIDTH / 8 {
-        let pixels: u64 = eight(board, buffer, above + 8 * group);
-        put(board, buffer, line + 8 * group, pixels);
+        let pixels: u64 = load_eight(board, buffer, above + 8 * group);
+        store_eight(board, buffer, line + 8 * group, pixels);
     }
 }
 
-/// Draws the pixels of clocks `from..to` of the current row and, if `eager`, those that ale-py writes ahead
-/// of them.
-pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if board.front.on != 0 && rows::draw(m, board, from, to) {
+/// Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
+/// writes ahead of them.
+pub fn draw_clocks(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
+    if board.partial_row.uses_classes != 0 && rows::draw(m, board, from, to) {
         return;
     }
-    let eager: bool = m.eager != 0;
+    let access_by_access: bool = m.access_by_access != 0;
     let row: i32 = m.tia.row_start / CLOCKS_PER_LINE;
     let mut start: i32 = HBLANK_CLOCKS;
     if from >= HBLANK_CLOCKS {
@@ -155,8 +155,8 @@ pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
                 objects::refresh(&mut m.tia, board, ALL_OBJECTS);
             }
             span(&m.tia, board, row, a, b);
-            if eager {
-                round_up(&m.tia, board, row, a, b);
+            if access_by_access {
+                draw_ahead(&m.tia, board, row, a, b);
             }
         }
     }
@@ -164,12 +164,12 @@ pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         let a: i32 = if start < HBLANK_CLOCKS { 0 } else { start - HBLANK_CLOCKS };
         let ahead: i32 = a + BLANK_END - start;
         let drawn: i32 = to - HBLANK_CLOCKS;
-        clear(&m.tia, board, row, a, if eager || ahead < drawn { ahead } else { drawn });
+        clear(&m.tia, board, row, a, if access_by_access || ahead < drawn { ahead } else { drawn });
     }
 }
 
 /// True if only the playfield is enabled, and it takes the score colors in spite of its priority.
-pub fn lonely_score(t: &Tia) -> bool {
+pub fn playfield_only_score(t: &Tia) -> bool {
     t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY && t.enabled == bit(PF)
 }
 
@@ -178,10 +178,10 @@ pub fn line_start(row: i32) -> usize {
     row as usize % MAX_ROWS * WIDTH
 }
 
-/// Drawing order of the objects: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
-pub fn order_of(t: &Tia) -> u8 {
-    if lonely_score(t) {
-        LONELY
+/// Drawing order of the objects: 0, or one of `PLAYFIELD_ONLY_SCORE`, `PRIORITY` and `SCORE`.
+pub fn drawing_order(t: &Tia) -> u8 {
+    if playfield_only_score(t) {
+        PLAYFIELD_ONLY_SCORE
     } else if t.ctrlpf & PRIORITY != 0 {
         PRIORITY
     } else {
@@ -192,7 +192,7 @@ pub fn order_of(t: &Tia) -> u8 {
 /// Masks of the 32 pixels of word `w` that have the color of player 0, player 1 and the playfield. Requires
 /// up-to-date masks.
 #[inline(always)]
-pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
+pub fn color_masks(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
     let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
     let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
     let playfield: u32 = board.masks[PF][w];
@@ -200,7 +200,7 @@ pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
     let mut c0: u32 = zeros;
     let mut c1: u32 = ones & !zeros;
     let mut cf: u32 = playfield | ball;
-    if order == LONELY {
+    if order == PLAYFIELD_ONLY_SCORE {
         c0 = playfield & LEFT[w];
         c1 = playfield & !LEFT[w];
         cf = 0;
@@ -219,17 +219,17 @@ pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
 
 /// Draws pixels `from..to` of a row. Requires up-to-date masks.
 fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
-    let back: u64 = t.color[BACK] as u64 * EVERY_BYTE;
+    let back: u64 = t.color[BACKGROUND] as u64 * EVERY_BYTE;
     let zero: u64 = back ^ (t.color[P0] as u64 * EVERY_BYTE);
     let one: u64 = back ^ (t.color[P1] as u64 * EVERY_BYTE);
-    let field: u64 = back ^ (t.color[FIELD] as u64 * EVERY_BYTE);
+    let field: u64 = back ^ (t.color[PLAYFIELD] as u64 * EVERY_BYTE);
     let line: usize = line_start(row);
     let buffer: usize = t.buffer as usize;
-    let order: u8 = order_of(t);
+    let order: u8 = drawing_order(t);
     let first: usize = (from >> 5) as usize;
     let last: usize = ((to - 1) >> 5) as usize + 1;
     for w in first..last {
-        let (c0, c1, cf): (u32, u32, u32) = shown(board, w, order);
+        let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
         let wanted: u32 = span_word(w, from, to);
         for group in 0..4 {
             let shift: usize = 8 * group;
@@ -243,7 +243,7 @@ fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
                 }
                 let at: usize = line + 32 * w + shift;
                 if keep == 0xFF {
-                    put(board, buffer, at, pixels);
+                    store_eight(board, buffer, at, pixels);
                 } else {
                     for i in 0..8 {
                         if keep >> i & 1 != 0 {
@@ -262,7 +262,7 @@ fn clear(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let mut x: i32 = from;
     while x < to {
         if x & 7 == 0 && to - x >= 8 {
-            put(board, t.buffer as usize, line + x as usize, 0);
+            store_eight(board, t.buffer as usize, line + x as usize, 0);
             x += 8;
         } else {
             board.picture[t.buffer as usize][line + x as usize] = 0;
@@ -273,7 +273,7 @@ fn clear(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
 
 /// Draws the pixels that ale-py writes ahead when a chunk does not end at a multiple of four. They remain
 /// visible if the frame ends there.
-fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
+fn draw_ahead(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let group: i32 = to & !3;
     if to <= from || to == group || group < from {
         return;
@@ -281,10 +281,10 @@ fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let on: u8 = t.enabled;
     let score: bool = t.ctrlpf & SCORE != 0;
     let field: bool = board.masks[PF][(group >> 5) as usize] >> (group & 31) & 1 != 0;
-    let mut color: u8 = t.color[BACK];
+    let mut color: u8 = t.color[BACKGROUND];
     if on == bit(PF) {
         if field {
-            color = t.color[FIELD];
+            color = t.color[PLAYFIELD];
             if score {
                 color = if group < 80 { t.color[P0] } else { t.color[P1] };
             }
@@ -297,11 +297,11 @@ fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
             || on == bit(BL) | bit(M0)
             || on == bit(BL) | bit(M1)
             || on == bit(BL) | bit(P1);
-        if !(lone || pair || (field_pair && !score)) || near(t, on, group) {
+        if !(lone || pair || (field_pair && !score)) || is_touched(t, on, group) {
             return;
         }
         if field {
-            color = t.color[FIELD];
+            color = t.color[PLAYFIELD];
         }
     }
     let line: usize = line_start(row);
@@ -311,7 +311,7 @@ fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
 }
 
 /// True if an enabled object other than the playfield touches pixels `group..group + 4`.
-fn near(t: &Tia, on: u8, group: i32) -> bool {
+fn is_touched(t: &Tia, on: u8, group: i32) -> bool {
     let mut shapes: u32 = 0;
     let word: usize = (group >> 5) as usize;
     for p in 0..2 {

@@ -3,7 +3,7 @@
 //! Device subset.
 
 use super::objects::{COPIES, cells_at};
-use super::write::{moved, show_missile, touch_move};
+use super::write::{catch_up_for_move, mark_moved, show_missile};
 use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock};
 use crate::machine::{Board, Machine};
 
@@ -69,23 +69,23 @@ pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usi
     if found.delay && !found.display {
         m.tia.skip[player] = 0;
     }
-    moved(m, board, P0 + player);
+    mark_moved(m, board, P0 + player);
 }
 
 /// Position after a missile or ball strobe, without the exceptions.
-fn plain(h: i32) -> i32 {
+fn usual_position(h: i32) -> i32 {
     if h < HBLANK_CLOCKS { 2 } else { (h - 64) % VISIBLE_CLOCKS }
 }
 
 /// Moves an object at `target` if its position changes.
-fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i32) {
-    if m.eager == 0 && new == m.tia.position[object] as i32 {
+fn move_object(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i32) {
+    if m.access_by_access == 0 && new == m.tia.position[object] as i32 {
         return;
     }
     let covered: u64 = cells_at(&m.tia, object, new as u8);
-    touch_move(m, board, target, object, covered);
+    catch_up_for_move(m, board, target, object, covered);
     m.tia.position[object] = new as u8;
-    moved(m, board, object);
+    mark_moved(m, board, object);
 }
 
 /// True if the star field has changed missile 0.
@@ -95,7 +95,7 @@ pub fn is_star(t: &Tia, missile: usize) -> bool {
 
 /// Position that a RESMx strobe at clock `h` of a line gives the missile.
 pub fn missile_strobe(missile: usize, h: i32, since_hmove: i32) -> i32 {
-    let mut new: i32 = plain(h);
+    let mut new: i32 = usual_position(h);
     if missile == 0 && since_hmove == 60 && h == 69 {
         new = 8;
     }
@@ -115,15 +115,15 @@ pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: u
         beam::catch_up(m, board, target);
         m.tia.missile0_form = FORM_NORMAL;
         m.tia.position[M0] = new as u8;
-        moved(m, board, M0);
+        mark_moved(m, board, M0);
     } else {
-        place(m, board, target, M0 + missile, new);
+        move_object(m, board, target, M0 + missile, new);
     }
 }
 
 /// Position that a RESBL strobe at clock `h` of a line gives the ball.
 pub fn ball_strobe(h: i32, since_hmove: i32) -> i32 {
-    let mut new: i32 = plain(h);
+    let mut new: i32 = usual_position(h);
     if since_hmove == 54 && (h == 60 || h == 69) {
         new = 10;
     }
@@ -144,11 +144,11 @@ pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
     let h: i32 = line_clock(&m.tia, clock);
     let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
     let new: i32 = ball_strobe(h, since_hmove);
-    place(m, board, clock, BL, new);
+    move_object(m, board, clock, BL, new);
 }
 
 /// Position of a missile when it is released from its player.
-pub fn released(t: &Tia, missile: usize) -> u8 {
+pub fn released_position(t: &Tia, missile: usize) -> u8 {
     let mode: u8 = t.nusiz[missile] & 7;
     let mut middle: i32 = 4;
     if mode == 5 {
@@ -161,10 +161,10 @@ pub fn released(t: &Tia, missile: usize) -> u8 {
 }
 
 /// RESMP0, RESMP1: while set, the missile is hidden. On release it is at the center of its player.
-pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
+pub fn write_resmp(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     if on == m.tia.resmp[missile] {
-        if m.eager != 0 {
+        if m.access_by_access != 0 {
             beam::catch_up(m, board, clock);
         }
         return;
@@ -172,11 +172,11 @@ pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize
     beam::catch_up(m, board, clock);
     m.tia.resmp[missile] = on;
     if on == 0 {
-        m.tia.position[M0 + missile] = released(&m.tia, missile);
+        m.tia.position[M0 + missile] = released_position(&m.tia, missile);
         if missile == 0 {
             m.tia.missile0_form = FORM_NORMAL;
         }
     }
-    moved(m, board, M0 + missile);
+    mark_moved(m, board, M0 + missile);
     show_missile(&mut m.tia, board, missile);
 }

@@ -1,13 +1,13 @@
 //! Class rows: which of four colors each pixel has, in two bits, and the four colors. GPUs draw these
-//! (`Front::on`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if their colors
-//! change within the row, if they are drawn access by access, or if the frame ends within them.
+//! (`PartialRow::uses_classes`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if
+//! their colors change within the row, if they are drawn access by access, or if the frame ends within them.
 //!
 //! Device subset.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::collision::span_word;
-use super::paint::{BACK, FIELD, eight, line_start, order_of, put, shown};
+use super::paint::{BACKGROUND, PLAYFIELD, color_masks, drawing_order, line_start, load_eight, store_eight};
 use super::{ALL_OBJECTS, CLOCKS_PER_LINE, HBLANK_CLOCKS, MAX_ROWS, P0, P1, Tia, WIDTH, hidden, objects};
 use crate::machine::{Board, Machine};
 
@@ -38,15 +38,15 @@ pub struct Row {
 /// The class row that is being drawn and is not complete.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub struct Front {
+pub struct PartialRow {
     /// Rows are drawn as classes where possible.
-    pub on: u32,
+    pub uses_classes: u32,
     /// Number of the row plus one, 0 if there is none.
     pub row: u32,
     /// Picture buffer of the row.
     pub buffer: u32,
     /// Number of pixels drawn. The others still belong to the older row in this place.
-    pub to: i32,
+    pub drawn_pixels: i32,
     /// `Row::kind` of the older row.
     pub kind: u32,
     /// `Row::colors` of the older row.
@@ -54,7 +54,7 @@ pub struct Front {
 }
 
 /// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
-pub fn four(colors: u32, low: u32, high: u32) -> u32 {
+pub fn four_pixels(colors: u32, low: u32, high: u32) -> u32 {
     let mut pixels: u32 = 0;
     for i in 0..4u32 {
         let class: u32 = low >> i & 1 | (high >> i & 1) << 1;
@@ -70,10 +70,10 @@ pub fn has_classes(kind: u32) -> bool {
 
 /// The four current colors of a row.
 fn colors_of(t: &Tia) -> u32 {
-    t.color[BACK] as u32
+    t.color[BACKGROUND] as u32
         | (t.color[P0] as u32) << 8
         | (t.color[P1] as u32) << 16
-        | (t.color[FIELD] as u32) << 24
+        | (t.color[PLAYFIELD] as u32) << 24
 }
 
 /// Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
@@ -82,7 +82,7 @@ fn colors_of(t: &Tia) -> u32 {
 pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let number: usize = (m.tia.row_start / CLOCKS_PER_LINE) as usize % MAX_ROWS;
     let buffer: usize = m.tia.buffer as usize;
-    if m.eager != 0 {
+    if m.access_by_access != 0 {
         expand(board, buffer, number);
         return false;
     }
@@ -94,10 +94,13 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let dark: bool = hidden(&m.tia);
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
     let blank: bool = m.tia.blank_pending != 0 && a < BLANK_PIXELS;
-    let here: bool = board.front.row == number as u32 + 1 && board.front.buffer == buffer as u32;
+    let here: bool = board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32;
     let mut fits: bool = !blank || b >= BLANK_PIXELS;
     if a > 0 {
-        fits = !blank && here && board.front.to == a && board.rows[buffer][number].colors == colors;
+        fits = !blank
+            && here
+            && board.partial_row.drawn_pixels == a
+            && board.rows[buffer][number].colors == colors;
     }
     if !fits {
         expand(board, buffer, number);
@@ -110,29 +113,29 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
             return false;
         }
-        close(board);
+        expand_partial_row(board);
         if b < WIDTH as i32 {
-            board.front.row = number as u32 + 1;
-            board.front.buffer = buffer as u32;
-            board.front.kind = board.rows[buffer][number].kind;
-            board.front.colors = board.rows[buffer][number].colors;
+            board.partial_row.row = number as u32 + 1;
+            board.partial_row.buffer = buffer as u32;
+            board.partial_row.kind = board.rows[buffer][number].kind;
+            board.partial_row.colors = board.rows[buffer][number].colors;
         }
         board.rows[buffer][number].kind = if blank { BLANKED } else { CLASSES };
         board.rows[buffer][number].colors = colors;
     } else if b == WIDTH as i32 {
-        board.front.row = 0;
+        board.partial_row.row = 0;
     }
-    board.front.to = b;
+    board.partial_row.drawn_pixels = b;
     if !dark && m.tia.dirty != 0 {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
-    let order: u8 = order_of(&m.tia);
+    let order: u8 = drawing_order(&m.tia);
     let first: usize = (a >> 5) as usize;
     let last: usize = ((b - 1) >> 5) as usize + 1;
     for w in first..last {
         let mut classes: u64 = 0;
         if !dark {
-            let (c0, c1, cf): (u32, u32, u32) = shown(board, w, order);
+            let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
             classes = (c0 | cf) as u64 | ((c1 | cf) as u64) << 32;
         }
         let wanted: u32 = span_word(w, a, b);
@@ -163,7 +166,7 @@ fn pixels(row: &Row, kind: u32, colors: u32, group: usize) -> u64 {
     let classes: u64 = row.classes[group / 4] >> (8 * (group & 3));
     let low: u32 = classes as u32;
     let high: u32 = (classes >> 32) as u32;
-    four(colors, low, high) as u64 | (four(colors, low >> 4, high >> 4) as u64) << 32
+    four_pixels(colors, low, high) as u64 | (four_pixels(colors, low >> 4, high >> 4) as u64) << 32
 }
 
 /// Converts a class row to bytes.
@@ -175,10 +178,10 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
     }
     let mut to: usize = WIDTH;
     let mut groups: usize = WIDTH / 8;
-    if board.front.row == number as u32 + 1 && board.front.buffer == buffer as u32 {
-        to = board.front.to as usize;
-        board.front.row = 0;
-        if !has_classes(board.front.kind) {
+    if board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32 {
+        to = board.partial_row.drawn_pixels as usize;
+        board.partial_row.row = 0;
+        if !has_classes(board.partial_row.kind) {
             // The older pixels are stored as bytes already.
             groups = (to + 7) / 8;
         }
@@ -189,14 +192,14 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
         let mut new: u64 = pixels(&row, row.kind, row.colors, group);
         if to < 8 * group + 8 {
             // The older pixels are kept after the drawn ones.
-            let mut old: u64 = eight(board, buffer, at);
-            if has_classes(board.front.kind) {
-                old = pixels(&row, board.front.kind, board.front.colors, group);
+            let mut old: u64 = load_eight(board, buffer, at);
+            if has_classes(board.partial_row.kind) {
+                old = pixels(&row, board.partial_row.kind, board.partial_row.colors, group);
             }
             let drawn: u64 = if to > 8 * group { (1u64 << (8 * (to - 8 * group))) - 1 } else { 0 };
             new = new & drawn | old & !drawn;
         }
-        put(board, buffer, at, new);
+        store_eight(board, buffer, at, new);
     }
     board.rows[buffer][number].kind = BYTES;
 }
@@ -210,18 +213,18 @@ pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
 }
 
 /// Converts the incomplete row to bytes: it is not continued, or an older row is read.
-pub fn close(board: &mut Board) {
-    if board.front.row != 0 {
-        let buffer: usize = board.front.buffer as usize;
-        let number: usize = board.front.row as usize - 1;
+pub fn expand_partial_row(board: &mut Board) {
+    if board.partial_row.row != 0 {
+        let buffer: usize = board.partial_row.buffer as usize;
+        let number: usize = board.partial_row.row as usize - 1;
         expand(board, buffer, number);
     }
 }
 
 /// Marks all rows as bytes, after the pictures were written as bytes.
 #[inline(never)]
-pub fn forget(board: &mut Board) {
-    board.front.row = 0;
+pub fn mark_all_as_bytes(board: &mut Board) {
+    board.partial_row.row = 0;
     for number in 0..MAX_ROWS {
         board.rows[0][number].kind = BYTES;
         board.rows[1][number].kind = BYTES;

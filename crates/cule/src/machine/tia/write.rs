@@ -4,8 +4,8 @@
 //! Device subset.
 
 use super::{
-    ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, GUARD_ALL, M0, NEVER, P0, PF, Tia, beam,
-    bit, clock_of, collision, hmove, line_clock, objects, position,
+    ALL_NEED_BEAM, ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, M0, NEVER, P0, PF, Tia,
+    beam, bit, clock_of, collision, hmove, line_clock, objects, position,
 };
 use crate::machine::{Board, Machine};
 
@@ -15,61 +15,61 @@ pub const PLAYFIELD_DELAY: [i32; 4] = [4, 5, 2, 3];
 pub const MIRROR_CLOCKS: i32 = 147;
 
 /// Records that objects changed their graphics but cover the same cells.
-pub fn reshaped(t: &mut Tia, objects: u8) {
+pub fn mark_dirty(t: &mut Tia, objects: u8) {
     t.dirty |= objects;
-    t.settled = 0;
+    t.collisions_final = 0;
 }
 
 /// Records that an object moved or changed its size.
-pub fn moved(m: &mut Machine, board: &mut Board, object: usize) {
+pub fn mark_moved(m: &mut Machine, board: &mut Board, object: usize) {
     board.cells[object] = objects::cells(&m.tia, object);
     m.tia.dirty |= bit(object);
-    m.tia.settled = 0;
-    collision::follow(&mut m.tia, board, object);
+    m.tia.collisions_final = 0;
+    collision::update_may_collide(&mut m.tia, board, object);
 }
 
-/// Marks `near` as out of date.
-pub fn unsettle(t: &mut Tia) {
-    t.near_stale = 1;
-    t.guard = GUARD_ALL;
+/// Marks `may_collide` as out of date.
+pub fn invalidate_may_collide(t: &mut Tia) {
+    t.may_collide_outdated = 1;
+    t.needs_beam = ALL_NEED_BEAM;
 }
 
 /// Records that an object became enabled or disabled.
 pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
     if on {
         t.enabled |= bit(object);
-        collision::follow(t, board, object);
+        collision::update_may_collide(t, board, object);
     } else {
         t.enabled &= ALL_OBJECTS & !bit(object);
-        t.near_loose |= t.near >> object & 1;
+        t.may_collide_overestimated |= t.may_collide >> object & 1;
     }
 }
 
 /// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
 /// changes them.
-pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visible: bool) {
-    if m.eager != 0 {
+pub fn catch_up_for(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visible: bool) {
+    if m.access_by_access != 0 {
         beam::catch_up(m, board, target);
         return;
     }
-    if visible && (m.draw != 0 || is_near(m, board, objects)) {
+    if visible && (m.draw != 0 || can_collide(m, board, objects)) {
         beam::catch_up(m, board, target);
     }
 }
 
 /// True if one of `objects` is near an object that it could collide with.
-fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
-    if m.tia.near_stale != 0 {
-        collision::refresh_near(m, board);
+fn can_collide(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
+    if m.tia.may_collide_outdated != 0 {
+        collision::refresh_may_collide(m, board);
     }
-    m.tia.near & objects != 0
+    m.tia.may_collide & objects != 0
 }
 
 /// Advances the beam to `target` if a move of `object` to `cells` could be visible there.
-pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
-    let mut seen: bool = m.draw != 0 || m.eager != 0;
+pub fn catch_up_for_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
+    let mut seen: bool = m.draw != 0 || m.access_by_access != 0;
     if !seen && m.tia.enabled & bit(object) != 0 {
-        seen = is_near(m, board, bit(object)) || collision::meets(m, board, object, cells);
+        seen = can_collide(m, board, bit(object)) || collision::would_collide(m, board, object, cells);
     }
     if seen {
         beam::catch_up(m, board, target);
@@ -77,8 +77,8 @@ pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize
 }
 
 /// Advances the beam to `target` for any visible change.
-fn touch_always(m: &mut Machine, board: &mut Board, target: i32, visible: bool) {
-    if visible || m.eager != 0 {
+fn catch_up_if(m: &mut Machine, board: &mut Board, target: i32, visible: bool) {
+    if visible || m.access_by_access != 0 {
         beam::catch_up(m, board, target);
     }
 }
@@ -115,7 +115,7 @@ pub fn write(
             write_vblank(m, board, clock, value);
         }
         0x02 => {
-            touch_always(m, board, clock, false);
+            catch_up_if(m, board, clock, false);
             let phase: u32 = (line_clock(&m.tia, clock) / 3) as u32;
             if !after_write && phase != 0 {
                 return CYCLES_PER_LINE - phase;
@@ -164,35 +164,35 @@ pub fn write(
             write_vdelbl(m, board, clock, value);
         }
         0x28 | 0x29 => {
-            position::write_lock(m, board, clock, (register - 0x28) as usize, value);
+            position::write_resmp(m, board, clock, (register - 0x28) as usize, value);
         }
         0x2A => {
             hmove::strobe(m, board, clock);
         }
         0x2B => {
-            touch_always(m, board, clock, false);
+            catch_up_if(m, board, clock, false);
             m.tia.motion = [0, 0, 0, 0, 0];
         }
         0x2C => {
             beam::catch_up(m, board, clock);
             m.tia.collisions = 0;
-            m.tia.settled = 0;
-            unsettle(&mut m.tia);
+            m.tia.collisions_final = 0;
+            invalidate_may_collide(&mut m.tia);
         }
         _ => {
-            touch_always(m, board, clock, false);
+            catch_up_if(m, board, clock, false);
         }
     }
     0
 }
 
 fn write_vsync(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
-    touch_always(m, board, clock, false);
+    catch_up_if(m, board, clock, false);
     if value & 2 != 0 {
         m.tia.arm = clock.wrapping_add(CLOCKS_PER_LINE);
-        if m.draw != 0 && m.eager == 0 {
+        if m.draw != 0 && m.access_by_access == 0 {
             beam::catch_up(m, board, clock);
-            m.eager = 1;
+            m.access_by_access = 1;
         }
     } else if clock >= m.tia.arm {
         m.tia.arm = NEVER;
@@ -204,10 +204,10 @@ fn write_vsync(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
 fn write_vblank(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let new: u8 = value as u8;
     let toggles: bool = (m.tia.vblank ^ new) & 2 != 0;
-    touch_always(m, board, clock.wrapping_add(1), toggles);
+    catch_up_if(m, board, clock.wrapping_add(1), toggles);
     if toggles {
-        m.tia.settled = 0;
-        unsettle(&mut m.tia);
+        m.tia.collisions_final = 0;
+        invalidate_may_collide(&mut m.tia);
     }
     if m.tia.vblank & 0x80 == 0 && new & 0x80 != 0 {
         m.tia.dump = 1;
@@ -230,14 +230,14 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     // Two objects that change together may collide with each other, though neither collides with the other's
     // old form.
     if special || sized && m.tia.enabled & both == both {
-        touch_always(m, board, target, true);
+        catch_up_if(m, board, target, true);
     } else if sized {
         let player_cells: u64 = objects::player_cells(m.tia.position[P0 + player], new);
         let missile_cells: u64 = objects::missile_cells(m.tia.position[M0 + player], new);
-        touch_move(m, board, target, P0 + player, player_cells);
-        touch_move(m, board, target, M0 + player, missile_cells);
+        catch_up_for_move(m, board, target, P0 + player, player_cells);
+        catch_up_for_move(m, board, target, M0 + player, missile_cells);
     } else {
-        touch_always(m, board, target, false);
+        catch_up_if(m, board, target, false);
     }
     m.tia.nusiz[player] = new;
     if special || sized {
@@ -245,8 +245,8 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
         if player == 0 {
             m.tia.missile0_form = FORM_NORMAL;
         }
-        moved(m, board, P0 + player);
-        moved(m, board, M0 + player);
+        mark_moved(m, board, P0 + player);
+        mark_moved(m, board, M0 + player);
     }
 }
 
@@ -255,7 +255,7 @@ fn write_color(m: &mut Machine, board: &mut Board, clock: i32, index: usize, val
     if m.tia.layout.pal != 0 {
         color |= (m.tia.last_lines & 1) as u8;
     }
-    touch_always(m, board, clock, m.draw != 0 && color != m.tia.color[index]);
+    catch_up_if(m, board, clock, m.draw != 0 && color != m.tia.color[index]);
     m.tia.color[index] = color;
 }
 
@@ -268,31 +268,31 @@ fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     // earlier rows.
     let turned: bool = mirror != m.tia.mirror || changes & 1 != 0;
     let sized: bool = changes & 0x30 != 0;
-    touch_always(m, board, clock, turned || (m.draw != 0 && changes != 0));
-    if sized && m.draw == 0 && m.eager == 0 {
+    catch_up_if(m, board, clock, turned || (m.draw != 0 && changes != 0));
+    if sized && m.draw == 0 && m.access_by_access == 0 {
         let cells: u64 = objects::ball_cells(m.tia.position[BL], new);
-        touch_move(m, board, clock, BL, cells);
+        catch_up_for_move(m, board, clock, BL, cells);
     }
     m.tia.ctrlpf = new;
     if sized {
-        moved(m, board, BL);
+        mark_moved(m, board, BL);
     }
     if turned {
         if now {
             m.tia.mirror = mirror;
         }
-        moved(m, board, PF);
-        unsettle(&mut m.tia);
+        mark_moved(m, board, PF);
+        invalidate_may_collide(&mut m.tia);
     }
 }
 
 fn write_reflect(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
     let on: u8 = (value >> 3 & 1) as u8;
     let changes: bool = on != m.tia.reflect[player];
-    touch(m, board, clock.wrapping_add(1), bit(P0 + player), changes);
+    catch_up_for(m, board, clock.wrapping_add(1), bit(P0 + player), changes);
     if changes {
         m.tia.reflect[player] = on;
-        reshaped(&mut m.tia, bit(P0 + player));
+        mark_dirty(&mut m.tia, bit(P0 + player));
     }
 }
 
@@ -308,14 +308,14 @@ pub fn next_playfield(old: u32, part: u32, value: u32) -> u32 {
 fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, value: u32) {
     let old: u32 = m.tia.playfield;
     let new: u32 = next_playfield(old, part, value);
-    if new == old && m.eager == 0 {
+    if new == old && m.access_by_access == 0 {
         return;
     }
     let changes: u64 = objects::playfield_cells(old ^ new, m.tia.mirror);
-    let mut seen: bool = m.draw != 0 || m.eager != 0;
+    let mut seen: bool = m.draw != 0 || m.access_by_access != 0;
     if !seen {
-        if m.tia.near_stale != 0 {
-            collision::refresh_near(m, board);
+        if m.tia.may_collide_outdated != 0 {
+            collision::refresh_may_collide(m, board);
         }
         seen = changes & board.playfield_partners != 0;
     }
@@ -324,7 +324,7 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
         beam::catch_up(m, board, target);
     }
     m.tia.playfield = new;
-    reshaped(&mut m.tia, bit(PF));
+    mark_dirty(&mut m.tia, bit(PF));
     // A row entered by `catch_up` may have reversed the right half.
     board.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
     m.tia.enabled &= ALL_OBJECTS & !bit(PF);
@@ -332,7 +332,7 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
         m.tia.enabled |= bit(PF);
     }
     if changes & board.any_cells != 0 {
-        collision::follow(&mut m.tia, board, PF);
+        collision::update_may_collide(&mut m.tia, board, PF);
     }
 }
 
@@ -356,7 +356,7 @@ fn show_player(t: &mut Tia, board: &mut Board, player: usize) {
     let seen: u8 = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
     if seen != t.graphics[player] {
         t.graphics[player] = seen;
-        reshaped(t, bit(P0 + player));
+        mark_dirty(t, bit(P0 + player));
         if (seen != 0) != (t.enabled & bit(P0 + player) != 0) {
             enable(t, board, P0 + player, seen != 0);
         }
@@ -367,7 +367,7 @@ fn show_player(t: &mut Tia, board: &mut Board, player: usize) {
 fn show_ball(t: &mut Tia, board: &mut Board) {
     let on: bool = (if t.vdelbl != 0 { t.enabl_old } else { t.enabl }) != 0;
     if on != (t.enabled & bit(BL) != 0) {
-        reshaped(t, bit(BL));
+        mark_dirty(t, bit(BL));
         enable(t, board, BL, on);
     }
 }
@@ -376,7 +376,7 @@ fn show_ball(t: &mut Tia, board: &mut Board) {
 pub fn show_missile(t: &mut Tia, board: &mut Board, missile: usize) {
     let on: bool = t.enam[missile] != 0 && t.resmp[missile] == 0;
     if on != (t.enabled & bit(M0 + missile) != 0) {
-        reshaped(t, bit(M0 + missile));
+        mark_dirty(t, bit(M0 + missile));
         enable(t, board, M0 + missile, on);
     }
 }
@@ -397,9 +397,9 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
     if objects & objects.wrapping_sub(1) != 0 {
         // Two objects that change together may collide with each other, though neither collides with the
         // other's old form.
-        touch_always(m, board, clock.wrapping_add(1), true);
+        catch_up_if(m, board, clock.wrapping_add(1), true);
     } else {
-        touch(m, board, clock.wrapping_add(1), objects, objects != 0);
+        catch_up_for(m, board, clock.wrapping_add(1), objects, objects != 0);
     }
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
@@ -414,7 +414,7 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
 fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     let changes: bool = on != m.tia.enam[missile];
-    touch(m, board, clock, bit(M0 + missile), changes);
+    catch_up_for(m, board, clock, bit(M0 + missile), changes);
     m.tia.enam[missile] = on;
     show_missile(&mut m.tia, board, missile);
 }
@@ -422,7 +422,7 @@ fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, va
 fn write_enabl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     let changes: bool = m.tia.vdelbl == 0 && m.tia.enabl != on;
-    touch(m, board, clock, bit(BL), changes);
+    catch_up_for(m, board, clock, bit(BL), changes);
     m.tia.enabl = on;
     show_ball(&mut m.tia, board);
 }
@@ -431,7 +431,7 @@ fn write_vdelp(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     let on: u8 = (value & 1) as u8;
     let seen: u8 = if on != 0 { m.tia.grp_old[player] } else { m.tia.grp[player] };
     let changes: bool = seen != m.tia.graphics[player];
-    touch(m, board, clock, bit(P0 + player), changes);
+    catch_up_for(m, board, clock, bit(P0 + player), changes);
     m.tia.vdelp[player] = on;
     show_player(&mut m.tia, board, player);
 }
@@ -440,7 +440,7 @@ fn write_vdelbl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let on: u8 = (value & 1) as u8;
     let seen: u8 = if on != 0 { m.tia.enabl_old } else { m.tia.enabl };
     let changes: bool = (seen != 0) != (m.tia.enabled & bit(BL) != 0);
-    touch(m, board, clock, bit(BL), changes);
+    catch_up_for(m, board, clock, bit(BL), changes);
     m.tia.vdelbl = on;
     show_ball(&mut m.tia, board);
 }

@@ -1,12 +1,12 @@
 //! New places of the rows of a file that is loaded into a replay with another capacity.
 
 use super::check::SEQUENCE_MAX;
-use super::frames::{FIRST, LOST};
+use super::frames::{FIRST, UNREACHABLE};
 use super::layout::Ring;
 use super::slots::{self, LINK, NO_LINK, Row, STATE_WORDS};
 
 /// Maps the slots of one ring to those of another.
-pub(super) struct Moves {
+pub(super) struct Relocation {
     from: Ring,
     to: Ring,
     /// The next sequence number of the old ring (`reserved`), and the oldest one that is kept (`oldest`).
@@ -18,7 +18,7 @@ pub(super) struct Moves {
     first: u64,
 }
 
-impl Moves {
+impl Relocation {
     /// `first` is the sequence number of the first row of the old ring. Returns `None` if the new numbers
     /// would be too large.
     pub fn new(from: Ring, to: Ring, first: u64, reserved: u64, marked: u64) -> Option<Self> {
@@ -34,7 +34,7 @@ impl Moves {
     }
 
     /// Returns true if all rows keep their slots.
-    pub fn is_still(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.from == self.to
     }
 
@@ -58,25 +58,25 @@ impl Moves {
         before - (before + slots - slot as u64) % slots
     }
 
-    fn moved(&self, sequence: u64) -> Option<Row> {
+    fn relocate(&self, sequence: u64) -> Option<Row> {
         let kept = self.oldest..self.reserved;
         kept.contains(&sequence).then(|| self.to.row(sequence - self.oldest + self.first))
     }
 
     /// New slot of the row in a slot in use, `None` if the row is not kept.
     pub fn slot(&self, slot: usize) -> Option<usize> {
-        if self.is_still() { Some(slot) } else { Some(self.moved(self.sequence(slot))?.slot) }
+        if self.is_identity() { Some(slot) } else { Some(self.relocate(self.sequence(slot))?.slot) }
     }
 
     /// New slot and lap of a row, `None` if the row is not kept.
     pub fn row(&self, row: Row) -> Option<Row> {
-        if self.is_still() { Some(row) } else { self.moved(self.from.sequence(row, self.marked)) }
+        if self.is_identity() { Some(row) } else { self.relocate(self.from.sequence(row, self.marked)) }
     }
 
     /// New state words of the row that was in a slot.
     pub fn state(&self, slot: usize, state: [u32; STATE_WORDS]) -> [u32; STATE_WORDS] {
         let sequence = self.sequence(slot);
-        let (false, Some(to)) = (self.is_still(), self.moved(sequence)) else { return state };
+        let (false, Some(to)) = (self.is_identity(), self.relocate(sequence)) else { return state };
         if slots::lap(state) != self.from.row(sequence).lap {
             return [0; STATE_WORDS]; // Reserved and never published.
         }
@@ -85,7 +85,7 @@ impl Moves {
             link => self.slot(link as usize - 1),
         };
         let is_held = self.reserved - sequence <= self.to.capacity as u64;
-        slots::moved(state, to, next, is_held)
+        slots::relocated_state(state, to, next, is_held)
     }
 
     /// New distance from the row in a slot to the previous row of its episode.
@@ -93,8 +93,8 @@ impl Moves {
         let before = self.sequence(slot).checked_sub(u64::from(distance));
         match distance {
             FIRST => FIRST,
-            _ if self.is_still() || before.is_some_and(|before| before >= self.oldest) => distance,
-            _ => LOST,
+            _ if self.is_identity() || before.is_some_and(|before| before >= self.oldest) => distance,
+            _ => UNREACHABLE,
         }
     }
 }

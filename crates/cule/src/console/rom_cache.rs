@@ -17,20 +17,20 @@ const MOST_ROMS: usize = 128;
 /// Number of boots kept per ROM: pairs of game and system seed.
 const MOST_BOOTS: usize = 8;
 
-static ROMS: Mutex<Vec<Arc<Prepared>>> = Mutex::new(vec![]);
+static ROMS: Mutex<Vec<Arc<CachedRom>>> = Mutex::new(vec![]);
 
 /// A ROM and the data computed from it.
-pub(super) struct Prepared {
+pub(super) struct CachedRom {
     /// Content of the file.
     bytes: Vec<u8>,
     pub scheme: Scheme,
     pub code: Code,
     pub fingerprint: u32,
-    boots: Mutex<Vec<Arc<Boot>>>,
+    boots: Mutex<Vec<Arc<CachedBoot>>>,
 }
 
 /// A booted console, without its options and the environment's generator.
-pub(super) struct Boot {
+pub(super) struct CachedBoot {
     game: usize,
     system_seed: u32,
     state: State,
@@ -41,8 +41,8 @@ pub(super) struct Boot {
     pub complete: bool,
 }
 
-impl Boot {
-    pub fn of(console: &Console, complete: bool) -> Self {
+impl CachedBoot {
+    pub fn of_console(console: &Console, complete: bool) -> Self {
         Self {
             game: console.game(),
             system_seed: console.options.system_seed,
@@ -62,14 +62,14 @@ impl Boot {
     }
 }
 
-impl Prepared {
+impl CachedRom {
     /// The last kept boot of a game with this system seed.
-    pub fn boot(&self, game: usize, system_seed: u32) -> Option<Arc<Boot>> {
+    pub fn boot(&self, game: usize, system_seed: u32) -> Option<Arc<CachedBoot>> {
         let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
         boots.iter().rev().find(|boot| (boot.game, boot.system_seed) == (game, system_seed)).cloned()
     }
 
-    pub fn keep(&self, boot: Boot) {
+    pub fn add_boot(&self, boot: CachedBoot) {
         let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
         boots.retain(|old| (old.game, old.system_seed) != (boot.game, boot.system_seed));
         if boots.len() == MOST_BOOTS {
@@ -80,9 +80,9 @@ impl Prepared {
 }
 
 /// Returns the data of a ROM, computed if it is not kept.
-pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
+pub(super) fn get(rom: &Rom) -> Arc<CachedRom> {
     let lock = || ROMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = |roms: &mut Vec<Arc<Prepared>>| {
+    let known = |roms: &mut Vec<Arc<CachedRom>>| {
         let at = roms.iter().position(|known| known.scheme == rom.scheme && known.bytes == rom.bytes)?;
         // The list is ordered by last use.
         let found = roms.remove(at);
@@ -93,7 +93,7 @@ pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
         return found;
     }
     let code = Code::new(&rom::image(rom), rom.scheme as u8);
-    let prepared = Arc::new(Prepared {
+    let cached = Arc::new(CachedRom {
         bytes: rom.bytes.clone(),
         scheme: rom.scheme,
         fingerprint: fingerprint(code.image()),
@@ -107,8 +107,8 @@ pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
     if roms.len() == MOST_ROMS {
         roms.remove(0);
     }
-    roms.push(prepared.clone());
-    prepared
+    roms.push(cached.clone());
+    cached
 }
 
 #[cfg(test)]
@@ -118,10 +118,10 @@ mod tests {
     use crate::games::table::UNKNOWN;
     use crate::test_roms;
 
-    fn fresh(rom: &Rom) -> Prepared {
+    fn uncached(rom: &Rom) -> CachedRom {
         let code = Code::new(&rom::image(rom), rom.scheme as u8);
         let boots = Mutex::new(vec![]);
-        Prepared { bytes: vec![], scheme: rom.scheme, fingerprint: fingerprint(code.image()), code, boots }
+        CachedRom { bytes: vec![], scheme: rom.scheme, fingerprint: fingerprint(code.image()), code, boots }
     }
 
     /// Settings that could affect a boot that plays frames: sticky actions, another seed, several frames per
@@ -146,12 +146,12 @@ mod tests {
         for name in games.split(' ') {
             let rom = rom::load(name, &[], false).unwrap();
             let game = game_row(name).unwrap();
-            let used = fresh(&rom);
+            let used = uncached(&rom);
             Console::booted(&used, game, Options { random_seed: 1, system_seed: 5, ..Options::default() })
                 .unwrap();
             assert!(used.boot(game, 5).is_some() && used.boot(game, 6).is_none());
             let mut again = Console::booted(&used, game, STICKY).unwrap();
-            let mut new = Console::booted(&fresh(&rom), game, STICKY).unwrap();
+            let mut new = Console::booted(&uncached(&rom), game, STICKY).unwrap();
             for act in 0..20 {
                 assert_eq!(again.state, new.state, "{name}, act {act}");
                 assert_eq!(again.env_random, new.env_random, "{name}, act {act}");
@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn the_oldest_goes_first() {
         let rom = rom::from_bytes(vec![2; 4096]).unwrap();
-        let prepared = fresh(&rom);
+        let cached = uncached(&rom);
         for seed in 0..2 * MOST_BOOTS as u32 {
             let options = Options { system_seed: seed, ..Options::default() };
-            Console::booted(&prepared, UNKNOWN, options).unwrap();
+            Console::booted(&cached, UNKNOWN, options).unwrap();
         }
-        let kept = |seed| prepared.boot(UNKNOWN, seed).is_some();
+        let kept = |seed| cached.boot(UNKNOWN, seed).is_some();
         assert!(!kept(MOST_BOOTS as u32 - 1) && kept(MOST_BOOTS as u32));
-        assert!(Arc::ptr_eq(&of(&rom), &of(&rom)));
+        assert!(Arc::ptr_eq(&get(&rom), &get(&rom)));
     }
 }
