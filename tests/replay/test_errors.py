@@ -40,7 +40,7 @@ X = {"x": ((), "int64")}
         (
             {"fields": {**fields(), "weights": ((), "f4")}},
             ValueError,
-            '"weights" has a name that batches use',
+            '"weights" has a name that is reserved',
         ),
         ({"fields": {"x": ((), "O")}}, ValueError, "'x' has dtype object"),
         ({"fields": {"x": ((), "V0")}}, ValueError, "expected a dtype of fixed size without objects"),

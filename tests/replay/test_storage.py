@@ -229,7 +229,7 @@ def test_files_that_are_no_mapped_replay_are_refused(tmp_path):
         parl.UniformReplay(60, SPEC, path=tmp_path / "none" / "replay.map")
     with pytest.raises(IsADirectoryError):
         parl.UniformReplay.open(tmp_path)
-    with pytest.raises(ValueError, match="shared and path are given"):
+    with pytest.raises(ValueError, match="shared and path are both given"):
         parl.UniformReplay(60, SPEC, path=path, shared="x")
     with pytest.raises(ValueError, match="flush of private or shared memory is outside replays in a file"):
         parl.UniformReplay(60, SPEC).flush()

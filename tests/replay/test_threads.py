@@ -291,7 +291,7 @@ def test_a_fork_uses_the_shared_replay_of_its_parent(name):
         ("link", "it is a symbolic link"),
         ("directory", "Is a directory"),
         ("writable", "it has mode 666, so other users can open it; expected 600"),
-        ("empty", "it is empty: its maker ended"),
+        ("empty", "it is empty: the process that created it"),
         ("no descriptors", "Too many open files"),
     ],
 )
