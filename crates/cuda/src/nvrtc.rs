@@ -166,7 +166,7 @@ impl Nvrtc {
     /// Compiles `source` with its headers, each a (name, text) pair. `machine_code`: returns a cubin, else PTX.
     ///
     /// # Errors
-    /// [`CudaError::Cuda`] with the compiler's log.
+    /// [`CudaError::Failed`] with the compiler's log.
     pub fn compile(
         &self,
         source: (&str, &str),

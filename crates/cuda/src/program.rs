@@ -35,7 +35,7 @@ impl Sources {
     /// the cache. `driver` is the version of the driver.
     ///
     /// # Errors
-    /// [`CudaError::Cuda`] with the compiler's log.
+    /// [`CudaError::Failed`] with the compiler's log.
     pub fn compile(
         &self,
         nvrtc: &Nvrtc,

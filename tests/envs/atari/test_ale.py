@@ -76,7 +76,9 @@ def test_every_game_equals_ale_py(game: str) -> None:
     compare_with_ale(game, steps=2000, max_num_frames_per_episode=6_000)
     turn = all_games().index(game)
     for options in (OPTIONS[turn % len(OPTIONS)], OPTIONS[(turn // 2 + 11) % len(OPTIONS)]):
-        compare_with_ale(game, num_envs=1, steps=1000, **options)
+        # ale-py shifts continuous actions in these games, or hangs (docs/atari-vector.md).
+        if game not in ("lost_luggage", "skiing") or "continuous" not in options:
+            compare_with_ale(game, num_envs=1, steps=1000, **options)
 
 
 def test_every_option_is_used_by_a_game() -> None:
