@@ -172,7 +172,7 @@ unsafe fn wide_sums<const GROUP: usize>(start: *const u64, residual: u64) -> (us
         // SAFETY: the caller's promise.
         let seen = unsafe { load_sums(start.add(4 * row)) };
         let through = _mm256_add_epi64(prefix_sums4(seen), carry);
-        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        // SAFETY: `Sums` holds GROUP <= 32 entries.
         unsafe { _mm256_store_si256(sums.add(4 * row).cast(), _mm256_sub_epi64(through, seen)) };
         lane += count_passed4(through, sought);
         carry = _mm256_permute4x64_epi64::<0xff>(through);
@@ -210,7 +210,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let odd = _mm256_srli_epi64::<32>(half);
         let through_odd = _mm256_add_epi64(prefix_sums4(_mm256_add_epi64(even, odd)), carry);
         let through_even = _mm256_sub_epi64(through_odd, odd);
-        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        // SAFETY: `Sums` holds GROUP <= 32 entries.
         unsafe {
             _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi64(through_even, even));
             _mm256_store_si256(sums.add(8 * row + 4).cast(), through_even);
@@ -252,7 +252,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         let seen = unsafe { load_half_line(start.add(8 * row)) };
         let through = _mm256_add_epi32(prefix_sums8(seen), carry);
-        // SAFETY: 128 u32 have room for the running sums and the weights of GROUP <= 64 leaves.
+        // SAFETY: 128 u32 hold the running sums and the weights of GROUP <= 64 leaves.
         unsafe {
             _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi32(through, seen));
             _mm256_store_si256(sums.add(GROUP + 8 * row).cast(), seen);

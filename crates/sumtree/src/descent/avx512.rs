@@ -131,7 +131,7 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         let seen = unsafe { load_sums(start.add(8 * row)) };
         let through = _mm512_add_epi64(prefix_sums8(seen), carry);
-        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        // SAFETY: `Sums` holds GROUP <= 32 entries.
         unsafe { _mm512_store_si512(sums.add(8 * row).cast(), _mm512_sub_epi64(through, seen)) };
         passed += _mm512_cmple_epu64_mask(through, sought).count_ones();
         carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), through);
@@ -185,7 +185,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         let odd = _mm512_srli_epi64::<32>(line);
         let through_odd = _mm512_add_epi64(prefix_sums8(_mm512_add_epi64(even, odd)), carry);
         let through_even = _mm512_sub_epi64(through_odd, odd);
-        // The sums before even children, then those before odd ones. SAFETY: `Sums` has room for GROUP <= 32
+        // The sums before even children, then those before odd ones. SAFETY: `Sums` holds GROUP <= 32
         // entries.
         unsafe {
             _mm512_store_si512(sums.add(16 * row).cast(), _mm512_sub_epi64(through_even, even));
@@ -236,7 +236,7 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
         // SAFETY: the caller's promise.
         let seen = unsafe { load_line(start.add(16 * row)) };
         let through = _mm512_add_epi32(prefix_sums16(seen), carry);
-        // SAFETY: 128 u32 have room for the running sums and the weights of GROUP <= 64 leaves.
+        // SAFETY: 128 u32 hold the running sums and the weights of GROUP <= 64 leaves.
         unsafe {
             _mm512_store_si512(sums.add(16 * row).cast(), _mm512_sub_epi32(through, seen));
             _mm512_store_si512(sums.add(GROUP + 16 * row).cast(), seen);
