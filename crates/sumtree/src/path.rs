@@ -7,11 +7,8 @@ use crate::SumTreeError;
 /// Instruction set of the descents. All paths return the same draws for the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
-    /// Plain integer instructions, on every machine.
+    /// Integer instructions, on every machine: the code of [`Path::Neon`] with arrays in place of registers.
     Scalar,
-    /// The code of [`Path::Neon`] with plain arrays, on every machine, for tests. Slower than
-    /// [`Path::Scalar`].
-    Arrays,
     /// 128-bit vectors (AArch64).
     Neon,
     /// 256-bit vectors (x86-64).
@@ -20,18 +17,18 @@ pub enum Path {
     Avx512,
 }
 
-/// Environment variable that fixes the path of all trees: `scalar`, `arrays`, `neon`, `avx2` or `avx512`.
+/// Environment variable that fixes the path of all trees: `scalar`, `neon`, `avx2` or `avx512`.
 pub const PATH_VARIABLE: &str = "SUMTREE_PATH";
 
 impl Path {
     /// Every path, slowest first.
-    pub const ALL: [Self; 5] = [Self::Arrays, Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512];
 
     /// Returns true if this machine has the instructions.
     #[must_use]
     pub fn is_supported(self) -> bool {
         match self {
-            Self::Scalar | Self::Arrays => true,
+            Self::Scalar => true,
             Self::Neon => cfg!(all(target_arch = "aarch64", not(loom))),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Avx2 => {
@@ -74,7 +71,6 @@ impl Path {
     fn parse(name: &str) -> Result<Self, SumTreeError> {
         let path = match name {
             "scalar" => Self::Scalar,
-            "arrays" => Self::Arrays,
             "neon" => Self::Neon,
             "avx2" => Self::Avx2,
             "avx512" => Self::Avx512,
@@ -97,8 +93,7 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(Path::parse("scalar"), Ok(Path::Scalar));
-        assert_eq!(Path::parse("arrays"), Ok(Path::Arrays));
-        for name in ["", "AVX2", "sse"] {
+        for name in ["", "AVX2", "arrays"] {
             assert_eq!(Path::parse(name), Err(SumTreeError::Path { name: name.into(), reason: "unknown" }));
         }
         for (name, path) in [("neon", Path::Neon), ("avx2", Path::Avx2), ("avx512", Path::Avx512)] {

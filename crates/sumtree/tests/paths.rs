@@ -1,5 +1,5 @@
-//! Scalar, array, NEON, AVX2 and AVX-512 descents return the same leaves, weights and totals from the same
-//! seed.
+//! Scalar, NEON, AVX2 and AVX-512 descents return the same leaves, weights and totals from the same seed, as a
+//! search of the running sums does.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 

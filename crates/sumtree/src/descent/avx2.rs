@@ -5,7 +5,7 @@ use std::arch::asm;
 #[allow(clippy::wildcard_imports)] // Every second line uses one of its names.
 use std::arch::x86_64::*;
 
-use super::scalar;
+use super::lanes::{self, Scalar};
 use super::{Chunk, LOST, Nodes, driver};
 use crate::node::SUM_SHIFT;
 use crate::top::Top;
@@ -188,7 +188,7 @@ unsafe fn wide_sums<const GROUP: usize>(start: *const u64, residual: u64) -> (us
 unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64) {
     if GROUP < 8 {
         // SAFETY: the caller's promise.
-        return unsafe { scalar::count::<crate::sync::AtomicU32, GROUP>(start.cast(), residual) };
+        return unsafe { lanes::narrow::<Scalar, GROUP>(start.cast(), residual) };
     }
     if GROUP == 16 {
         // SAFETY: the caller's promise.
@@ -233,7 +233,7 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
 unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64, u32) {
     if GROUP < 8 {
         // SAFETY: the caller's promise.
-        return unsafe { scalar::leaf::<GROUP>(start, residual) };
+        return unsafe { lanes::leaf::<Scalar, GROUP>(start.cast(), residual) };
     }
     // The leaves of a node sum to less than 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;

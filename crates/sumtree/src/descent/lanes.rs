@@ -1,5 +1,5 @@
 //! Node searches with 128-bit vectors, generic over the operations of a register ([`Lanes`]): NEON on
-//! AArch64, and plain arrays on every machine, to test the code without NEON.
+//! AArch64, and arrays of integers ([`Scalar`]) on every machine.
 //!
 //! As in the wider paths, the lane is the number of running sums that are at most the residual. The sum
 //! before that lane is read from the stored running sums.
@@ -16,12 +16,12 @@ pub(super) trait Lanes: Copy {
     ///
     /// # Safety
     /// `start` points to 16 readable bytes on a 16-byte boundary, and the machine has the registers.
-    unsafe fn load_quad(start: *const u32) -> Self::Quad;
+    unsafe fn load_quad(start: *const AtomicU32) -> Self::Quad;
     /// Loads two u64 cells in the same way; cells that are negative as signed numbers read as zero.
     ///
     /// # Safety
     /// As [`Lanes::load_quad`].
-    unsafe fn load_pair(start: *const u64) -> Self::Pair;
+    unsafe fn load_pair(start: *const AtomicU64) -> Self::Pair;
     /// The lower and the upper half of four u32, as u64.
     fn widen(quad: Self::Quad) -> [Self::Pair; 2];
     fn quad_of(value: u32) -> Self::Quad;
@@ -47,7 +47,7 @@ pub(super) trait Lanes: Copy {
 /// # Safety
 /// `start` points to `GROUP` u64 cells on a 16-byte boundary; the machine has the registers of `L`.
 #[inline(always)]
-pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(start: *const u64, residual: u64) -> (usize, u64) {
+pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(start: *const AtomicU64, residual: u64) -> (usize, u64) {
     let bound = L::pair_of(residual);
     let mut through = [[0u64; 2]; 16];
     let mut carry = L::pair_of(0);
@@ -68,7 +68,7 @@ pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(start: *const u64, resid
 /// # Safety
 /// As [`wide`].
 #[inline(always)]
-pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64) {
+pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(start: *const AtomicU32, residual: u64) -> (usize, u64) {
     let bound = L::pair_of(residual);
     let mut through = [[0u64; 2]; 16];
     let mut carry = L::pair_of(0);
@@ -92,7 +92,7 @@ pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(start: *const u32, res
 /// As [`wide`].
 #[inline(always)]
 pub(super) unsafe fn leaf<L: Lanes, const GROUP: usize>(
-    start: *const u32,
+    start: *const AtomicU32,
     residual: u64,
 ) -> (usize, u64, u32) {
     // The leaves of a node sum to less than 2^32, so a residual beyond u32 is beyond the node too.
@@ -123,27 +123,27 @@ fn before(through: &[u64], lane: usize, group: usize) -> u64 {
     if lane == 0 || lane == group { 0 } else { through[lane - 1] }
 }
 
-/// Plain arrays. The compiler may or may not vectorize the code.
+/// Arrays of integers. The compiler may or may not vectorize the code.
 #[derive(Clone, Copy)]
-pub(super) struct Arrays;
+pub(super) struct Scalar;
 
-impl Lanes for Arrays {
+impl Lanes for Scalar {
     type Quad = [u32; 4];
     type Pair = [u64; 2];
 
     #[inline(always)]
-    unsafe fn load_quad(start: *const u32) -> [u32; 4] {
-        // SAFETY: the caller's promise; the cells are atomics.
-        let cells = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>(), 4) };
+    unsafe fn load_quad(start: *const AtomicU32) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        let cells = unsafe { std::slice::from_raw_parts(start, 4) };
         // Relaxed: a batch of draws ends with an Acquire fence.
         std::array::from_fn(|k| cells[k].load(crate::sync::Ordering::Relaxed))
     }
 
     #[inline(always)]
-    unsafe fn load_pair(start: *const u64) -> [u64; 2] {
+    unsafe fn load_pair(start: *const AtomicU64) -> [u64; 2] {
         use crate::node::Sum;
         // SAFETY: as above.
-        let cells = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), 2) };
+        let cells = unsafe { std::slice::from_raw_parts(start, 2) };
         std::array::from_fn(|k| cells[k].load_clamped())
     }
 
@@ -227,7 +227,7 @@ macro_rules! searches {
         /// # Safety
         /// As [`super::narrow`].
         #[inline(always)]
-        unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64) {
+        unsafe fn narrow<const GROUP: usize>(start: *const AtomicU32, residual: u64) -> (usize, u64) {
             // SAFETY: the caller's promise; groups of four lie on a boundary of 16 bytes.
             unsafe { super::narrow::<$lanes, GROUP>(start, residual) }
         }
@@ -235,7 +235,7 @@ macro_rules! searches {
         /// # Safety
         /// As [`super::wide`].
         #[inline(always)]
-        unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, u64) {
+        unsafe fn wide<const GROUP: usize>(start: *const AtomicU64, residual: u64) -> (usize, u64) {
             // SAFETY: as above.
             unsafe { super::wide::<$lanes, GROUP>(start, residual) }
         }
@@ -243,7 +243,7 @@ macro_rules! searches {
         /// # Safety
         /// As [`super::leaf`].
         #[inline(always)]
-        unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64, u32) {
+        unsafe fn leaf<const GROUP: usize>(start: *const AtomicU32, residual: u64) -> (usize, u64, u32) {
             // SAFETY: as above.
             unsafe { super::leaf::<$lanes, GROUP>(start, residual) }
         }
@@ -251,14 +251,15 @@ macro_rules! searches {
 }
 use searches;
 
-/// The driver over plain arrays.
-pub(crate) mod arrays {
+/// The driver over arrays of integers.
+pub(crate) mod scalar {
     use super::super::{Chunk, LOST, Nodes, driver};
-    use super::Arrays;
+    use super::Scalar;
+    use crate::sync::{AtomicU32, AtomicU64};
     use crate::top::Top;
     use crate::{SumTree, sample};
 
-    super::searches!(Arrays);
+    super::searches!(Scalar);
     driver!();
 }
 
@@ -266,6 +267,7 @@ pub(crate) mod arrays {
 #[cfg(all(target_arch = "aarch64", not(loom)))]
 pub(crate) mod neon {
     use super::super::{Chunk, LOST, Nodes, driver};
+    use crate::sync::{AtomicU32, AtomicU64};
     use crate::top::Top;
     use crate::{SumTree, sample};
 
@@ -283,6 +285,7 @@ mod neon_lanes {
 
     use super::Lanes;
     use crate::node::SUM_SHIFT;
+    use crate::sync::{AtomicU32, AtomicU64};
 
     /// NEON registers.
     #[derive(Clone, Copy)]
@@ -306,12 +309,12 @@ mod neon_lanes {
         type Pair = uint64x2_t;
 
         #[inline(always)]
-        unsafe fn load_quad(start: *const u32) -> uint32x4_t {
+        unsafe fn load_quad(start: *const AtomicU32) -> uint32x4_t {
             load!(start)
         }
 
         #[inline(always)]
-        unsafe fn load_pair(start: *const u64) -> uint64x2_t {
+        unsafe fn load_pair(start: *const AtomicU64) -> uint64x2_t {
             let seen: uint64x2_t = load!(start);
             // SAFETY: as above.
             unsafe {

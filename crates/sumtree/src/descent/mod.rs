@@ -1,10 +1,9 @@
 //! The descent: a chunk of draws goes down level by level, so that the loads of one draw overlap with the
 //! arithmetic of others.
 //!
-//! One driver uses four sets of node searches ([`scalar`], [`lanes`], [`avx2`], [`avx512`]) that return the
-//! same lanes and residuals. If a residual is beyond the sum of the children, the scalar
-//! [`crate::sample::find_child`] handles it. A draw for which that fails too is marked [`LOST`], and the
-//! caller redraws it.
+//! One driver uses three sets of node searches ([`lanes`], [`avx2`], [`avx512`]) that return the same lanes
+//! and residuals. If a residual is beyond the sum of the children, [`crate::sample::find_child`] handles it. A
+//! draw for which that fails too is marked [`LOST`], and the caller redraws it.
 //!
 //! The crate documentation explains why the vector loads are sound.
 #![allow(unsafe_code)] // Raw pointers into the level arrays and target features; each block states its invariants.
@@ -14,7 +13,6 @@ pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 pub(crate) mod avx512;
 pub(crate) mod lanes;
-pub(crate) mod scalar;
 
 use crate::SumTree;
 use crate::path::Path;
@@ -52,9 +50,7 @@ pub(crate) fn walk(tree: &SumTree, top: &Top, targets: &[u64], chunk: &mut Chunk
         // a search in `top`, which has as many entries as the top level, and a child entry is `entry * group
         // + lane` with `lane < group`, inside `stored` by Layout. The machine has the features:
         // `SumTree.path` was checked.
-        Path::Scalar => unsafe { scalar::walk(tree, top, targets, chunk, weights) },
-        // SAFETY: as above.
-        Path::Arrays => unsafe { lanes::arrays::walk(tree, top, targets, chunk, weights) },
+        Path::Scalar => unsafe { lanes::scalar::walk(tree, top, targets, chunk, weights) },
         #[cfg(all(target_arch = "aarch64", not(loom)))]
         // SAFETY: as above.
         Path::Neon => unsafe { lanes::neon::walk(tree, top, targets, chunk, weights) },
