@@ -77,7 +77,7 @@ test-free-threaded:  ## tests of tree and replay in a free-threaded interpreter:
 	$(FREE)/bin/python -m pip install --quiet maturin numpy gymnasium hypothesis psutil pytest pytest-timeout mypy
 	CARGO_TARGET_DIR=$(FREE)/target $(FREE)/bin/maturin build --quiet --release -i $(FREE)/bin/python --out $(FREE)/dist
 	$(FREE)/bin/python -m pip install --quiet --force-reinstall --no-deps $(FREE)/dist/*t-*.whl
-	ALE_ROMS_DIR=$(ROMS) $(FREE)/bin/python -m pytest -p no:cacheprovider tests/border tests/replay -m "not slow"
+	ALE_ROMS_DIR=$(ROMS) $(FREE)/bin/python -m pytest -p no:cacheprovider tests/bindings tests/replay -m "not slow"
 
 # Takes half an hour on two free cores; continues after an interruption. GAMES="--games pong,breakout --until 18:00"
 test-games: build  ## compare every game, mode and difficulty with ale-py, 10^7 frames; writes a record

@@ -5,8 +5,8 @@ import pickle
 import ale_py
 import numpy as np
 import pytest
+from ale_pair import GAMES, Pair, loaded
 from ale_py import roms
-from beside_ale import GAMES, Pair, loaded
 
 from parl.atari import ale as parl_ale
 from parl.atari import games as parl_games

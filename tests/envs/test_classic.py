@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from side_by_side import step_both
+from step_both import step_both
 
 from parl.envs import EnvMaker
 from parl.envs.classic import AcrobotVectorEnv

@@ -1,4 +1,4 @@
-"""Mutants of the games' rules, tested on random RAM and on RAM recorded from play on ale-py (``plays.py``).
+"""Mutants of the games' rules, tested on random RAM and on RAM that ``record_ram.py`` recorded.
 
 ``crates/cule/tests/rules.rs`` compares the rules with recorded numbers for random RAM. The comparisons with
 ale-py in ``tests/atari/exactness`` read reward, lives and game over of each frame, so a mutant that changes
@@ -43,7 +43,9 @@ class Runner:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._crate, self._plays = WORK / "rules", WORK / "plays"
         here = pathlib.Path(__file__).parent
-        subprocess.run([arguments.python, here / "plays.py", self._plays, str(FRAMES)], cwd=ROOT, check=True)
+        subprocess.run(
+            [arguments.python, here / "record_ram.py", self._plays, str(FRAMES)], cwd=ROOT, check=True
+        )
         shutil.rmtree(self._crate / "src", ignore_errors=True)
         shutil.copytree(ROOT / "crates" / "cule" / "src" / "games", self._crate / "src" / "games")
         shutil.copytree(ROOT / "crates" / "cule" / "tests" / "drawn", self._crate / "src" / "drawn")

@@ -30,7 +30,7 @@ PACKAGE = ROOT / "python" / "parl"
 WORK = ROOT / "target" / "mutants"
 PARTS = ("ops", "replay", "algos", "runtime")
 # The folders of tests that may run for a mutant. Slow tests are left out.
-FOLDERS = ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "border")
+FOLDERS = ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "bindings")
 TESTS = tuple(f"tests/{name}" for name in FOLDERS)
 # Longest time of the tests of a mutant together; the longest tests are left out.
 BUDGET_S = 20.0
@@ -190,7 +190,7 @@ def measure(python: str, tests: Sequence[str]) -> None:
         "PARL_DURATIONS": str(folder / "durations.json"),
     }
     command = [python, "-m", "coverage", "run", f"--rcfile={folder / 'settings'}", "-m", "pytest"]
-    command += ["-p", "contexts", "-p", "no:cacheprovider", "-q", "-m", "not slow", *tests]
+    command += ["-p", "coverage_plugin", "-p", "no:cacheprovider", "-q", "-m", "not slow", *tests]
     print("measuring which tests run which lines; this runs the tests once", flush=True)
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     path = WORK / "tests.json"

@@ -30,7 +30,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "package": "sumtree",
         "files": "crates/sumtree/src/**/*.rs",
         "cargo": ["--package", "sumtree", "--lib", "--test", "props", "--test", "paths", "--test", "draws"],
-        "python": ["tests/border", "tests/replay"],
+        "python": ["tests/bindings", "tests/replay"],
     },
     "games": {
         "package": "cule",

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, GOALS, SEQUENCES, Case, Rows, assert_same, host, tensors  # noqa: E402
-from emulated import HostReplay, HostSequenceReplay, in_memory  # noqa: E402
+from host_replay import HostReplay, HostSequenceReplay, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import ReplayFileError  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, GOALS, SEQUENCES, Case, assert_same, compare, tensors  # noqa: E402
-from emulated import HostDevice, HostReplay, HostSumTree, in_memory  # noqa: E402
+from host_replay import HostDevice, HostReplay, HostSumTree, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import CudaUnavailableError, InconsistentError, NotSampleableError  # noqa: E402

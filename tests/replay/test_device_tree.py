@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from emulated import HostSumTree, library  # noqa: E402
+from host_replay import HostSumTree, library  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from test_sampling import chi_square_z  # noqa: E402

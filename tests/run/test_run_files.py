@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from killed_at import FileOperations, in_child
+from file_operations import FileOperations, in_child
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import (

@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "run"))
 
 import torch
-from killed_at import FileOperations, in_child
+from file_operations import FileOperations, in_child
 
 from parl.errors import RunDirectoryError
 from parl.run import RunDirectory

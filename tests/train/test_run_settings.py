@@ -8,8 +8,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tiny_runs
 import torch
-import wiring
 
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
@@ -38,12 +38,12 @@ def learning(value, **context):
 
     def check(topology, setting, folder):
         name = ALGORITHM[topology]
-        env = wiring.env_of(name, {})
-        data = wiring.write_play(folder, env) if name == "bc" else ()
+        env = tiny_runs.env_of(name, {})
+        data = tiny_runs.write_play(folder, env) if name == "bc" else ()
         base, changed = (
-            wiring.learning(name, {}, env, data, **run) for run in (context, {**context, setting: value})
+            tiny_runs.learning(name, {}, env, data, **run) for run in (context, {**context, setting: value})
         )
-        again = wiring.learning(name, {}, env, data, **context)
+        again = tiny_runs.learning(name, {}, env, data, **context)
         assert base == again
         assert base != changed, f"{setting} = {value} of {name} changes nothing"
 
@@ -55,11 +55,12 @@ def parts(value, where, expected, **context):
 
     def check(topology, setting, folder):
         name = ALGORITHM[topology]
-        env = wiring.env_of(name, {})
-        made, spec, maker = wiring.algorithm_for(name, env, {}), wiring.spec_for(env), wiring.ENVS[env]
+        env = tiny_runs.env_of(name, {})
+        made = tiny_runs.algorithm_for(name, env, {})
+        spec, maker = tiny_runs.spec_for(env), tiny_runs.ENVS[env]
         found = []
         for run in (context, {**context, setting: value}):
-            setup = topology_of(name).setup(made, wiring.run_of(name, **run), maker, spec)
+            setup = topology_of(name).setup(made, tiny_runs.run_of(name, **run), maker, spec)
             for part in where.split("."):
                 setup = getattr(setup, part)
             found.append(setup)
@@ -73,7 +74,7 @@ def refused(value, match, **context):
 
     def check(topology, setting, folder):
         with pytest.raises(ConfigError, match=match):
-            wiring.run_of(ALGORITHM[topology], **{**context, setting: value})
+            tiny_runs.run_of(ALGORITHM[topology], **{**context, setting: value})
 
     return check
 
@@ -81,14 +82,14 @@ def refused(value, match, **context):
 def check_threads(topology, setting, folder):
     """torch uses ``threads`` threads; by default one for small networks and in the deterministic schedule."""
     name = ALGORITHM[topology]
-    made, spec = wiring.algorithm_for(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
+    made, spec = tiny_runs.algorithm_for(name, "CartPole-v1", {}), tiny_runs.spec_for("CartPole-v1")
     before = torch.get_num_threads()
     try:
         for wanted, expected in (("auto", 1), (3, 3)):
-            maker = wiring.ENVS["CartPole-v1"]
-            config = wiring.run_of(name, threads=wanted)
+            maker = tiny_runs.ENVS["CartPole-v1"]
+            config = tiny_runs.run_of(name, threads=wanted)
             if topology == "data":
-                config = dataclasses.replace(config, data=wiring.write_play(folder, "CartPole-v1"))
+                config = dataclasses.replace(config, data=tiny_runs.write_play(folder, "CartPole-v1"))
             config = topology_of(name).resolve_auto(made, config, maker, spec, lambda _: None)
             topology_of(name).loop(topology_of(name).setup(made, config, maker, spec), config, None).close()
             assert torch.get_num_threads() == expected
@@ -110,9 +111,9 @@ def check_loop(topology, setting, folder):
             patch.setattr(kind, "__init__", lambda self, setup, saved: seen.append(type(self)))
         for schedule in ("deterministic", "async"):
             name = ALGORITHM[topology]
-            config = wiring.run_of(name, schedule=schedule)
-            made, spec = wiring.algorithm_for(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
-            setup = topology_of(name).setup(made, config, wiring.ENVS["CartPole-v1"], spec)
+            config = tiny_runs.run_of(name, schedule=schedule)
+            made, spec = tiny_runs.algorithm_for(name, "CartPole-v1", {}), tiny_runs.spec_for("CartPole-v1")
+            setup = topology_of(name).setup(made, config, tiny_runs.ENVS["CartPole-v1"], spec)
             topology_of(name).loop(setup, config, None)
     assert tuple(seen) == loops
 
@@ -120,26 +121,28 @@ def check_loop(topology, setting, folder):
 def check_threads_of_schedule(topology, setting, folder):
     """Learning from images uses all cores, and one in the deterministic schedule."""
     name = ALGORITHM[topology]
-    made = make_algorithm(name, wiring.config_of(name), wiring.PICTURES)
+    made = make_algorithm(name, tiny_runs.config_of(name), tiny_runs.PICTURES)
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(topologies, "usable_cores", lambda: 4)
         for schedule in ("deterministic", "async"):
-            config = wiring.run_of(name, schedule=schedule)
-            maker = wiring.ENVS["CartPole-v1"]
+            config = tiny_runs.run_of(name, schedule=schedule)
+            maker = tiny_runs.ENVS["CartPole-v1"]
             found.append(
-                topology_of(name).resolve_auto(made, config, maker, wiring.PICTURES, lambda _: None).threads
+                topology_of(name)
+                .resolve_auto(made, config, maker, tiny_runs.PICTURES, lambda _: None)
+                .threads
             )
     assert found == [1, 4]
 
 
 def check_data(topology, setting, folder):
     """Other files give other weights."""
-    one = wiring.write_play(folder, "CartPole-v1")
+    one = tiny_runs.write_play(folder, "CartPole-v1")
     content = dict(np.load(one[0]))
     content["actions"] = 1 - content["actions"]
     np.savez(folder / "other.npz", **content)
-    assert wiring.learning("bc", {}, "CartPole-v1", one) != wiring.learning(
+    assert tiny_runs.learning("bc", {}, "CartPole-v1", one) != tiny_runs.learning(
         "bc", {}, "CartPole-v1", (str(folder / "other.npz"),)
     )
 
@@ -386,9 +389,9 @@ def test_populations_refuse_settings_without_effect():
     with pytest.raises(
         ConfigError, match=r"actors = 2: schedule = 'deterministic' evaluates all members in one"
     ):
-        wiring.run_of("ga", actors=2)
+        tiny_runs.run_of("ga", actors=2)
     with pytest.raises(ConfigError, match="device = 'nonsense'"):
-        wiring.run_of("ga", device="nonsense")
+        tiny_runs.run_of("ga", device="nonsense")
 
 
 @pytest.mark.parametrize(
@@ -409,7 +412,7 @@ def test_populations_refuse_settings_without_effect():
 def test_a_setting_that_has_no_effect_is_refused(name, setting, value, reason):
     options = {"evaluation_episodes": 0} if "episodes" in reason else {}
     with pytest.raises(ConfigError, match=f"{setting} = {value!r} has no effect with {reason}"):
-        wiring.run_of(name, **options, **{setting: value})
+        tiny_runs.run_of(name, **options, **{setting: value})
 
 
 @pytest.mark.parametrize(
@@ -423,6 +426,6 @@ def test_a_setting_that_has_no_effect_is_refused(name, setting, value, reason):
     ],
 )
 def test_environments_on_a_device_refuse_settings_of_other_threads(setting, value):
-    config = wiring.run_of("dqn", device="cuda", actors=1, **{setting: value})
+    config = tiny_runs.run_of("dqn", device="cuda", actors=1, **{setting: value})
     with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
         topologies._resolve_on_device(config, lambda _: None)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import tiny_runs
 import torch
-import wiring
 
 import parl
 from parl.errors import ConfigError
@@ -54,26 +54,26 @@ def learning(value, **context):
 
 def check_pictures(name):
     """Another network for images has other weights."""
-    spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
+    spec = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES
     choices = ("nature", "mlp") if name in ("es", "ga") else ("nature", "impala")
-    nature, other = (wiring.network(name, {"images": images}, spec) for images in choices)
+    nature, other = (tiny_runs.network(name, {"images": images}, spec) for images in choices)
     assert nature != other
     with pytest.raises(ConfigError, match="images = 'lenet' is not one of"):
-        wiring.config_of(name, images="lenet")
+        tiny_runs.config_of(name, images="lenet")
 
 
 def check_image_features(name):
-    spec = wiring.PICTURES_BOX
-    assert len({wiring.network(name, {"image_features": width}, spec) for width in (4, 5)}) == 2
+    spec = tiny_runs.PICTURES_BOX
+    assert len({tiny_runs.network(name, {"image_features": width}, spec) for width in (4, 5)}) == 2
 
 
 def check_channels_last(name):
     """Inputs of the learner's convolutions have the memory format of the setting."""
-    spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
+    spec = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES
     pictures = torch.zeros(3, *spec.observation_shape, dtype=torch.uint8)
     for wanted in (False, True):
-        made = make_algorithm(name, wiring.config_of(name, channels_last=wanted), spec)
-        network = wiring.observation_network(made.make_learner(5, "cpu"))
+        made = make_algorithm(name, tiny_runs.config_of(name, channels_last=wanted), spec)
+        network = tiny_runs.observation_network(made.make_learner(5, "cpu"))
         seen = []
         for part in network.modules():
             if isinstance(part, torch.nn.Conv2d):
@@ -90,13 +90,15 @@ def check_compile(name):
         patch.setattr(torch, "compile", lambda function, **_: taken.append(function) or function)
         for wanted in (False, True):
             taken.clear()
-            made = make_algorithm(name, wiring.config_of(name, compile=wanted), wiring.spec_for(env_of(name)))
+            made = make_algorithm(
+                name, tiny_runs.config_of(name, compile=wanted), tiny_runs.spec_for(env_of(name))
+            )
             made.make_learner(5, "cpu")
             assert bool(taken) is wanted
 
 
 def env_of(name):
-    return wiring.env_of(name, {})
+    return tiny_runs.env_of(name, {})
 
 
 ROLLOUT = {
@@ -289,15 +291,15 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def stage_of(tmp_path_factory):
-    """``wiring.stage_of`` with a cache for settings with the same context; torch uses one thread."""
+    """``tiny_runs.stage_of`` with a cache for settings with the same context; torch uses one thread."""
     folder, threads, found = tmp_path_factory.mktemp("play"), torch.get_num_threads(), {}
     torch.set_num_threads(1)
 
     def cached(stage, name, env, own):
         key = (stage, name, env, *sorted(own.items()))
         if key not in found:
-            data = wiring.write_play(folder, env) if name == "bc" else ()
-            found[key] = wiring.digest_of_stage(stage, name, own, env, data)
+            data = tiny_runs.write_play(folder, env) if name == "bc" else ()
+            found[key] = tiny_runs.digest_of_stage(stage, name, own, env, data)
         return found[key]
 
     yield cached
@@ -307,9 +309,9 @@ def stage_of(tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_runs_with_the_same_settings_are_the_same(name, stage_of, tmp_path):
     env = env_of(name)
-    data = wiring.write_play(tmp_path, env) if name == "bc" else ()
-    for stage in wiring.STAGES:
-        assert stage_of(stage, name, env, {}) == wiring.digest_of_stage(stage, name, {}, env, data)
+    data = tiny_runs.write_play(tmp_path, env) if name == "bc" else ()
+    for stage in tiny_runs.STAGES:
+        assert stage_of(stage, name, env, {}) == tiny_runs.digest_of_stage(stage, name, {}, env, data)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -327,19 +329,19 @@ def test_a_setting_has_its_effect(name, setting, stage_of):
         return
     if isinstance(row, Refused):
         with pytest.raises(ConfigError, match=row.match):
-            wiring.learning(name, {setting: row.value}, env_of(name))
+            tiny_runs.learning(name, {setting: row.value}, env_of(name))
         return
     own = {key: value for key, value in row.context.items() if key != "environment"}
-    env = wiring.env_of(name, row.context)
-    base = dataclasses.asdict(wiring.config_of(name, **own))
+    env = tiny_runs.env_of(name, row.context)
+    base = dataclasses.asdict(tiny_runs.config_of(name, **own))
     assert base[setting] != row.value, f"{row.value} is the value that the run has already"
     differs = [
         stage_of(stage, name, env, own) != stage_of(stage, name, env, own | {setting: row.value})
-        for stage in wiring.STAGES
+        for stage in tiny_runs.STAGES
     ]
     assert any(differs), f"{setting} = {row.value} of {name} changes nothing"
     assert differs[-1], f"{setting} = {row.value} of {name} does not change the result of a run"
-    assert wiring.STAGES[differs.index(True)] == row.stage
+    assert tiny_runs.STAGES[differs.index(True)] == row.stage
 
 
 def test_every_field_of_every_dataclass_is_read():
@@ -372,10 +374,10 @@ CONDITIONAL = [
 @pytest.mark.parametrize(("name", "setting"), CONDITIONAL)
 def test_a_setting_without_its_context_is_refused_if_it_has_no_effect(name, setting, stage_of):
     row, env = TABLE[name][setting], env_of(name)
-    spec = wiring.spec_for(env)
-    refuse_unused(name, wiring.config_of(name), spec)
+    spec = tiny_runs.spec_for(env)
+    refuse_unused(name, tiny_runs.config_of(name), spec)
     try:
-        config = wiring.config_of(name, **{setting: row.value})
+        config = tiny_runs.config_of(name, **{setting: row.value})
         differs = stage_of("learning", name, env, {}) != stage_of("learning", name, env, {setting: row.value})
     except ConfigError:
         return  # refused already
@@ -388,7 +390,7 @@ def test_a_setting_without_its_context_is_refused_if_it_has_no_effect(name, sett
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_settings_of_images_are_refused_for_vectors(name):
-    spec = wiring.spec_for(env_of(name))
+    spec = tiny_runs.spec_for(env_of(name))
     values = {
         "images": "mlp" if name in ("es", "ga") else "impala",
         "image_features": 7,
@@ -396,14 +398,14 @@ def test_settings_of_images_are_refused_for_vectors(name):
     }
     for setting in values.keys() & {field.name for field in dataclasses.fields(module_of(name).Config)}:
         with pytest.raises(ConfigError, match=f"{setting} = .* has no effect with observations"):
-            refuse_unused(name, wiring.config_of(name, **{setting: values[setting]}), spec)
+            refuse_unused(name, tiny_runs.config_of(name, **{setting: values[setting]}), spec)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_defaults_and_presets_have_no_setting_without_effect(name):
-    pictures = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
-    for spec in (wiring.spec_for(env_of(name)), pictures):
+    pictures = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES
+    for spec in (tiny_runs.spec_for(env_of(name)), pictures):
         refuse_unused(name, resolve(name, spec)[1], spec)
     for preset in presets_of(name).values():
         own = dataclasses.replace(module_of(name).Config(), **preset.algorithm)
-        refuse_unused(name, own, wiring.spec_for(env_of(name)))
+        refuse_unused(name, own, tiny_runs.spec_for(env_of(name)))

@@ -328,7 +328,7 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     "algorithm", ["dqn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("impala", "a3c", "es"))]
 )
 def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algorithm):
-    script = os.path.join(os.path.dirname(__file__), "hung.py")
+    script = os.path.join(os.path.dirname(__file__), "train_hanging_env.py")
     process = forked.Program([script, algorithm, tmp_path, "400"], tmp_path)
     deadline = time.monotonic() + 120
     while not (tmp_path / "hangs").exists():
@@ -350,7 +350,7 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
 )
 def test_an_interrupt_ends_a_run_whose_main_process_hangs(tmp_path, where, message):
     """If a training step hangs, nothing can be saved; if an evaluation hangs, everything is saved."""
-    script = os.path.join(os.path.dirname(__file__), "hung.py")
+    script = os.path.join(os.path.dirname(__file__), "train_hanging_env.py")
     process = forked.Program([script, where, tmp_path, "400"], tmp_path)
     deadline = time.monotonic() + 120
     while not (tmp_path / "hangs").exists():

@@ -9,10 +9,10 @@ SIDE: ale (ale-py), parl (the Python package), threaded (the fast CPU), plain (t
 example `trace`, built by `cargo build --release -p cule --example trace`; CULE_TRACE gives another path. GAME
 and the settings may be copied from a line that `games.py` prints for a run that differs.
 
-Both sides run once, and their traces are compared by bisection. Then both run again up to the first frame
+Both emulators run once, and their traces are compared by bisection. Then both run again up to the first frame
 that differs, and FOLDER (difference/ by default) gets `first.png`, `second.png`, `both.png` (both pictures
 and their difference), `first.txt` and `second.txt` (the registers, where they are known) and `report.txt`,
-which is also printed. `--poke` writes a byte of RAM on one side after a frame, to test this script.
+which is also printed. `--poke` writes a byte of RAM on one emulator after a frame, to test this script.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import emulators
 import games
 import numpy as np
 import pictures
-import sides
 from numpy.typing import NDArray
 
 TRACE = os.environ.get(
     "CULE_TRACE", os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "release/examples/trace")
 )
-TRACE_SIDES = {"threaded": [], "plain": ["way=plain"], "undrawn": ["draw=none"], "half": ["draw=2"]}
+TRACE_VARIANTS = {"threaded": [], "plain": ["way=plain"], "undrawn": ["draw=none"], "half": ["draw=2"]}
 SHOWN_LINES = 100
 
 
 class Trace(NamedTuple):
-    """Checksums of a run of one side, one entry per frame."""
+    """Checksums of a run of one emulator, one entry per frame."""
 
     links: list[int]
     """Chained CRC-32 of reward, lives, game over, frame numbers and RAM."""
@@ -53,9 +53,9 @@ class Trace(NamedTuple):
 
 
 class View(NamedTuple):
-    """A side after a frame: numbers, RAM, picture and registers."""
+    """An emulator after a frame: numbers, RAM, picture and registers."""
 
-    frame: sides.Frame | None
+    frame: emulators.Frame | None
     ram: NDArray[np.uint8]
     screen: NDArray[np.uint8]
     rgb: NDArray[np.uint8]
@@ -65,7 +65,7 @@ class View(NamedTuple):
 class Play(NamedTuple):
     """Cartridge, actions and resets of a run."""
 
-    setup: sides.Setup
+    setup: emulators.Setup
     actions: bytes
     resets: frozenset[int]
     """Frames after which the game is reset."""
@@ -82,7 +82,7 @@ def plan(run: games.Run, rom: Path | None) -> Play:
     if rom:
         setup = setup._replace(rom=rom)
     actions = run.actions()
-    ours = sides.Parl(setup)
+    ours = emulators.Parl(setup)
     ours.reset()
     resets, detours = set(), set()
     for t, action in enumerate(actions):
@@ -96,21 +96,21 @@ def plan(run: games.Run, rom: Path | None) -> Play:
 
 
 def in_process(
-    side: sides.Side, play: Play, poke: Poke, each: Callable[[sides.Frame], None], last: int
+    emulator: emulators.Emulator, play: Play, poke: Poke, each: Callable[[emulators.Frame], None], last: int
 ) -> None:
     """Plays up to frame ``last``, and calls ``each`` with every frame."""
-    side.reset()
+    emulator.reset()
     for t, action in enumerate(play.actions[: last + 1]):
-        reward = side.act(action)
+        reward = emulator.act(action)
         if poke and poke[0] == t:
-            side.poke(poke[1], poke[2])
-        each(side.frame(reward))
+            emulator.poke(poke[1], poke[2])
+        each(emulator.frame(reward))
         if t == last:
             return
         if t in play.resets:
-            side.reset()
-        elif t in play.detours and isinstance(side, sides.Parl):
-            side.detour(play.actions[t - 40 : t])
+            emulator.reset()
+        elif t in play.detours and isinstance(emulator, emulators.Parl):
+            emulator.detour(play.actions[t - 40 : t])
 
 
 def run_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[list[str]]:
@@ -122,7 +122,7 @@ def run_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[l
     with tempfile.NamedTemporaryFile() as file:
         file.write(script)
         file.flush()
-        settings = [f"seed={setup.seed}", f"sticky={setup.sticky}", *TRACE_SIDES[way], *more]
+        settings = [f"seed={setup.seed}", f"sticky={setup.sticky}", *TRACE_VARIANTS[way], *more]
         chosen = {"mode": setup.mode, "difficulty": setup.difficulty}
         settings += [f"{name}={value}" for name, value in chosen.items() if value is not None]
         settings += [f"poke={':'.join(map(str, poke))}"] if poke else []
@@ -134,23 +134,23 @@ def run_trace(way: str, play: Play, poke: Poke, last: int, *more: str) -> list[l
     return [line.split() for line in done.stdout.splitlines()[2:]]
 
 
-def new(name: str, setup: sides.Setup) -> sides.Side:
-    """Returns a side that runs in this process."""
-    return sides.Ale(setup) if name == "ale" else sides.Parl(setup)
+def new(name: str, setup: emulators.Setup) -> emulators.Emulator:
+    """Returns an emulator that runs in this process."""
+    return emulators.Ale(setup) if name == "ale" else emulators.Parl(setup)
 
 
 def trace(name: str, play: Play, poke: Poke) -> Trace:
     """Plays the whole run and returns its trace."""
     links: list[int] = []
     screens: list[int | None] = []
-    if name in TRACE_SIDES:
+    if name in TRACE_VARIANTS:
         for t, line in enumerate(run_trace(name, play, poke, len(play.actions) - 1)):
             drawn = name != "undrawn" and (name != "half" or t % 4 >= 2)
             links.append(zlib.crc32(" ".join(line[:6]).encode(), links[-1] if links else 0))
             screens.append(int(line[6], 16) if drawn else None)
         return Trace(links, screens)
 
-    def each(frame: sides.Frame) -> None:
+    def each(frame: emulators.Frame) -> None:
         words = [*map(int, frame.head()), f"{zlib.crc32(frame.ram):08x}"]
         links.append(zlib.crc32(" ".join(map(str, words)).encode(), links[-1] if links else 0))
         screens.append(zlib.crc32(frame.screen))
@@ -174,14 +174,14 @@ def bisect(one: list[int], two: list[int]) -> int | None:
 
 
 def first(one: Trace, two: Trace) -> int | None:
-    """Returns the first frame that differs in numbers, RAM or a picture of both sides, or None."""
+    """Returns the first frame that differs in numbers, RAM or a picture of both emulators, or None."""
     pairs = zip(one.screens, two.screens, strict=True)
     both = [t for t, (a, b) in enumerate(pairs) if a is not None and b is not None]
     chains = []
-    for side in (one, two):
+    for emulator in (one, two):
         chain = [0]
         for i in both:
-            chain.append(zlib.crc32(struct.pack("<I", side.screens[i] or 0), chain[-1]))
+            chain.append(zlib.crc32(struct.pack("<I", emulator.screens[i] or 0), chain[-1]))
         chains.append(chain)
     state, picture = bisect(one.links, two.links), bisect(*chains)
     found = [t for t in (state, None if picture is None else both[picture - 1]) if t is not None]
@@ -189,27 +189,27 @@ def first(one: Trace, two: Trace) -> int | None:
 
 
 def view(name: str, play: Play, poke: Poke, last: int) -> View:
-    """Plays up to frame ``last`` and returns the side after it."""
+    """Plays up to frame ``last`` and returns the emulator after it."""
     with tempfile.TemporaryDirectory() as folder:
-        if name in TRACE_SIDES:
+        if name in TRACE_VARIANTS:
             line = run_trace(name, play, poke, last, f"dump={folder}/at", "ram=1")[-1]
             screen = np.frombuffer(Path(folder, "at.screen").read_bytes(), np.uint8).reshape(-1, 160)
             ram = np.frombuffer(bytes.fromhex(line[5]), np.uint8)
             numbers = [int(word) for word in line[:5]]
-            frame = sides.Frame(*numbers[:2], bool(numbers[2]), *numbers[3:], ram, screen)
+            frame = emulators.Frame(*numbers[:2], bool(numbers[2]), *numbers[3:], ram, screen)
             rgb = np.frombuffer(Path(folder, "at.rgb").read_bytes(), np.uint8).reshape(-1, 160, 3)
             return View(frame, ram, screen, rgb, compact(Path(folder, "at.txt").read_text()))
-        seen: list[sides.Frame] = []
-        side = new(name, play.setup)
-        in_process(side, play, poke, lambda frame: seen.__setitem__(slice(None), [frame]), last)
+        seen: list[emulators.Frame] = []
+        emulator = new(name, play.setup)
+        in_process(emulator, play, poke, lambda frame: seen.__setitem__(slice(None), [frame]), last)
         registers = ""
-        if isinstance(side, sides.Parl):
+        if isinstance(emulator, emulators.Parl):
             state = Path(folder, "state")
-            state.write_bytes(side.console.save(generator=True))
+            state.write_bytes(emulator.console.save(generator=True))
             registers = saved_registers(play.setup, state)
-            rgb = side.console.read_screen_rgb(None)
+            rgb = emulator.console.read_screen_rgb(None)
         else:
-            rgb = side.interface.getScreenRGB()
+            rgb = emulator.interface.getScreenRGB()
         frame = seen[-1]
         return View(frame, frame.ram.copy(), frame.screen.copy(), rgb, registers)
 
@@ -219,7 +219,7 @@ def compact(registers: str) -> str:
     return re.sub(r"\[\s[^\[\]]*\]", lambda found: " ".join(found[0].split()), registers)
 
 
-def saved_registers(setup: sides.Setup, state: Path) -> str:
+def saved_registers(setup: emulators.Setup, state: Path) -> str:
     """Returns the registers that `trace` prints for a saved state."""
     command = [TRACE, str(setup.rom), str(setup.rules), f"state={state}"]
     if not Path(TRACE).exists():
@@ -232,7 +232,7 @@ def show(folder: Path, one: View, two: View) -> None:
     """Writes pictures and registers."""
     folder.mkdir(parents=True, exist_ok=True)
     height = min(len(one.rgb), len(two.rgb))
-    rgb = [side.rgb[:height] for side in (one, two)]
+    rgb = [emulator.rgb[:height] for emulator in (one, two)]
     unequal = (one.screen[:height] != two.screen[:height])[..., None]
     # Equal pixels are dark gray, different ones red.
     dim = (rgb[0].mean(axis=-1, keepdims=True) / 4).astype(np.uint8).repeat(3, axis=-1)
@@ -256,7 +256,7 @@ def report(names: list[str], frame: int, one: View, two: View) -> str:
         for row, column in places[:8]:
             indices = f"{one.screen[row, column]:02X} {two.screen[row, column]:02X}"
             lines.append(f"  row {row}, column {column}: {indices}")
-    texts = [side.registers.splitlines() for side in (one, two)]
+    texts = [emulator.registers.splitlines() for emulator in (one, two)]
     if all(texts):
         changes = list(difflib.unified_diff(*texts, *names, lineterm="", n=2))
         lines += ["registers that differ:" if changes else "no register differs", *changes[:SHOWN_LINES]]
@@ -267,11 +267,11 @@ def report(names: list[str], frame: int, one: View, two: View) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compares the two sides; returns 1 if they differ."""
+    """Compares the two emulators; returns 1 if they differ."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sides", nargs=2, choices=["ale", "parl", *TRACE_SIDES])
+    parser.add_argument("names", nargs=2, choices=["ale", "parl", *TRACE_VARIANTS])
     parser.add_argument("run", nargs="+", metavar="GAME [NAME=VALUE]")
     parser.add_argument("--rom", type=Path)
     parser.add_argument("--poke")
@@ -285,15 +285,15 @@ def main(arguments: list[str] | None = None) -> int:
     if options.poke:
         name, *numbers = options.poke.split(":")
         at, index, value = map(int, numbers)
-        pokes[options.sides.index(name)] = (at, index, value)
-    pairs = list(zip(options.sides, pokes, strict=True))
+        pokes[options.names.index(name)] = (at, index, value)
+    pairs = list(zip(options.names, pokes, strict=True))
     frame = first(*(trace(name, play, poke) for name, poke in pairs))
     if frame is None:
-        print(f"{' and '.join(options.sides)}: {len(play.actions)} frames, no difference")
+        print(f"{' and '.join(options.names)}: {len(play.actions)} frames, no difference")
         return 0
     one, two = (view(name, play, poke, frame) for name, poke in pairs)
     show(options.out, one, two)
-    text = report(options.sides, frame, one, two)
+    text = report(options.names, frame, one, two)
     (options.out / "report.txt").write_text(text + "\n")
     print(text)
     return 1

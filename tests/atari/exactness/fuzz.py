@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cartridges
+import emulators
 import games
-import sides
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benches"))
 from record import Record, add_option
@@ -63,16 +63,16 @@ def play(job: Job) -> Result:
     with tempfile.TemporaryDirectory() as name:
         rom = Path(name, f"{RULES}.bin")
         rom.write_bytes(cartridges.KINDS[job.kind](job.seed))
-        setup = sides.Setup(rom, RULES)
-        scheme = sides._native.Rom(rom.read_bytes(), "").cartridge
-        ale, always_read, seldom_read = sides.Ale(setup), sides.Parl(setup), sides.Parl(setup)
+        setup = emulators.Setup(rom, RULES)
+        scheme = emulators._native.Rom(rom.read_bytes(), "").cartridge
+        ale, always_read, seldom_read = emulators.Ale(setup), emulators.Parl(setup), emulators.Parl(setup)
     for t in range(-1, job.frames):
         reward = mine = other = 0
         if t >= 0:
             action = generator.randrange(18)
             if t in RESETS or ale.interface.game_over():
-                for side in (ale, always_read, seldom_read):
-                    side.reset()
+                for emulator in (ale, always_read, seldom_read):
+                    emulator.reset()
             reward, mine, other = ale.act(action), always_read.act(action), seldom_read.act(action)
         theirs = ale.frame(reward)
         wrong = always_read.frame(mine).difference(theirs)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ale_py
-import sides
+import emulators
 
 from parl import _native
 
@@ -68,15 +68,15 @@ class Run(NamedTuple):
         pairs = [word.partition("=") for word in words[1:]]
         return cls(words[0], **{k: kinds.get(k, int)(v) for k, _, v in pairs})
 
-    def setup(self) -> sides.Setup:
+    def setup(self) -> emulators.Setup:
         """Returns cartridge and settings."""
-        return sides.setup(self.game, mode=self.mode, difficulty=self.difficulty, sticky=self.sticky)
+        return emulators.setup(self.game, mode=self.mode, difficulty=self.difficulty, sticky=self.sticky)
 
     def actions(self) -> bytes:
         """Returns one action code per frame."""
         row = rows()[self.game]
         codes = row.minimal_actions if self.script == "minimal" else list(range(18))
-        return sides.script(codes, self.frames, f"{self.game} {self.script}", SCRIPTS[self.script])
+        return emulators.script(codes, self.frames, f"{self.game} {self.script}", SCRIPTS[self.script])
 
 
 def rows() -> dict[str, _native.GameRow]:
@@ -100,10 +100,10 @@ def runs(games: list[str], pair_frames: int, long_frames: int) -> Iterator[Run]:
 def play(run: Run) -> dict[str, Any]:
     """Plays one run and returns its result."""
     began = time.process_time()
-    ale, ours, wrong = sides.start(run.setup())
+    ale, ours, wrong = emulators.start(run.setup())
     frames, chain = 0, 0
     if wrong is None:
-        wrong, frames, chain = sides.compare(
+        wrong, frames, chain = emulators.compare(
             ale, ours, run.actions(), reset_every=run.reset_every, detour_every=run.detour_every
         )
     seconds = time.process_time() - began
@@ -143,7 +143,7 @@ def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
         f"- Commit {git('rev-parse', '--short=12', 'HEAD')}{dirty}, extension module {build()}",
         f"- Machine: {machine()}; Python {platform.python_version()}",
         f"- {len(found):,} of {len(wanted):,} runs, {frames:,} frames compared, "
-        f"**{len(wrong)} differences**; {seconds / 60:.0f} minutes of processor time for both sides",
+        f"**{len(wrong)} differences**; {seconds / 60:.0f} minutes of processor time for both emulators",
         "- In each frame: RAM, picture (palette indices), reward, lives, game over, both frame numbers",
         "",
         "*pairs*: (mode, difficulty) pairs, from loading. *long*: two action scripts (minimal actions, "
@@ -206,7 +206,7 @@ def main() -> int:
     add_option(parser, "games")
     parser.add_argument("--fresh", action="store_true", help="delete the results of earlier runs")
     options = parser.parse_args()
-    chosen = options.games.split(",") if options.games else sides.games()
+    chosen = options.games.split(",") if options.games else emulators.games()
     wanted = list(runs(chosen, options.frames_per_pair, options.frames))
     kept = ROOT / "target" / "test-games" / f"{build()}.jsonl"
     kept.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import emulators
 import games
 import pictures
 import pytest
-import sides
 import two_players
 
 # Every cartridge type, PAL, paddles, swapped ports, unfinished and unusual frames, modes selected by code.
@@ -51,29 +51,29 @@ def with_resets(game):
 
 
 def every_pair(game):
-    """Plays all pairs on one console per side: RAM survives a reset."""
+    """Plays all pairs on one console per emulator: RAM survives a reset."""
     row = games.rows()[game]
-    ale, ours, wrong = sides.start(sides.setup(game))
+    ale, ours, wrong = emulators.start(emulators.setup(game))
     for mode in row.modes:
         for difficulty in row.difficulties:
             if wrong:
                 return wrong
-            for side in (ale, ours):
-                side.choose(mode, difficulty)
-                side.reset()
-            actions = sides.script(row.minimal_actions, 40, f"{game} {mode} {difficulty}")
-            wrong = ours.frame().difference(ale.frame()) or sides.compare(ale, ours, actions)[0]
+            for emulator in (ale, ours):
+                emulator.choose(mode, difficulty)
+                emulator.reset()
+            actions = emulators.script(row.minimal_actions, 40, f"{game} {mode} {difficulty}")
+            wrong = ours.frame().difference(ale.frame()) or emulators.compare(ale, ours, actions)[0]
             wrong = wrong and f"mode {mode}, difficulty {difficulty}: {wrong}"
     return wrong
 
 
 def two_player_game(game):
     """Compares RAM and picture. In ale-py, lives and game over come from the borrowed rules."""
-    ours = sides.Parl(sides.setup(game))
+    ours = emulators.Parl(emulators.setup(game))
     with tempfile.TemporaryDirectory() as folder:
-        rom = shutil.copyfile(sides.ROMS / f"{game}.bin", Path(folder) / f"{BORROWED}.bin")
-        ale = sides.Ale(sides.Setup(rom, None))
-    for t, action in enumerate(sides.script(list(range(18)), 600, game)):
+        rom = shutil.copyfile(emulators.ROMS / f"{game}.bin", Path(folder) / f"{BORROWED}.bin")
+        ale = emulators.Ale(emulators.Setup(rom, None))
+    for t, action in enumerate(emulators.script(list(range(18)), 600, game)):
         if t % 200 == 0:
             ale.reset()
             ours.reset()
@@ -86,7 +86,7 @@ def two_player_game(game):
     return None
 
 
-@pytest.mark.parametrize("game", sides.games())
+@pytest.mark.parametrize("game", emulators.games())
 def test_every_game_equals_ale_py_after_a_reset(game):
     assert from_reset(game) is None
 
@@ -101,12 +101,12 @@ def test_every_mode_and_difficulty_of_six_games_equals_ale_py(game):
     assert every_pair(game) is None
 
 
-@pytest.mark.parametrize("game", sides.TWO_PLAYERS)
+@pytest.mark.parametrize("game", emulators.TWO_PLAYERS)
 def test_two_player_games_equal_ale_py_under_borrowed_rules(game):
     assert two_player_game(game) is None
 
 
-@pytest.mark.parametrize("game", sides.TWO_PLAYERS)
+@pytest.mark.parametrize("game", emulators.TWO_PLAYERS)
 def test_two_player_games_match_their_recorded_traces(game, tmp_path):
     golden = json.loads(two_players.GOLDEN.read_text())[game]
     links, picture = two_players.play(game)
@@ -118,4 +118,4 @@ def test_two_player_games_match_their_recorded_traces(game, tmp_path):
 
 
 def test_there_are_104_games():
-    assert len(sides.games()) == 104
+    assert len(emulators.games()) == 104

@@ -1,4 +1,4 @@
-"""`first_difference.py` finds the frame after which a byte of RAM is changed on one side."""
+"""`first_difference.py` finds the frame after which a byte of RAM is changed on one emulator."""
 
 import first_difference
 import pytest

@@ -32,5 +32,5 @@ def test_a_cartridge_that_once_differed_late_equals_ale_py(kind, seed):
 @pytest.mark.parametrize("seed", range(2 * len(cartridges.SCHEMES)))
 def test_every_scheme_is_detected_from_the_image(seed):
     names = {"K2": "2K", "K4": "4K", "T3F": "3F", "T3E": "3E"}
-    scheme = fuzz.sides._native.Rom(cartridges.banks(seed), "").cartridge
+    scheme = fuzz.emulators._native.Rom(cartridges.banks(seed), "").cartridge
     assert names.get(scheme, scheme) == list(cartridges.SCHEMES)[seed % len(cartridges.SCHEMES)]

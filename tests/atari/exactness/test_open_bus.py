@@ -5,8 +5,8 @@ bits from the last byte on the bus, so the order in which a game's rules read RA
 game runs code there; damaged images of games may (``docs/atari.md``).
 """
 
+import emulators
 import pytest
-import sides
 
 # Address of the byte that ale-py's rules read last, found by trying `probe` with every address. The table
 # lacks games in which this address depends on RAM, and games that ale-py does not boot with such a program
@@ -72,8 +72,8 @@ def both(tmp_path, game, address):
     """Returns RAM of ale-py and of parl after loading."""
     rom = tmp_path / f"{game}.bin"
     rom.write_bytes(probe(address))
-    setup = sides.Setup(rom, game)
-    return [side(setup).frame().ram.tobytes() for side in (sides.Ale, sides.Parl)]
+    setup = emulators.Setup(rom, game)
+    return [emulator(setup).frame().ram.tobytes() for emulator in (emulators.Ale, emulators.Parl)]
 
 
 @pytest.mark.parametrize("game", LAST_READ)

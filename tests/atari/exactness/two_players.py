@@ -14,8 +14,8 @@ import json
 import sys
 from pathlib import Path
 
+import emulators
 import numpy as np
-import sides
 from numpy.typing import NDArray
 
 GOLDEN = Path(__file__).with_name("two_players.json")
@@ -25,9 +25,9 @@ EVERY = 10
 
 def play(game: str, frames: int = FRAMES) -> tuple[list[str], NDArray[np.uint8]]:
     """Returns every tenth link of a game's trace, and the last picture as RGB."""
-    ours = sides.Parl(sides.setup(game))
+    ours = emulators.Parl(emulators.setup(game))
     ours.reset()
-    both = [sides.script(list(range(18)), frames, f"{game} {player}") for player in "AB"]
+    both = [emulators.script(list(range(18)), frames, f"{game} {player}") for player in "AB"]
     links = []
     chain = 0
     for t, (a, b) in enumerate(zip(*both, strict=True)):
@@ -39,7 +39,7 @@ def play(game: str, frames: int = FRAMES) -> tuple[list[str], NDArray[np.uint8]]
 
 def main() -> int:
     """Compares the traces with the file, or replaces it; returns 1 if a game differs."""
-    new = {game: play(game)[0] for game in sides.TWO_PLAYERS}
+    new = {game: play(game)[0] for game in emulators.TWO_PLAYERS}
     if "--write" in sys.argv:
         GOLDEN.write_text(json.dumps(new, indent=1) + "\n")
     different = [game for game, links in new.items() if links != json.loads(GOLDEN.read_text())[game]]

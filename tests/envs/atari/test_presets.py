@@ -6,12 +6,12 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
+from compare_envs import FIGURES, compare_vector_envs
 
 import parl
 from parl.envs.atari.presets import PRESETS
 from parl.envs.atari.registration import env_name
 from parl.errors import ConfigError
-from peers import FIGURES, compare_vector_envs
 
 
 @pytest.mark.parametrize("life_loss", [False, True])

@@ -1,8 +1,8 @@
 """A common interface to ale-py and parl, for the comparisons in this folder.
 
-A *side* is an emulator with a loaded cartridge that runs frame by frame; `Frame` holds everything observable
-after a frame. A trace is a chain of CRC-32s, one link per frame, each over the previous link and the data of
-the frame. All links after a difference differ, so the first different link identifies the frame.
+An `Emulator` has a cartridge and runs frame by frame; `Frame` holds everything observable after a frame.
+A trace is a chain of CRC-32s, one link per frame, each over the previous link and the data of the frame.
+All links after a difference differ, so the first different link identifies the frame.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Frame(NamedTuple):
         return None
 
 
-class Side(Protocol):
+class Emulator(Protocol):
     """An emulator with a loaded cartridge."""
 
     def reset(self) -> None: ...
@@ -219,7 +219,7 @@ def script(actions: list[int], frames: int, seed: str, change: float = 0.2) -> b
 def compare(
     ale: Ale, ours: Parl, actions: bytes, *, reset_every: int = 0, detour_every: int = 0, chain: int = 0
 ) -> tuple[str | None, int, int]:
-    """Plays both sides, with a reset after each end of a game and every `reset_every` frames if not 0.
+    """Plays both emulators, with a reset after each end of a game and every `reset_every` frames if not 0.
 
     Returns:
         The first difference or None, the number of frames compared, and the last link of the trace.
@@ -239,7 +239,7 @@ def compare(
 
 
 def start(setup: Setup) -> tuple[Ale, Parl, str | None]:
-    """Returns both sides after a reset, and a difference before or after the reset or None."""
+    """Returns both emulators after a reset, and a difference before or after the reset or None."""
     ale, ours = Ale(setup), Parl(setup)
     wrong = ours.frame().difference(ale.frame())
     ale.reset()

@@ -1,4 +1,4 @@
-"""Records the RAM of games: `plays.py FOLDER [FRAMES]` plays random actions of each game on ale-py.
+"""Records the RAM of games: `record_ram.py FOLDER [FRAMES]` plays random actions of each game on ale-py.
 
 One file per game, with 129 bytes per frame: 1 if an episode begins there, else 0, and the RAM.
 """

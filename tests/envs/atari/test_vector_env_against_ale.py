@@ -7,9 +7,9 @@ import zlib
 import ale_py
 import numpy as np
 import pytest
+from compare_envs import compare_with_ale
 
 import parl
-from peers import compare_with_ale
 
 # Long and short games, joystick and paddle, PAL, tall pictures, rows never drawn, frames that stay open.
 GAMES = (

@@ -1,6 +1,6 @@
 """Trains with an environment that hangs at step STEPS and makes the file RUNS/hangs. Run by a test.
 
-usage: hung.py ALGORITHM RUNS STEPS
+usage: train_hanging_env.py ALGORITHM RUNS STEPS
 """
 
 import sys
