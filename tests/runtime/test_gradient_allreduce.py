@@ -1,5 +1,6 @@
-"""Several learners on parts of a batch give the weights of one learner on the whole batch."""
+"""Averages of gradients: learners on parts of a batch give the weights of one on the whole batch."""
 
+import os
 import threading
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from parl.runtime.gradient_allreduce import (
     SingleLearner,
     ThreadAllReduce,
     ThreadGroup,
+    pack_flag,
 )
 from parl.types import EnvSpec
 
@@ -123,10 +125,11 @@ def test_average_is_the_mean(connect):
 
 
 def test_a_single_learner_leaves_gradients_unchanged():
-    gradients = torch.ones(3)
-    assert SingleLearner().average(gradients, True)
-    assert not SingleLearner().average(gradients, False)
+    gradients, log = torch.ones(3), []
+    assert SingleLearner().average(gradients, True, lambda: log.append(1)) is True and log == [1]
+    assert SingleLearner().average(gradients, False) is False
     assert gradients.tolist() == [1.0, 1.0, 1.0]
+    SingleLearner().close()
 
 
 def test_closing_one_learner_releases_those_that_wait():
@@ -136,3 +139,36 @@ def test_closing_one_learner_releases_those_that_wait():
     with pytest.raises(threading.BrokenBarrierError):
         ThreadAllReduce(group, 0).average(torch.zeros(2), True)
     waiting.join()
+
+
+def test_gradients_and_a_flag_share_one_buffer():
+    gradients = torch.tensor([1.0, 2.0])
+    first = pack_flag(torch.empty(0), gradients, 0.0)
+    assert first.tolist() == [1.0, 2.0, 0.0]
+    again = pack_flag(first, gradients + 1, 0.0)
+    assert again is first and again.tolist() == [2.0, 3.0, 0.0]
+    assert pack_flag(first, gradients, 2.0).tolist() == [0.0, 0.0, 2.0]
+    assert pack_flag(first, torch.ones(3), 0.0).tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
+def test_a_thread_group_has_a_place_for_each_learner():
+    group = ThreadGroup(3)
+    assert group.barrier.parties == 3 and len(group.gradients) == len(group.present) == 3
+    assert not any(group.present)
+    peers = ThreadAllReduce(ThreadGroup(1), 0)
+    gradients = torch.tensor([4.0])
+    assert peers.average(gradients, True) and gradients.tolist() == [4.0]
+    assert not peers.average(gradients, False)
+    peers.close()
+    assert peers._group.barrier.broken
+
+
+def test_closing_a_rendezvous_removes_its_file():
+    rendezvous = Rendezvous()
+    with open(rendezvous.path, "w") as file:
+        file.write("found")
+    with open(rendezvous.path) as file:
+        assert file.read() == "found"
+    rendezvous.close()
+    rendezvous.close()
+    assert not os.path.exists(rendezvous.path)

@@ -36,25 +36,38 @@ def test_any_interleaving_stays_in_the_band(ratio, batch, envs, starts, slack, s
             assert updates == 0
 
 
-def test_learning_begins_at_learning_starts_and_collection_ends_at_the_limit():
-    pacer = Pacer(2.0, 8, 4, 100, 1_000)
+def test_the_band_follows_from_batch_and_vector_step():
+    assert Pacer(2.0, 8, 4, 100, 1_000).band == 4.0 * 0.5 * (8 + 2.0 * 4) == 32.0
+    assert Pacer(2.0, 8, 4, 100, 1_000, slack=2.0).band == 16.0
+    assert Pacer(0.5, 8, 4, 100, 1_000, slack=3.0).band == 15.0
+
+
+def test_both_sides_may_go_up_to_the_band_from_learning_starts_to_the_limit():
+    pacer = Pacer(2.0, 8, 4, 100, 1_000, slack=2.0)
+    # 8 (u + 1) <= 2 (steps - 100) + 16
+    assert pacer.may_learn(100, 1) and not pacer.may_learn(100, 2)
+    assert pacer.may_learn(104, 2) and not pacer.may_learn(103, 2)
     assert not pacer.may_learn(99, 0)
-    assert pacer.may_learn(100, 0)
-    assert pacer.may_collect(96, 0)
-    assert pacer.may_collect(999, 10**6)
-    assert not pacer.may_collect(1_000, 10**6)
+    # 2 (steps + 4 - 100) <= 8 u + 16
+    assert pacer.may_collect(104, 0) and not pacer.may_collect(105, 0)
+    assert pacer.may_collect(108, 1) and not pacer.may_collect(109, 1)
+    assert pacer.may_collect(99, 0), "collection is not limited before learning starts"
+    late = Pacer(2.0, 8, 400, 100, 1_000, slack=2.0)
+    assert late.may_collect(99, 0) and late.may_collect(100, 0) and not late.may_collect(109, 0)
+    assert pacer.may_collect(999, 10**6) and not pacer.may_collect(1_000, 10**6)
 
 
-def test_due_and_measured():
+def test_due_updates_and_the_measured_ratio():
     pacer = Pacer(2.0, 8, 4, 100, 1_000)
-    # 2 * (steps - 100) >= 8 * (updates + 1)
-    assert not pacer.due(103, 0)
-    assert pacer.due(104, 0)
-    assert not pacer.due(104, 1)
-    assert pacer.measured(200, 20) == pytest.approx(20 * 8 / 100)
+    assert pacer.due(104, 0) and not pacer.due(103, 0)
+    assert pacer.due(108, 1) and not pacer.due(107, 1)
+    assert not Pacer(2.0, 8, 4, 100, 1_000).due(99, -2)
+    assert pacer.measured(104, 3) == 6.0 and pacer.measured(101, 1) == 8.0
     assert np.isnan(pacer.measured(100, 0))
 
 
-def test_a_band_too_narrow_is_refused():
-    with pytest.raises(ValueError, match=r"1\.5 is below 2"):
-        Pacer(2.0, 8, 4, 100, 1_000, slack=1.5)
+def test_a_slack_below_2_is_refused():
+    assert Pacer(2.0, 8, 4, 100, 1_000, slack=2.0).slack == 2.0
+    with pytest.raises(ValueError, match=r"slack = 1\.99 is below 2: the two sides could stall each other"):
+        Pacer(2.0, 8, 4, 100, 1_000, slack=1.99)
+    assert Pacer(2.0, 8, 4, 100, 1_000).slack == 4.0

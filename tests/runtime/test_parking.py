@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from parl.runtime.off_policy import parking
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.parking import BUSY, IDLE, ActorParking
 from parl.runtime.shared_counters import LAG_BUCKETS, SharedCounters
@@ -32,20 +33,29 @@ def test_as_many_actors_run_as_are_busy(needed):
 
 
 @pytest.mark.parametrize(
-    ("awake", "actors_wait", "learners_wait", "then"),
+    ("actors", "awake", "actors_wait", "learners_wait", "then"),
     [
-        (8, 0.5, 0.0, 5),  # four are busy: five actors would be busy for less than 85 %
-        (8, 0.75, 0.0, 3),
-        (8, 0.99, IDLE, 1),
-        (8, 0.1, 0.0, 8),  # 7.2 are busy, more than 85 % of seven
-        (3, 0.0, 2 * IDLE, 4),
-        (3, 0.2, 2 * IDLE, 3),  # learners wait, but so do actors
-        (8, 0.0, 1.0, 8),
-        (1, 1.0, 0.0, 1),
+        # One more: learners wait more than 5 % of the time and actors less than 15 %.
+        (4, 2, 0.14, 0.06, 3),
+        (4, 2, 0.16, 0.06, 2),
+        (4, 2, 0.14, IDLE, 2),
+        (4, 4, 0.0, 1.0, 4),
+        (8, 3, 0.0, 2 * IDLE, 4),
+        # One fewer: n (1 - w) <= 0.85 (n - 1).
+        (4, 4, 0.37, 0.0, 3),
+        (4, 4, 0.36, 0.0, 4),
+        (4, 4, 0.37, 0.051, 4),
+        (4, 4, 0.5, 0.0, 3),
+        (4, 2, 1.0, 0.0, 1),
+        (4, 1, 0.5, 0.0, 1),
+        # Several fewer.
+        (4, 4, 0.6, IDLE, 2),
+        (8, 8, 0.75, 0.0, 3),
+        (8, 8, 0.99, IDLE, 1),
     ],
 )
-def test_one_decision(awake, actors_wait, learners_wait, then):
-    controller = ActorParking(8, awake)
+def test_one_decision(actors, awake, actors_wait, learners_wait, then):
+    controller = ActorParking(actors, awake)
     controller.decide(actors_wait, learners_wait)
     assert controller.running == then
 
@@ -66,6 +76,24 @@ def test_all_actors_run_for_a_share_of_the_periods():
         assert sum(controller.may_run(i) for i in range(5)) == controller.running
         periods += [controller.may_run(i) for i in range(5)]
     assert periods.min() > 20
+
+
+def test_parking_rotates_among_actors():
+    actors, firsts, awake = ActorParking(3, 2), [], []
+    for _ in range(4):
+        actors.decide(0.1, 0.0)
+        firsts.append(actors.first)
+        awake.append([actors.may_run(actor) for actor in range(3)])
+    assert firsts == [1, 2, 0, 1]
+    assert awake == [[False, True, True], [True, False, True], [True, True, False], [False, True, True]]
+    actors.decide(0.0, 1.0)
+    assert (actors.running, actors.first) == (3, 0)
+    assert [actors.may_run(actor) for actor in range(3)] == [True] * 3
+    assert ActorParking.all_running(5) == ActorParking(5, 5, 0)
+
+
+def test_constants_of_parking():
+    assert (BUSY, IDLE, parking.PERIOD_S) == (0.85, 0.05, 0.5)
 
 
 def test_lags_are_counted_by_powers_of_two():
