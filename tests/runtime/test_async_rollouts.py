@@ -1,47 +1,22 @@
-"""The async topology: learning, policy lag and its limit, saving and resuming, errors of actors."""
+"""The async topology: learning, policy lag and its limit, saving and resuming."""
 
 import multiprocessing
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from rollout_setup import rollout_setup, run_until
 
 from parl.algos.impala import IMPALA, Config
-from parl.envs import EnvMaker, spec_of
-from parl.errors import WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.on_policy import asynchronous
 from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
-from parl.runtime.on_policy.setup import RolloutSetup
-from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import evaluate, resume, train
 
 
-def setup(env="CartPole-v1", actors=2, processes=True, max_lag=32, seed=0):
-    maker = EnvMaker(env)
-    spec = spec_of(maker(1))
-    algorithm = IMPALA(Config(rollout_steps=10, hidden=(16,)), spec)
-    return RolloutSetup(
-        algorithm=algorithm,
-        maker=maker,
-        spec=spec,
-        seed=seed,
-        num_envs=5,
-        total_steps=10**6,
-        threads=1,
-        device="cpu",
-        actors=actors,
-        processes=processes,
-        max_lag=max_lag,
-    )
-
-
-def run(loop, steps):
-    while loop.env_steps < steps:
-        loop.advance(steps, 60.0)
-    return loop
+def setup(**options):
+    return rollout_setup(IMPALA, Config(rollout_steps=10, hidden=(16,)), **{"max_lag": 32, **options})
 
 
 def test_a_forkserver_shares_the_buffers_too(monkeypatch):
@@ -50,7 +25,7 @@ def test_a_forkserver_shares_the_buffers_too(monkeypatch):
     monkeypatch.setattr(asynchronous, "choose_context", lambda *_: context)
     loop = AsyncRolloutLoop(setup(actors=1))
     try:
-        run(loop, 200)
+        run_until(loop, 200)
         assert loop._buffers[0][0].valid.any() and loop._buffers[0][0].obs.any()
         assert loop.rewards_and_episodes()[0] == pytest.approx(loop.env_steps, abs=1)
     finally:
@@ -62,7 +37,7 @@ def test_the_learner_learns_from_rollouts_of_all_actors(processes):
     loop = AsyncRolloutLoop(setup(processes=processes))
     try:
         before = loop.learner.weights.clone()
-        run(loop, 2_000)
+        run_until(loop, 2_000)
         assert not torch.equal(loop.learner.weights, before)
         report = loop.report()
         assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
@@ -79,7 +54,7 @@ def test_the_learner_learns_from_rollouts_of_all_actors(processes):
 def test_rollouts_above_the_lag_limit_are_left_out():
     loop = AsyncRolloutLoop(setup(max_lag=0))
     try:
-        run(loop, 3_000)
+        run_until(loop, 3_000)
         report = loop.report()
         # Each actor has two buffers: at least one rollout starts before the other has been learned from.
         assert 0 < report["rollouts_left_out"] < 1
@@ -88,47 +63,22 @@ def test_rollouts_above_the_lag_limit_are_left_out():
         loop.close()
 
 
-def test_deterministic_runs_of_two_actors_are_equal():
-    one, two = (run(SyncRolloutLoop(setup()), 1_500) for _ in range(2))
-    assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
-
-
 def test_a_saved_run_resumes(tmp_path):
     loop = AsyncRolloutLoop(setup())
     try:
-        run(loop, 500)
+        run_until(loop, 500)
         loop.save(tmp_path)
         saved = loop.learner.weights.clone()
         steps = loop.env_steps
-        run(loop, 1_000)
+        run_until(loop, 1_000)
     finally:
         loop.close()
     resumed = AsyncRolloutLoop(setup(), checkpoint.read(tmp_path))
     try:
         assert torch.equal(resumed.learner.weights, saved) and resumed.env_steps == steps
-        run(resumed, 1_000)
+        run_until(resumed, 1_000)
     finally:
         resumed.close()
-
-
-class Breaks(gymnasium.Wrapper):
-    steps = 0
-
-    def step(self, action):
-        self.steps += 1
-        if self.steps > 40:
-            raise ValueError("the wheel came off")
-        return super().step(action)
-
-
-@pytest.mark.parametrize("processes", [True, False])
-def test_an_error_of_an_actor_reaches_the_driver(processes):
-    loop = AsyncRolloutLoop(setup(lambda: Breaks(gymnasium.make("CartPole-v1")), processes=processes))
-    try:
-        with pytest.raises(WorkerError, match="the wheel came off"):
-            run(loop, 10_000)
-    finally:
-        loop.close()
 
 
 def test_impala_learns_by_name_and_resumes(tmp_path):

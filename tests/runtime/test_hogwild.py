@@ -1,42 +1,20 @@
 """The hogwild topology: all workers change the shared weights; measured lag; saving and resuming."""
 
-import gymnasium
 import pytest
 import torch
+from rollout_setup import rollout_setup, run_until
 
 from parl.algos.a3c import A3C, Config
-from parl.envs import EnvMaker, spec_of
-from parl.errors import ConfigError, WorkerError
+from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.on_policy.hogwild import HogwildLoop
-from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
 
 
-def setup(env="CartPole-v1", actors=2, processes=True, seed=0, total_steps=10**6):
-    maker = EnvMaker(env)
-    spec = spec_of(maker(1))
-    algorithm = A3C(Config(rollout_steps=5, hidden=(16,)), spec)
-    return RolloutSetup(
-        algorithm=algorithm,
-        maker=maker,
-        spec=spec,
-        seed=seed,
-        num_envs=4,
-        total_steps=total_steps,
-        threads=1,
-        device="cpu",
-        actors=actors,
-        processes=processes,
-    )
-
-
-def run(loop, steps):
-    while loop.env_steps < steps:
-        loop.advance(steps, 60.0)
-    return loop
+def setup(**options):
+    return rollout_setup(A3C, Config(rollout_steps=5, hidden=(16,)), num_envs=4, **options)
 
 
 @pytest.mark.parametrize("processes", [True, False])
@@ -44,12 +22,13 @@ def test_all_workers_change_the_weights(processes):
     loop = HogwildLoop(setup(processes=processes))
     try:
         before = loop.learner.weights.clone()
-        run(loop, 1_500)
+        for steps in range(1_500, 50_000, 500):
+            report = run_until(loop, steps).report()
+            if report["policy_lag_max"] >= 1:  # the workers overlap; on a busy machine they may take turns
+                break
         assert not torch.equal(loop.learner.weights, before)
-        report = loop.report()
         # The other worker may make several updates while this one is not scheduled.
-        assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
-        assert report["policy_lag_max"] >= 1
+        assert 0 <= report["policy_lag"] <= report["policy_lag_max"] >= 1
         assert "entropy" in report
         assert (loop._counters.actor[:, 0] > 0).all()  # both collected
         # The shared count may lose a few steps.
@@ -63,7 +42,7 @@ def test_all_workers_change_the_weights(processes):
 def test_one_worker_is_enough():
     loop = HogwildLoop(setup(actors=1, processes=False))
     try:
-        run(loop, 100)
+        run_until(loop, 100)
         assert loop.updates >= 5
     finally:
         loop.close()
@@ -72,25 +51,20 @@ def test_one_worker_is_enough():
 def test_a_step_on_shared_weights_equals_that_of_a_learner_alone():
     """With one worker, the shared weights end with the same values as those of a learner alone."""
     parts = setup(actors=1)
-    alone = run(SyncRolloutLoop(parts), 200)
+    alone = run_until(SyncRolloutLoop(parts), 200)
     shared = SyncRolloutLoop(parts)
     tensors = [torch.zeros_like(alone.learner.weights) for _ in range(3)]
     count = torch.zeros(1, dtype=torch.int64)
     shared.learner.share(*tensors, count, True)
-    run(shared, 200)
+    run_until(shared, 200)
     assert torch.equal(alone.learner.weights, shared.learner.weights) and int(count) == alone.updates > 5
     assert torch.equal(tensors[0], shared.learner.weights) and tensors[2].any()
-
-
-def test_deterministic_runs_of_two_workers_are_equal():
-    one, two = (run(SyncRolloutLoop(setup()), 600) for _ in range(2))
-    assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
 
 
 def test_a_saved_run_resumes(tmp_path):
     loop = HogwildLoop(setup(total_steps=500))
     try:
-        run(loop, 500)
+        run_until(loop, 500)
         loop.save(tmp_path)
         saved, steps, updates = loop.learner.weights.clone(), loop.env_steps, loop.updates
         assert loop.env_steps == steps < 600  # the workers wait at the end of the run
@@ -103,25 +77,6 @@ def test_a_saved_run_resumes(tmp_path):
         assert resumed.learner.state_dict()["square"].any()
     finally:
         resumed.close()
-
-
-class Breaks(gymnasium.Wrapper):
-    steps = 0
-
-    def step(self, action):
-        self.steps += 1
-        if self.steps > 20:
-            raise ValueError("the wheel came off")
-        return super().step(action)
-
-
-def test_an_error_of_a_worker_reaches_the_driver():
-    loop = HogwildLoop(setup(lambda: Breaks(gymnasium.make("CartPole-v1"))))
-    try:
-        with pytest.raises(WorkerError, match="the wheel came off"):
-            run(loop, 10_000)
-    finally:
-        loop.close()
 
 
 def test_a3c_runs_by_name_and_resumes(tmp_path):

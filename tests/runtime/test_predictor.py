@@ -5,50 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from rollout_setup import rollout_setup, run_until
 
 from parl.algos.ga3c import GA3C, Config
-from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.on_policy.predictor import PredictorLoop
 from parl.runtime.on_policy.rollout import concatenate
-from parl.runtime.on_policy.setup import RolloutSetup
-from parl.runtime.on_policy.size_tuner import SizeTuner
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
 
 
-def setup(processes=True, predictors=1, rollouts=2, total_steps=10**6, trainers=1, **options):
-    maker = EnvMaker("CartPole-v1")
-    spec = spec_of(maker(1))
-    algorithm = GA3C(Config(rollout_steps=5, hidden=(16,), **options), spec)
-    sizes = {
-        "trainers": trainers,
-        "predictors": predictors,
-        "rollouts_per_update": rollouts,
-        "tune_every_s": 0.0,
-    }
-    return RolloutSetup(
-        algorithm=algorithm,
-        maker=maker,
-        spec=spec,
-        seed=0,
-        num_envs=5,
-        total_steps=total_steps,
-        threads=1,
-        device="cpu",
-        actors=2,
-        processes=processes,
-        max_lag=100,
-        **sizes,
-    )
-
-
-def run(loop, steps):
-    while loop.env_steps < steps:
-        loop.advance(steps, 60.0)
-    return loop
+def setup(processes=True, predictors=1, rollouts=2, trainers=1, **options):
+    sizes = {"predictors": predictors, "rollouts_per_update": rollouts, "trainers": trainers}
+    config = Config(rollout_steps=5, hidden=(16,), **options)
+    return rollout_setup(GA3C, config, processes=processes, max_lag=100, **sizes)
 
 
 @pytest.mark.parametrize(("processes", "predictors"), [(True, 1), (False, 2)])
@@ -56,7 +28,7 @@ def test_actors_get_predictions_and_the_learner_gets_their_rollouts(processes, p
     loop = PredictorLoop(setup(processes, predictors))
     try:
         before = loop.learner.weights.clone()
-        run(loop, 1_000)
+        run_until(loop, 1_000)
         assert not torch.equal(loop.learner.weights, before)
         report = loop.report()
         assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
@@ -78,7 +50,7 @@ def test_a_report_before_the_first_prediction_has_nan(monkeypatch):
     try:
         assert np.isnan(loop.report()["predicted_together"])
         loop._start_missing()
-        assert run(loop, 50).report()["predicted_together"] >= 2
+        assert run_until(loop, 50).report()["predicted_together"] >= 2
     finally:
         loop.close()
 
@@ -104,7 +76,7 @@ def test_several_trainers_step_on_the_same_weights():
                     running -= 1
 
             learner.learn, learner.learning_rate = counted, stepping
-        run(loop, 2_000)
+        run_until(loop, 2_000)
         report = loop.report()
         assert len(alone) == loop.updates and all(alone)
         assert max(at_once) == 2 and report["trainers_now"] == 2
@@ -128,7 +100,7 @@ def test_an_error_of_a_trainer_ends_the_run():
 
         loop._learners[1].learn = broken
         with pytest.raises(ZeroDivisionError, match="of a trainer"):
-            run(loop, 2_000)
+            run_until(loop, 2_000)
     finally:
         loop.close()
 
@@ -138,7 +110,7 @@ def test_statistics_of_observations_allow_only_one_trainer():
         PredictorLoop(setup(False, trainers=2, normalize_observations=True))
     loop = PredictorLoop(setup(False, normalize_observations=True))
     try:
-        run(loop, 200)
+        run_until(loop, 200)
         assert loop._tuner._highest["trainers"] == 1 and loop.updates > 2
         assert (loop.learner.network.flattener.normalizer.mean != 0).all()
     finally:
@@ -149,13 +121,13 @@ def test_actors_can_be_parked_and_woken():
     loop = PredictorLoop(setup(processes=False))
     try:
         loop._tuner.sizes["actors"] = 1
-        run(loop, 300)
+        run_until(loop, 300)
         assert {index for index, _ in loop._parked} == {1}
         loop._tuner.sizes["actors"] = 2
         resting, loop._parked = loop._parked, []
         for pair in resting:
             loop._refill(*pair)
-        run(loop, 600)
+        run_until(loop, 600)
         assert not loop._parked
     finally:
         loop.close()
@@ -171,13 +143,8 @@ def test_a_saved_run_resumes_and_reports_its_sizes(tmp_path):
     assert saved.counters["actors_saved"] == [True, True]
 
 
-def test_deterministic_runs_of_two_actors_are_equal():
-    one, two = (run(SyncRolloutLoop(setup()), 400) for _ in range(2))
-    assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 10
-
-
 def test_concatenated_rollouts_keep_their_values():
-    loop = run(SyncRolloutLoop(setup()), 60)
+    loop = run_until(SyncRolloutLoop(setup()), 60)
     parts = [buffer.tensors() for buffer in loop._buffers]
     parts[1] = dataclasses.replace(parts[1], final_at=torch.tensor([[3, 1]]), final_obs=parts[1].obs[0, :1])
     both = concatenate(parts)
@@ -186,21 +153,6 @@ def test_concatenated_rollouts_keep_their_values():
     assert torch.equal(both.obs[:, : widths[0]], parts[0].obs)
     assert torch.equal(both.action[:, widths[0] :], parts[1].action)
     assert both.final_at.tolist() == [[3, 1 + widths[0]]]
-
-
-def test_the_tuner_finds_the_best_sizes_and_keeps_them():
-    """The rate is highest at 4 actors and 1 rollout; the rate of the sizes that are kept never falls."""
-    tuner = SizeTuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
-
-    def rate(sizes):
-        return 100.0 - 10 * abs(sizes["actors"] - 4) - 5 * (sizes["rollouts"] - 1)
-
-    kept = []
-    for _ in range(120):
-        kept.append(rate(tuner._best_sizes))
-        tuner.record_rate(rate(tuner.sizes))
-        assert 1 <= tuner.sizes["actors"] <= 6 and 1 <= tuner.sizes["rollouts"] <= 4
-    assert kept == sorted(kept) and tuner._best_sizes == {"actors": 4, "rollouts": 1}
 
 
 def test_a_predictor_that_fails_ends_the_run():

@@ -4,6 +4,7 @@ import dataclasses
 
 import gymnasium
 import pytest
+from rollout_setup import rollout_setup
 
 from parl.algos.a2c import A2C, Config
 from parl.envs import EnvMaker, spec_of
@@ -130,26 +131,15 @@ def test_an_actor_has_its_own_environments_and_seeds(monkeypatch, double_buffer)
     assert made.args[-1] is True, "an environment made by a function of the user may have to be pickled"
 
 
-def rollout_setup(**options):
-    maker = EnvMaker("CartPole-v1")
-    made = RolloutSetup(
-        algorithm=Algorithm(),
-        maker=maker,
-        spec=spec_of(maker(1)),
-        seed=7,
-        num_envs=8,
-        total_steps=10**6,
-        threads=1,
-        device="cpu",
-        actors=3,
-    )
+def fake_setup(**options):
+    made = rollout_setup(lambda *_: Algorithm(), None, seed=7, num_envs=8, actors=3, processes=False)
     return dataclasses.replace(made, **options)
 
 
 @pytest.mark.parametrize(("group", "before", "more"), [(None, 0, 0), (Group(2, 3, 0), 16, 4_000_058)])
 def test_a_rollout_actor_has_its_own_environments_and_seeds(monkeypatch, group, before, more):
     monkeypatch.setattr(rollout_setups, "RolloutActor", Made)
-    setup = rollout_setup(group=group, random_steps=6)
+    setup = fake_setup(group=group, random_steps=6)
     assert [setup.num_envs_of(index) for index in range(3)] == [2, 3, 3]
     policy_seed, env_seed = actor_seeds(7 + 2_000_006 + more, 1)
     env, *rest = setup.make_actor(1, 2).args
@@ -162,7 +152,7 @@ def test_a_rollout_actor_has_its_own_environments_and_seeds(monkeypatch, group, 
 
 def test_a_buffer_is_as_wide_as_its_actor(monkeypatch):
     monkeypatch.setattr(rollout_setups, "RolloutBuffer", Made)
-    setup = rollout_setup()
+    setup = fake_setup()
     assert setup.make_buffer(0).args == (setup.spec, 5, 2, None, 3)
     assert setup.make_buffer(2, "context").args == (setup.spec, 5, 3, "context", 3)
 
@@ -205,8 +195,8 @@ def test_seeds_of_a_population_change_with_the_generation():
 
 def test_policies_of_evaluations_are_made_for_one_environment(make_setup):
     policy = dataclasses.replace(make_setup(), algorithm=Algorithm()).make_policy()
-    assert policy == rollout_setup().make_policy() == (0, 1, 1, 0)
+    assert policy == fake_setup().make_policy() == (0, 1, 1, 0)
     a2c = A2C(Config(hidden=(4,)), spec_of(EnvMaker("CartPole-v1")(1)))
-    learners = [rollout_setup(algorithm=a2c, seed=seed).make_learner() for seed in (3, 3, 4)]
+    learners = [fake_setup(algorithm=a2c, seed=seed).make_learner() for seed in (3, 3, 4)]
     assert (learners[0].weights == learners[1].weights).all()
     assert (learners[0].weights != learners[2].weights).any()

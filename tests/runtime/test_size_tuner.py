@@ -37,3 +37,18 @@ def test_the_dictionary_of_the_caller_is_not_changed():
     tuner = SizeTuner(sizes, {"actors": 3}, seed=0)
     tuner.record_rate(1.0)
     assert sizes == {"actors": 1} != tuner.sizes
+
+
+def test_the_tuner_finds_the_best_sizes_and_keeps_them():
+    """The rate is highest at 4 actors and 1 rollout; the rate of the sizes that are kept never falls."""
+    tuner = SizeTuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
+
+    def rate(sizes):
+        return 100.0 - 10 * abs(sizes["actors"] - 4) - 5 * (sizes["rollouts"] - 1)
+
+    kept = []
+    for _ in range(120):
+        kept.append(rate(tuner._best_sizes))
+        tuner.record_rate(rate(tuner.sizes))
+        assert 1 <= tuner.sizes["actors"] <= 6 and 1 <= tuner.sizes["rollouts"] <= 4
+    assert kept == sorted(kept) and tuner._best_sizes == {"actors": 4, "rollouts": 1}

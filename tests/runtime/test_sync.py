@@ -1,17 +1,19 @@
 """Rows of rollouts with both autoreset modes; runs of the sync loop repeat and resume bit for bit."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from rollout_setup import rollout_setup
 
 from parl.algos.ppo import PPO, Config
 from parl.envs import EnvMaker, spec_of
 from parl.runtime import checkpoint
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
-from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train.registry import make_algorithm, module_of
 
@@ -90,22 +92,11 @@ def test_both_autoreset_modes_give_the_same_advantages():
         torch.testing.assert_close(one, two)
 
 
-def setup(env="CartPole-v1", num_envs=4, seed=0, total=100_000, algorithm="ppo", **options):
-    maker = EnvMaker(env)
-    spec = spec_of(maker(1))
+def setup(env="CartPole-v1", seed=0, total=100_000, algorithm="ppo", **options):
     sizes = {} if algorithm == "a2c" else {"minibatch_size": 32, "epochs": 2}
     config = module_of(algorithm).Config(**{"rollout_steps": 16, "hidden": (16,), **sizes, **options})
-    made = make_algorithm(algorithm, config, spec)
-    return RolloutSetup(
-        algorithm=made,
-        maker=maker,
-        spec=spec,
-        seed=seed,
-        num_envs=num_envs,
-        total_steps=total,
-        threads=1,
-        device="cpu",
-    )
+    make = functools.partial(make_algorithm, algorithm)
+    return rollout_setup(make, config, env, seed=seed, num_envs=4, total_steps=total, actors=1)
 
 
 def run(setup, steps, saved=None):

@@ -8,6 +8,7 @@ stopped at a checkpoint and resumed gives the same results as an uninterrupted o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,9 @@ class LocalOffPolicyLoop(LocalLoop[Learner]):
                 self._updates += 1
             self._publish()
 
+    @abstractmethod
     def _update(self) -> None:
         """Makes one update."""
-        raise NotImplementedError
 
     def _publish(self) -> None:
         """Copies the newest weights to the actors, unless they act with the learner's networks."""
