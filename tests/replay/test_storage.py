@@ -195,6 +195,7 @@ def test_verify_accepts_a_file_that_is_not_full(tmp_path):
         step(replay, 0)
         replay.flush()
         replay.verify()
+        assert len(replay) == 4 and replay.capacity == 600
 
 
 def test_files_that_are_no_mapped_replay_are_refused(tmp_path):

@@ -374,13 +374,6 @@ def test_gymnasium_ids() -> None:
     assert sum(name.startswith("parl/") for name in gymnasium.registry) == 2 * 104
 
 
-@pytest.mark.filterwarnings("ignore:.*render.*:UserWarning", "ignore:.*human.*:UserWarning")
-def test_gymnasium_checker() -> None:
-    from gymnasium.utils.env_checker import check_env
-
-    check_env(gymnasium.make("parl:parl/Pong-v0", render_mode="rgb_array").unwrapped, skip_render_check=True)
-
-
 def test_gymnasium_vector_wrappers() -> None:
     from gymnasium.wrappers.vector import RecordEpisodeStatistics
 

@@ -69,4 +69,5 @@ def test_vector_wrappers(make):
     envs.reset(seed=0)
     for _ in range(5):
         envs.step(envs.action_space.sample())
+    assert envs.episode_lengths.tolist() == [5, 5, 5]
     envs.close()

@@ -84,7 +84,7 @@ def test_priorities_of_several_shapes(library, shape):
     made = buffer(library)
     made.extend(rows(6))
     made.update_priority(torch.arange(6) if shape[:1] == (6,) else torch.tensor(2), torch.rand(shape) + 1)
-    made.sample()
+    assert made.sample()["index"].shape == (8,)
 
 
 @LIBRARIES
