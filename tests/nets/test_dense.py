@@ -89,19 +89,19 @@ def test_passes_by_numpy_and_by_torch_have_equal_gradients(seed, rows, hidden, s
         torch.testing.assert_close(x.grad, other.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_rows_are_split_so_that_no_matrix_product_is_large():
-    network = ActorCritic((3,), "float32", 4, (64, 64), False, "tanh", False)
+@pytest.mark.parametrize(
+    ("inputs", "hidden", "parts"),
+    [
+        # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 and the prime 67 have no 2 to 4 equal parts.
+        (3, (64, 64), {1: 1, 64: 1, 65: 0, 256: 4, 96: 2, 67: 0, 2_048: 32}),
+        # A row is 2^17 products: a part could hold at most two rows, so there are no parts.
+        (256, (512,), {1: 1, 2: 1, 4: 0, 32: 0, 512: 0}),
+    ],
+)
+def test_rows_are_split_so_that_no_matrix_product_is_large(inputs, hidden, parts):
+    network = ActorCritic((inputs,), "float32", 4, hidden, False, "tanh", False)
     flatten(network)
-    found = [network._dense.numpy.num_parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
-    # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 and the prime 67 have no split in 2 to 4 equal parts.
-    assert found == [1, 1, 0, 4, 2, 0, 32]
-
-
-def test_rows_are_not_split_into_parts_of_a_few_rows():
-    network = ActorCritic((256,), "float32", 4, (512,), False, "tanh", False)
-    flatten(network)
-    # A row is 2^17 products, so a part may hold at most two rows.
-    assert [network._dense.numpy.num_parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
+    assert {rows: network._dense.numpy.num_parts(rows) for rows in parts} == parts
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

@@ -33,17 +33,28 @@ def test_huber_against_numpy(delta):
     np.testing.assert_allclose(got, each)
 
 
-def test_adam_step_equals_torch():
+@pytest.mark.parametrize(
+    ("optimizer", "options", "step_of"),
+    [
+        (torch.optim.Adam, {"eps": 1e-6}, lambda *state: adam_step(*state, 3e-3, 1e-6)),
+        (
+            torch.optim.RMSprop,
+            {"alpha": 0.99, "eps": 1e-5},
+            lambda ours, gradients, _, square, __: rmsprop_step(ours, gradients, square, 3e-3, 1e-5),
+        ),
+    ],
+)
+def test_steps_equal_torchs(optimizer, options, step_of):
     torch.manual_seed(0)
     ours = torch.randn(40)
     theirs = torch.nn.Parameter(ours.clone())
-    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=1e-6)
+    reference = optimizer([theirs], lr=3e-3, **options)
     mean, square = torch.zeros(40), torch.zeros(40)
     for step in range(1, 51):
         gradients = torch.randn(40)
-        adam_step(ours, gradients, mean, square, step, 3e-3, 1e-6)
+        step_of(ours, gradients, mean, square, step)
         theirs.grad = gradients
-        optimizer.step()
+        reference.step()
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
@@ -67,20 +78,6 @@ def test_flat_adam_equals_torch(by_torch, longest, monkeypatch):
         optimizer.step()
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
     assert count.item() == (50 if by_torch else 0)
-
-
-def test_rmsprop_step_equals_torch():
-    torch.manual_seed(0)
-    ours = torch.randn(40)
-    theirs = torch.nn.Parameter(ours.clone())
-    optimizer = torch.optim.RMSprop([theirs], lr=3e-3, alpha=0.99, eps=1e-5)
-    square = torch.zeros(40)
-    for _ in range(50):
-        gradients = torch.randn(40)
-        rmsprop_step(ours, gradients, square, 3e-3, 1e-5)
-        theirs.grad = gradients
-        optimizer.step()
-    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_linear_decreases_and_then_stays_constant():

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from fakes import ScriptedCounters
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -323,21 +324,6 @@ def test_evaluations_restart_a_recurrent_policy_at_new_episodes(mode):
     evaluator.close()
 
 
-class Watched:
-    """Counters whose command takes the next of these values at each read; functions are called."""
-
-    def __init__(self, counters, *commands):
-        self._counters, self._commands = counters, iter(commands)
-
-    def __getattr__(self, name):
-        return getattr(self._counters, name)
-
-    @property
-    def command(self):
-        command = next(self._commands)
-        return command() if callable(command) else command
-
-
 class FakeActor:
     """A fake actor with a log of its calls."""
 
@@ -394,7 +380,9 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
         return b.RUN
 
     commands = [b.RUN] * 6 + [parks, sleeps, wakes, b.RUN, b.STOP]
-    asynchronous._run_actor(theirs, setup, 1, Watched(counters, *commands), snapshot, [], generation, state)
+    asynchronous._run_actor(
+        theirs, setup, 1, ScriptedCounters(counters, *commands), snapshot, [], generation, state
+    )
     assert made == [(1, [], generation)]
     assert ours.recv() == ("ready", None) and ours.recv() == ("part", ("state", b"state"))
     # Waits grow up to a limit and start again after a step.

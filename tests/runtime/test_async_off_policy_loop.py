@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fakes import FakeClock
 
 from parl.runtime import loop as loops
 from parl.runtime import shared_counters as b
@@ -21,27 +22,9 @@ from parl.runtime.weights import SharedWeights
 CONTEXT = multiprocessing.get_context()
 
 
-class Clock:
-    """Replaces the module ``time``; ``sleep`` advances it."""
-
-    def __init__(self):
-        self.now, self.slept, self.meanwhile = 100.0, [], lambda: None
-
-    def monotonic(self):
-        return self.now
-
-    def perf_counter_ns(self):
-        return round(self.now * 1e9)
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
-        self.meanwhile()
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
+    made = FakeClock()
     for module in (asynchronous, loops):
         monkeypatch.setattr(module, "time", made)
     return made

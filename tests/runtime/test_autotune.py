@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from fakes import FakeClock
 
 from parl.runtime import autotune
 from parl.runtime.autotune import Rates, Split, choose, expected, measure
@@ -67,19 +68,9 @@ def test_measured_rates_of_a_real_run(make_setup):
         assert 1e-6 < seconds < 1.0
 
 
-class Clock:
-    """Replaces the module ``time``; tests advance it."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def perf_counter(self):
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
+    made = FakeClock(0.0)
     monkeypatch.setattr(autotune, "time", made)
     return made
 

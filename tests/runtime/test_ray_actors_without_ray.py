@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fakes import ScriptedCounters
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.runtime import shared_counters as b
@@ -328,23 +329,6 @@ def test_a_ray_actor_steps_and_returns_rows(make_setup):
     assert host.save() == "ValueError: not me"
 
 
-class ScriptedCounters:
-    """Counters whose command takes the next of these values at each read; functions are called."""
-
-    def __init__(self, counters, commands):
-        self._counters, self._commands = counters, iter(commands)
-
-    def __getattr__(self, name):
-        return getattr(self._counters, name)
-
-    @property
-    def command(self):
-        command = next(self._commands)
-        if callable(command):
-            return command()
-        return command
-
-
 def test_a_thread_sends_requests_writes_rows_and_counts(ray, make_setup, monkeypatch):
     """Each pass of the loop reads the command up to three times."""
     pacer = Pacer(2.0, 8, 5, 100, 1_000)
@@ -394,7 +378,7 @@ def test_a_thread_sends_requests_writes_rows_and_counts(ray, make_setup, monkeyp
         b.PARK,  # parked: sends its state
         *stop,
     ]
-    run_ray_actor(theirs, setup, 1, ScriptedCounters(counters, commands), published, replay, 0, b"state")
+    run_ray_actor(theirs, setup, 1, ScriptedCounters(counters, *commands), published, replay, 0, b"state")
     assert ours.recv() == ("ready", None)
     assert ours.recv() == ("part", ("state", None)), "a replaced actor has no state yet"
     asked = ray.named("collect")
@@ -425,7 +409,7 @@ def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps
 
     commands = [begin, b.RUN, b.RUN, b.STOP]
     run_ray_actor(
-        theirs, setup, 0, ScriptedCounters(counters, commands), WeightsRef(snapshot), replay, 1, None
+        theirs, setup, 0, ScriptedCounters(counters, *commands), WeightsRef(snapshot), replay, 1, None
     )
     assert [call.args[2:] for call in ray.named("collect")] == [(collected, steps)]
     assert replay.ended == [[0, 1]], "a resumed actor without a state ends its episodes"
@@ -453,7 +437,7 @@ def test_a_thread_waits_for_the_learners(ray, make_setup, monkeypatch):
         theirs,
         setup,
         1,
-        ScriptedCounters(counters, commands),
+        ScriptedCounters(counters, *commands),
         WeightsRef(SharedWeights(CONTEXT, 2)),
         Replay(),
         1,

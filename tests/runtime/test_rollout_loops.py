@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fakes import FakeClock, ScriptedCounters
 
 from parl.errors import WorkerError
 from parl.runtime import loop
@@ -29,25 +30,9 @@ from parl.types import Rollout
 CONTEXT = multiprocessing.get_context()
 
 
-class Clock:
-    """Replaces the module ``time``; ``sleep`` advances it."""
-
-    def __init__(self):
-        self.now, self.slept = 100.0, []
-
-    def monotonic(self):
-        return self.now
-
-    perf_counter = monotonic
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
+    made = FakeClock()
     for module in (asynchronous, hogwild, loop, predictor, rollout_loop, sync):
         monkeypatch.setattr(module, "time", made)
     return made
@@ -403,21 +388,6 @@ def test_the_driver_waits_for_its_seconds_the_limit_or_an_interrupt(clock):
     assert len(clock.slept) == before and loop.env_steps == 499
 
 
-class Watched:
-    """Counters whose command takes the next of these values at each read; functions are called."""
-
-    def __init__(self, counters, *commands):
-        self._counters, self._commands = counters, iter(commands)
-
-    def __getattr__(self, name):
-        return getattr(self._counters, name)
-
-    @property
-    def command(self):
-        command = next(self._commands)
-        return command() if callable(command) else command
-
-
 def test_a_worker_collects_learns_and_sends_its_state(clock):
     counters, common = SharedCounters(CONTEXT, 2, 1), HogwildParameters(CONTEXT, 1)
     counters.actor[1, b.STEPS] = 100
@@ -463,7 +433,7 @@ def test_a_worker_collects_learns_and_sends_its_state(clock):
 
     run = [b.RUN, b.RUN]
     commands = [*run, b.PARK, asks, *run, b.RUN, b.RUN, b.STOP]
-    hogwild._run_worker(theirs, setup, 0, Watched(counters, *commands), common, 4, b"before")
+    hogwild._run_worker(theirs, setup, 0, ScriptedCounters(counters, *commands), common, 4, b"before")
     assert log == [(0, 4), b"before", False, (100, 0.0), (250, 1.0), "closed"]
     assert [progress for _, progress in learner.learned] == [0.25, 0.625]
     row = counters.actor[0]

@@ -63,18 +63,18 @@ def assert_alike(one, other):
         np.testing.assert_array_equal(part, wanted_rows[name])
 
 
-@pytest.mark.parametrize("more", [{}, {"prefetch": 3, "priority_delay": 5}, {"noisy": True}])
-def test_atari_runs_resume_exactly(tmp_path, more):
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("dqn", ATARI),
+        ("dqn", ATARI | {"prefetch": 3, "priority_delay": 5}),
+        ("dqn", ATARI | {"noisy": True}),
+        ("sac", DETERMINISTIC | {"env": "Pendulum-v1"}),
+        ("td3", DETERMINISTIC | {"env": "Pendulum-v1"}),
+    ],
+)
+def test_runs_resume_exactly(tmp_path, algorithm, options):
     """A run that was resumed halfway has the weights, rows and generators of an uninterrupted one."""
-    whole = train("dqn", **ATARI, **more, total_steps=1_000, runs=str(tmp_path), name="whole")
-    half = train("dqn", **ATARI, **more, total_steps=500, runs=str(tmp_path), name="half")
-    resume(half.path, total_steps=1_000)
-    assert_alike(half.path, whole.path)
-
-
-@pytest.mark.parametrize("algorithm", ["sac", "td3"])
-def test_continuous_runs_resume_exactly(tmp_path, algorithm):
-    options = DETERMINISTIC | {"env": "Pendulum-v1"}
     whole = train(algorithm, **options, total_steps=800, runs=str(tmp_path), name="whole")
     half = train(algorithm, **options, total_steps=400, runs=str(tmp_path), name="half")
     resume(half.path, total_steps=800)

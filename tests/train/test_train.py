@@ -324,16 +324,22 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     assert counters["env_steps"] >= read_metrics(path)[-1]["env_steps"] > 600
 
 
+def start_hanging(algorithm, folder):
+    """Starts a run and waits until its environment hangs."""
+    script = os.path.join(os.path.dirname(__file__), "train_hanging_env.py")
+    process = forked.Program([script, algorithm, folder, "400"], folder)
+    deadline = time.monotonic() + 120
+    while not (folder / "hangs").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    return process
+
+
 @pytest.mark.parametrize(
     "algorithm", ["dqn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("impala", "a3c", "es"))]
 )
 def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algorithm):
-    script = os.path.join(os.path.dirname(__file__), "train_hanging_env.py")
-    process = forked.Program([script, algorithm, tmp_path, "400"], tmp_path)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "hangs").exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.05)
+    process = start_hanging(algorithm, tmp_path)
     os.killpg(process.pid, signal.SIGINT)
     # The environment would hang for an hour.
     out, err = process.communicate(timeout=200)
@@ -350,12 +356,7 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
 )
 def test_an_interrupt_ends_a_run_whose_main_process_hangs(tmp_path, where, message):
     """If a training step hangs, nothing can be saved; if an evaluation hangs, everything is saved."""
-    script = os.path.join(os.path.dirname(__file__), "train_hanging_env.py")
-    process = forked.Program([script, where, tmp_path, "400"], tmp_path)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "hangs").exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.05)
+    process = start_hanging(where, tmp_path)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=200)
     assert message in out + err
