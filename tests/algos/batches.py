@@ -24,6 +24,22 @@ def observations(parts, size, rng):
     return made
 
 
+def random_batch(seed, size, action_of):
+    """Arrays by name and the batch of these; ``action_of`` draws the actions from the generator."""
+    rng = np.random.default_rng(seed)
+    action = action_of(rng)
+    arrays = {
+        "obs": rng.normal(size=(size, 3)).astype(np.float32),
+        "action": action,
+        "reward": (3 * rng.normal(size=size)).astype(np.float32),
+        # Terminated rows have discount 0; truncated and other ones gamma^1 ... gamma^5.
+        "discount": np.where(rng.random(size) < 0.25, 0, 0.97 ** rng.integers(1, 6, size)).astype(np.float32),
+        "next_obs": rng.normal(size=(size, 3)).astype(np.float32),
+        "weights": rng.uniform(0.1, 1, size).astype(np.float32),
+    }
+    return arrays, SimpleNamespace(**{k: torch.from_numpy(v) for k, v in arrays.items()}, tickets=None)
+
+
 def make_batch(spec, obs, next_obs, size=16):
     rng = np.random.default_rng(1)
     action = rng.integers(0, 4, size) if spec.num_actions else rng.uniform(-1, 1, (size, 2))

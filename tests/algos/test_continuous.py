@@ -2,11 +2,11 @@
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from batches import random_batch
 
 from parl.algos import ddpg, sac, td3
 from parl.errors import ConfigError
@@ -21,18 +21,10 @@ SIZE = 24
 
 
 def make_batch(seed, discrete=False):
-    rng = np.random.default_rng(seed)
-    action = rng.integers(0, 4, SIZE) if discrete else rng.uniform([-1, 0], [3, 1], (SIZE, 2))
-    arrays = {
-        "obs": rng.normal(size=(SIZE, 3)).astype(np.float32),
-        "action": action if discrete else action.astype(np.float32),
-        "reward": (3 * rng.normal(size=SIZE)).astype(np.float32),
-        # Terminated rows have discount 0; truncated and other ones gamma^1 ... gamma^5.
-        "discount": np.where(rng.random(SIZE) < 0.25, 0, 0.97 ** rng.integers(1, 6, SIZE)).astype(np.float32),
-        "next_obs": rng.normal(size=(SIZE, 3)).astype(np.float32),
-        "weights": rng.uniform(0.1, 1, SIZE).astype(np.float32),
-    }
-    return arrays, SimpleNamespace(**{k: torch.from_numpy(v) for k, v in arrays.items()}, tickets=None)
+    def action_of(rng):
+        return rng.integers(0, 4, SIZE) if discrete else rng.uniform([-1, 0], [3, 1], (SIZE, 2)).astype("f")
+
+    return random_batch(seed, SIZE, action_of)
 
 
 def perturb_targets(learner):

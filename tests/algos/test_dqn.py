@@ -2,11 +2,11 @@
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from batches import random_batch
 
 from parl.algos.dqn import DQN, Config, DQNLearner, default_config
 from parl.errors import ConfigError
@@ -46,17 +46,7 @@ def network(weights, config, x):
 
 
 def make_batch(seed, size=32):
-    rng = np.random.default_rng(seed)
-    arrays = {
-        "obs": rng.normal(size=(size, 3)).astype(np.float32),
-        "action": rng.integers(0, 4, size),
-        "reward": (3 * rng.normal(size=size)).astype(np.float32),
-        # Terminated rows have discount 0; the others gamma^1 ... gamma^5.
-        "discount": np.where(rng.random(size) < 0.25, 0, 0.97 ** rng.integers(1, 6, size)).astype(np.float32),
-        "next_obs": rng.normal(size=(size, 3)).astype(np.float32),
-        "weights": rng.uniform(0.1, 1, size).astype(np.float32),
-    }
-    return arrays, SimpleNamespace(**{k: torch.from_numpy(v) for k, v in arrays.items()}, tickets=None)
+    return random_batch(seed, size, lambda rng: rng.integers(0, 4, size))
 
 
 def learner_with_distinct_target(config):

@@ -5,7 +5,21 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 
-class Identity(gymnasium.Env):
+class _Episodes(gymnasium.Env):
+    """Episodes of 20 observations that do not depend on the actions; subclasses show and reward them."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float(self._reward(action))
+        self._step += 1
+        return self._show(), reward, False, self._step == 20, {}
+
+
+class Identity(_Episodes):
     """Reward 1 for the number of the symbol that is shown, else 0; truncated after 20 symbols.
 
     The best return is 20; random actions return 20 / 4.
@@ -14,19 +28,12 @@ class Identity(gymnasium.Env):
     observation_space = Box(0.0, 1.0, (4,), np.float32)
     action_space = Discrete(4)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return self._show(), {}
-
     def _show(self):
         self._symbol = int(self.np_random.integers(4))
         return np.eye(4, dtype=np.float32)[self._symbol]
 
-    def step(self, action):
-        reward = float(action == self._symbol)
-        self._step += 1
-        return self._show(), reward, False, self._step == 20, {}
+    def _reward(self, action):
+        return action == self._symbol
 
 
 class Chain(gymnasium.Env):
@@ -62,8 +69,17 @@ class Chain(gymnasium.Env):
             reward += 1.0
         return self._look(), reward, terminated, not terminated and self._step >= 30, {}
 
+    @classmethod
+    def values_of_right(cls, gamma):
+        """Values of going right from each room but the last, then acting optimally."""
+        values, value = [], 0.0
+        for room in reversed(range(cls.ROOMS - 1)):
+            value = (0.9 if room == cls.ROOMS - 2 else -0.1) + gamma * value
+            values.insert(0, value)
+        return values
 
-class Target(gymnasium.Env):
+
+class Target(_Episodes):
     """Reward ``-(action - 0.7 x)^2`` for an observation x in -1..1; truncated after 20 steps.
 
     The best return is 0; always choosing 0 returns about -20 * 0.49 / 3.
@@ -72,19 +88,12 @@ class Target(gymnasium.Env):
     observation_space = Box(-1.0, 1.0, (1,), np.float32)
     action_space = Box(-1.0, 1.0, (1,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return self._show(), {}
-
     def _show(self):
         self._shown = self.np_random.uniform(-1, 1, 1).astype(np.float32)
         return self._shown
 
-    def step(self, action):
-        reward = -float((action[0] - 0.7 * self._shown[0]) ** 2)
-        self._step += 1
-        return self._show(), reward, False, self._step == 20, {}
+    def _reward(self, action):
+        return -((action[0] - 0.7 * self._shown[0]) ** 2)
 
 
 class Recall(gymnasium.Env):
@@ -109,7 +118,7 @@ class Recall(gymnasium.Env):
         return np.eye(3, dtype=np.float32)[2] * over, reward, over, False, {}
 
 
-class Follow(gymnasium.Env):
+class Follow(_Episodes):
     """The reward is minus the squared distance to the right action; truncated after 20 steps.
 
     Actions are in -1..3; the right one is ``1 + 2 x`` for the observation x. The best return is 0; uniform
@@ -119,22 +128,15 @@ class Follow(gymnasium.Env):
     observation_space = Box(-0.5, 0.5, (1,), np.float32)
     action_space = Box(-1.0, 3.0, (1,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return self._show(), {}
-
     def _show(self):
         self._x = float(self.np_random.uniform(-0.5, 0.5))
         return np.array([self._x], np.float32)
 
-    def step(self, action):
-        reward = -float((action[0] - 1 - 2 * self._x) ** 2)
-        self._step += 1
-        return self._show(), reward, False, self._step == 20, {}
+    def _reward(self, action):
+        return -((action[0] - 1 - 2 * self._x) ** 2)
 
 
-class PictureAndNumber(gymnasium.Env):
+class PictureAndNumber(_Episodes):
     """Shows a picture with a bright half and a number; reward 1 for the action that fits both.
 
     Half (left or right) and number (0 or 1) give one of four actions, so neither part is enough: from the
@@ -146,21 +148,14 @@ class PictureAndNumber(gymnasium.Env):
     )
     action_space = Discrete(4)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return self._show(), {}
-
     def _show(self):
         self._half, self._number = (int(self.np_random.integers(2)) for _ in range(2))
         eye = np.zeros((1, 36, 36), np.uint8)
         eye[:, :, 18 * self._half : 18 * (self._half + 1)] = 255
         return {"eye": eye, "number": np.array([self._number], np.float32)}
 
-    def step(self, action):
-        reward = float(action == 2 * self._half + self._number)
-        self._step += 1
-        return self._show(), reward, False, self._step == 20, {}
+    def _reward(self, action):
+        return action == 2 * self._half + self._number
 
 
 class ContinuousPictureAndNumber(PictureAndNumber):
@@ -172,7 +167,6 @@ class ContinuousPictureAndNumber(PictureAndNumber):
 
     action_space = Box(-1.0, 1.0, (1,), np.float32)
 
-    def step(self, action):
+    def _reward(self, action):
         right = (0.6 if self._half else -0.6) + 0.3 * self._number
-        observation, _, *rest = super().step(0)  # shows the next picture
-        return observation, -float((action[0] - right) ** 2), *rest
+        return -((action[0] - right) ** 2)

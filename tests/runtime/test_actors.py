@@ -3,12 +3,12 @@
 import multiprocessing
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from counting_env import CountingEnv
 from fakes import ScriptedCounters
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from parl.envs import spec_of
@@ -27,30 +27,6 @@ from parl.runtime.weights import SharedWeights
 
 CONTEXT = multiprocessing.get_context()
 SAME, NEXT = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
-
-
-class Counter(gymnasium.Env):
-    """The observation is the step of the episode, each reward 10; an episode has ``length`` steps."""
-
-    action_space = Discrete(3)
-
-    def __init__(self, length, truncates=False, continuous=False):
-        self.observation_space = Box(0, 100, (1,), np.float32)
-        if continuous:
-            self.action_space = Box(-1.0, 0.5, (1,), np.float32)
-        self._length, self._truncates, self.seen = length, truncates, []
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step, self.seed = 0, seed
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self._step += 1
-        self.seen.append(np.asarray(action).tolist())
-        over = self._step == self._length
-        obs = np.full(1, self._step, np.float32)
-        return obs, 10.0, over and not self._truncates, over and self._truncates, {}
 
 
 class Policy:
@@ -119,10 +95,10 @@ def vector(mode, *envs):
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
 def test_an_actor_writes_the_transitions_of_its_environments(mode):
-    env = vector(mode, Counter(2), Counter(3, True))
+    env = vector(mode, CountingEnv(2), CountingEnv(3, True))
     spec, policy, sink = spec_of(env), Policy(2), Sink()
     actor = Actor(env, spec, policy, sink, 5, 40)
-    assert [one.seed for one in env.envs] == [40, 41] and not actor.has_results
+    assert [one.seeds[-1] for one in env.envs] == [40, 41] and not actor.has_results
     results = [actor.step(100 * step) for step in range(5)]
     counted, reward = [one[:2] for one in results], sum(one.reward for one in results)
     assert [steps for _, steps in policy.told] == [0, 100, 200, 300, 400]
@@ -152,7 +128,7 @@ def test_an_actor_writes_the_transitions_of_its_environments(mode):
 
 
 def test_end_episodes_discards_results_that_are_not_written():
-    env = vector(NEXT, Counter(9))
+    env = vector(NEXT, CountingEnv(9))
     actor = Actor(env, spec_of(env), Policy(1), Sink(), 0, 0)
     actor.act(0)
     actor.step_envs()
@@ -162,7 +138,7 @@ def test_end_episodes_discards_results_that_are_not_written():
 
 
 def test_two_groups_of_environments_alternate():
-    one, two = (vector(NEXT, Counter(4), Counter(4)) for _ in range(2))
+    one, two = (vector(NEXT, CountingEnv(4), CountingEnv(4)) for _ in range(2))
     sink = Sink()
     spec = spec_of(one)
     policy = Policy(2)
@@ -180,19 +156,19 @@ def test_two_groups_of_environments_alternate():
 
 
 def test_actions_beyond_the_bounds_are_clipped_for_the_environment_only():
-    inner = Counter(9, continuous=True)
+    inner = CountingEnv(9, action_space=Box(-1.0, 0.5, (1,), np.float32))
     env = vector(NEXT, inner)
     spec = spec_of(env)
     actor = RolloutActor(env, spec, Policy(1, continuous=True), 0)
     buffer = RolloutBuffer(spec, 2, 1)
     actor.collect(buffer, 0)
-    assert inner.seen == [[0.5], [0.5]] and buffer.action.ravel().tolist() == [3.0, 3.0]
+    assert inner.actions == [[0.5], [0.5]] and buffer.action.ravel().tolist() == [3.0, 3.0]
     actor.close()
 
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
 def test_a_recurrent_policy_restarts_where_episodes_begin(mode):
-    env = vector(mode, Counter(2), Counter(3, True))
+    env = vector(mode, CountingEnv(2), CountingEnv(3, True))
     spec, policy = spec_of(env), RecurrentPolicy(2)
     actor = RolloutActor(env, spec, policy, 0)
     buffer = RolloutBuffer(spec, 4, 2, memory=1)
@@ -218,7 +194,7 @@ def test_a_recurrent_policy_restarts_where_episodes_begin(mode):
 
 
 def test_random_steps_are_taken_once_and_counted():
-    env = vector(NEXT, Counter(50), Counter(50))
+    env = vector(NEXT, CountingEnv(50), CountingEnv(50))
     spec, policy = spec_of(env), Policy(2)
     actor = RolloutActor(env, spec, policy, 3, random_steps=7)
     buffer = RolloutBuffer(spec, 2, 2)
@@ -230,7 +206,7 @@ def test_random_steps_are_taken_once_and_counted():
     assert [steps for _, steps in policy.told] == [24, 26]
     assert actor.collect(buffer, 10)[0] == 4
     state = actor.save()
-    fresh = vector(NEXT, Counter(50), Counter(50))
+    fresh = vector(NEXT, CountingEnv(50), CountingEnv(50))
     again = RolloutActor(fresh, spec, Policy(2), 3, random_steps=7)
     again.load(state)
     assert again.collect(buffer, 0)[0] == 4
@@ -266,21 +242,21 @@ def test_recorded_rows_are_all_used_before_one_is_repeated():
 
 
 def test_an_environment_plays_one_game_of_each_seed_and_stops():
-    inner = Counter(2)
+    inner = CountingEnv(2)
     once = _SingleEpisode(inner)
     assert once.observation_space is inner.observation_space
     assert once.step(0) == (None, 0.0, False, False, {}), "before the first seed"
     obs, _ = once.reset(seed=3)
-    assert obs == [0.0] and inner.seed == 3
+    assert obs == [0.0] and inner.seeds[-1] == 3
     assert once.step(0)[1:4] == (10.0, False, False)
     assert once.step(0)[1:4] == (10.0, True, False)
     obs, reward, terminated, truncated, _ = once.step(0)
-    assert obs == [2.0] and (reward, terminated, truncated) == (0.0, False, False) and len(inner.seen) == 2
-    assert once.reset()[0] == [2.0] and inner.seed == 3
-    assert once.reset(seed=4)[0] == [0.0] and inner.seed == 4
+    assert obs == [2.0] and (reward, terminated, truncated) == (0.0, False, False) and len(inner.actions) == 2
+    assert once.reset()[0] == [2.0] and inner.seeds[-1] == 3
+    assert once.reset(seed=4)[0] == [0.0] and inner.seeds[-1] == 4
     assert once.step(0)[1] == 10.0
     once.reset()
-    assert inner.seed is None, "the reset after a lost life reaches the environment"
+    assert inner.seeds[-1] is None, "the reset after a lost life reaches the environment"
 
 
 def test_games_are_played_in_rounds(monkeypatch):
@@ -289,13 +265,13 @@ def test_games_are_played_in_rounds(monkeypatch):
 
     class Maker:
         def __call__(self, count):
-            env = vector(NEXT, *(Counter(2 + index) for index in range(count)))
+            env = vector(NEXT, *(CountingEnv(2 + index) for index in range(count)))
             reset = env.reset
             env.reset = lambda *, seed: resets.append(seed) or reset(seed=seed)
             made.append(count)
             return env
 
-    spec = spec_of(vector(NEXT, Counter(2)))
+    spec = spec_of(vector(NEXT, CountingEnv(2)))
     policy = Policy(0)
     policy.act = lambda observations, env_steps: np.zeros(len(observations), np.int64)
     evaluator = Evaluator(Maker(), policy, spec)
@@ -308,7 +284,7 @@ def test_games_are_played_in_rounds(monkeypatch):
 
 @pytest.mark.parametrize("mode", [SAME, NEXT])
 def test_evaluations_restart_a_recurrent_policy_at_new_episodes(mode):
-    env = vector(mode, Counter(2), Counter(3))
+    env = vector(mode, CountingEnv(2), CountingEnv(3))
     policy = RecurrentPolicy(2)
     policy.act_greedily = lambda observations: np.zeros(2, np.int64)
     evaluator = Evaluator(lambda count: env, policy, spec_of(env))

@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from counting_env import CountingEnv
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -14,27 +14,6 @@ from parl.errors import NonFiniteError
 from parl.runtime import population
 from parl.runtime.population import PopulationEvaluator, PopulationLoop, PopulationSetup
 from parl.runtime.workers import WorkerTimeoutError
-
-
-class Countdown(gymnasium.Env):
-    """The observation is the step, each reward 10; environment i of a batch ends after 2 + i steps."""
-
-    def __init__(self, length, continuous):
-        self.observation_space = Box(0, 100, (1,), np.float32)
-        self.action_space = Box(-1.0, 0.5, (2,), np.float32) if continuous else Discrete(9)
-        self._length, self.seeds, self.actions = length, [], []
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.seeds.append(seed)
-        self._step = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self._step += 1
-        self.actions.append(np.asarray(action).tolist())
-        obs, over = np.full(1, self._step, np.float32), self._step == self._length
-        return obs, 10.0, over and self._length % 2 == 0, over and self._length % 2 == 1, {}
 
 
 class Networks:
@@ -84,7 +63,9 @@ class Maker:
         return self
 
     def __call__(self, count):
-        self.envs = [Countdown(2 + index, self._continuous) for index in range(count)]
+        # Environment i ends after 2 + i steps; odd lengths are truncated.
+        space = Box(-1.0, 0.5, (2,), np.float32) if self._continuous else Discrete(9)
+        self.envs = [CountingEnv(n, n % 2 == 1, action_space=space) for n in range(2, 2 + count)]
         makers = [lambda env=env: env for env in self.envs]
         self.made.append(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.NEXT_STEP))
         return self.made[-1]

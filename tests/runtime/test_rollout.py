@@ -1,10 +1,9 @@
 """Random starts, after which episodes of equal length do not end together; scaling of rewards."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from counting_env import CountingEnv
 from gymnasium.vector import SyncVectorEnv
 
 from parl.algos.a2c import Config
@@ -18,24 +17,8 @@ from parl.train.registry import make_algorithm
 from parl.train.topologies import TOPOLOGIES
 
 
-class Clock(gymnasium.Env):
-    """The observation is the step of the episode, which is truncated after 20 steps."""
-
-    observation_space = Box(0.0, 20.0, (1,), np.float32)
-    action_space = Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self._step += 1
-        return np.full(1, self._step, np.float32), 1.0, False, self._step == 20, {}
-
-
 def collected(random_steps, seed=0, envs=40):
-    env = SyncVectorEnv([Clock] * envs)
+    env = SyncVectorEnv([lambda: CountingEnv(20, truncates=True, reward=1.0)] * envs)
     spec = spec_of(env)
     policy = make_algorithm("a2c", Config(hidden=(4,)), spec).make_policy(0, 1, envs, seed)
     actor = RolloutActor(env, spec, policy, seed, random_steps)

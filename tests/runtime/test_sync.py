@@ -2,11 +2,9 @@
 
 import functools
 
-import gymnasium
-import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from counting_env import CountingEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rollout_setup import rollout_setup
 
@@ -23,30 +21,10 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-class Counter(gymnasium.Env):
-    """The observation is the step of the episode, which terminates after 3 or is truncated after 4 steps."""
-
-    observation_space = Box(0, 10, (1,), np.float32)
-    action_space = Discrete(2)
-
-    def __init__(self, truncates):
-        self._truncates = truncates
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._step = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self._step += 1
-        length = 4 if self._truncates else 3
-        over = self._step == length
-        obs = np.full(1, self._step, np.float32)
-        return obs, float(self._step), over and not self._truncates, over and self._truncates, {}
-
-
 def collected(mode, steps=10):
-    env = SyncVectorEnv([lambda: Counter(False), lambda: Counter(True)], autoreset_mode=mode)
+    """Rows of an environment that terminates after 3 steps and of one that is truncated after 4."""
+    makers = [lambda: CountingEnv(3, reward=None), lambda: CountingEnv(4, True, reward=None)]
+    env = SyncVectorEnv(makers, autoreset_mode=mode)
     spec = spec_of(env)
     policy = PPO(Config(), spec).make_policy(0, 1, 2, 0)
     actor = RolloutActor(env, spec, policy, 0)
@@ -82,7 +60,7 @@ def test_both_autoreset_modes_give_the_same_advantages():
     found = {}
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         rows, _, _ = collected(mode, steps=40)
-        learner = PPO(Config(), spec_of(EnvMaker(lambda: Counter(True))(1))).make_learner(0, "cpu")
+        learner = PPO(Config(), spec_of(EnvMaker(lambda: CountingEnv(4, True))(1))).make_learner(0, "cpu")
         value, following = learner.values(rows)
         from parl.ops.advantages import gae
 
