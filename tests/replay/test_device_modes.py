@@ -125,21 +125,6 @@ def test_mixtures_sample_with_the_probabilities_of_their_weights(norm: str):
     replay.check()
 
 
-def test_newest_rows_are_found_across_the_end_of_the_ring():
-    replay = filled(np.ones(64), alpha=1.0)
-    for start in range(64, 200, 7):
-        replay.add(x=np.arange(start, start + 7))
-        batch = replay.sample(32, newest=1.0, newest_rows=5)
-        assert set(host(batch.x)) <= set(range(start + 2, start + 7))
-        assert (host(batch.weights) == 1).all()
-    # Rows with incomplete windows cannot be sampled: the newest complete rows are used instead.
-    fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
-    waiting = HostReplay(100, fields, n_step=3, num_envs=1, device="cuda")
-    for n in range(10):
-        waiting.add(obs=[n], reward=[0.0], terminated=[False])
-    assert set(host(waiting.sample(16, newest=1.0, newest_rows=2).obs)) <= {4, 5, 6}
-
-
 def test_rows_are_correct_in_every_mode():
     """Compares windows and stacks with the CPU's rows, in a ring so small that frames are overwritten."""
     case = CASES[6]
@@ -205,17 +190,6 @@ def test_evicted_rows_are_not_sampled_or_updated_again():
     replay.add(x=np.arange(60))
     assert replay.sampleable == 60
     replay.verify()
-
-
-def test_windows_include_evicted_rows():
-    fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
-    replay = HostReplay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0, device="cuda")
-    for n in range(40):
-        replay.add(obs=[n], reward=[1.0], terminated=[False], priorities=[1000.0 if n % 4 == 0 else 0.01])
-    assert int(replay.evict(20)) == 20
-    batch = replay.sample(30, mode="uniform")
-    np.testing.assert_array_equal(host(batch.next_obs), host(batch.obs) + 3)
-    assert (host(batch.reward) == 3).all()
 
 
 def test_rows_without_a_priority_get_the_largest_of_the_whole_call():

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from test_sampling import chi_square_z, filled
 
 import parl
+
+
+@pytest.fixture(params=["cpu", "host device"])
+def make_replay(request):
+    """Makes replays of the CPU or of a device, whose kernels then run on the host."""
+    if request.param == "cpu":
+        return parl.PrioritizedReplay
+    pytest.importorskip("torch")
+    from host_replay import HostReplay
+
+    return functools.partial(HostReplay, device="cuda")
+
 
 PRIORITIES = np.random.default_rng(7).exponential(size=60) + 0.05
 
@@ -54,20 +68,20 @@ def test_mixtures_sample_with_the_probabilities_of_their_weights():
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-5)
 
 
-def test_newest_rows_are_found_across_the_end_of_the_ring():
-    buffer = filled(np.ones(64), alpha=1.0)
-    for start in range(64, 400, 7):
-        buffer.add(x=np.arange(start, start + 7))
-        batch = buffer.sample(32, newest=1.0, newest_rows=5)
-        assert set(batch.x) <= set(range(start + 2, start + 7))
+def test_newest_rows_are_found_across_the_end_of_the_ring(make_replay):
+    replay = make_replay(64, {"x": ((), "int64")}, alpha=1.0)
+    for start in range(0, 400, 7):
+        replay.add(x=np.arange(start, start + 7))
+        batch = replay.sample(32, newest=1.0, newest_rows=5)
+        assert set(batch.x.tolist()) <= set(range(start + 2, start + 7))
         assert (batch.weights == 1).all()
     # Rows with incomplete windows cannot be sampled: the newest complete rows are used instead.
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
-    waiting = parl.PrioritizedReplay(100, fields, n_step=3, num_envs=1)
+    waiting = make_replay(100, fields, n_step=3, num_envs=1)
     for n in range(10):
         waiting.add(obs=[n], reward=[0.0], terminated=[False])
     batch = waiting.sample(16, newest=1.0, newest_rows=2)
-    assert set(batch.obs) <= {4, 5, 6}
+    assert set(batch.obs.tolist()) <= {4, 5, 6}
 
 
 def test_global_weights_of_a_mixture_have_one_scale():
@@ -120,13 +134,13 @@ def test_evicted_rows_are_not_sampled_or_updated_again():
     buffer.verify()
 
 
-def test_windows_include_evicted_rows():
+def test_windows_include_evicted_rows(make_replay):
     fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
-    buffer = parl.PrioritizedReplay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0)
+    replay = make_replay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0)
     for n in range(40):
-        buffer.add(obs=[n], reward=[1.0], terminated=[False], priorities=[1000.0 if n % 4 == 0 else 0.01])
-    assert buffer.evict(20) == 20
-    batch = buffer.sample(30, mode="uniform")
+        replay.add(obs=[n], reward=[1.0], terminated=[False], priorities=[1000.0 if n % 4 == 0 else 0.01])
+    assert replay.evict(20) == 20
+    batch = replay.sample(30, mode="uniform")
     np.testing.assert_array_equal(batch.next_obs, batch.obs + 3)
     assert (batch.reward == 3).all()
 
