@@ -12,8 +12,6 @@ from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.on_policy.predictor import PredictorLoop
-from parl.runtime.on_policy.rollout import concatenate
-from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
 
 
@@ -141,18 +139,6 @@ def test_a_saved_run_resumes_and_reports_its_sizes(tmp_path):
     assert any("predicted_together" in record for record in read_metrics(again.path))
     saved = checkpoint.read(RunDirectory.open(again.path).checkpoints.last())
     assert saved.counters["actors_saved"] == [True, True]
-
-
-def test_concatenated_rollouts_keep_their_values():
-    loop = run_until(SyncRolloutLoop(setup()), 60)
-    parts = [buffer.tensors() for buffer in loop._buffers]
-    parts[1] = dataclasses.replace(parts[1], final_at=torch.tensor([[3, 1]]), final_obs=parts[1].obs[0, :1])
-    both = concatenate(parts)
-    widths = [part.reward.shape[1] for part in parts]
-    assert both.reward.shape == (5, sum(widths)) and both.obs.shape[:2] == (6, sum(widths))
-    assert torch.equal(both.obs[:, : widths[0]], parts[0].obs)
-    assert torch.equal(both.action[:, widths[0] :], parts[1].action)
-    assert both.final_at.tolist() == [[3, 1 + widths[0]]]
 
 
 def test_a_predictor_that_fails_ends_the_run():

@@ -1,4 +1,4 @@
-"""Random starts, after which episodes of equal length do not end together; scaling of rewards."""
+"""Random starts, after which episodes of equal length do not end together; scaled rewards; joint rollouts."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from parl.algos.impala import Config as ImpalaConfig
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError
 from parl.nets.normalizer import RewardScaler
-from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer, concatenate
 from parl.train.config import SyncRunConfig
 from parl.train.registry import make_algorithm
 from parl.train.topologies import TOPOLOGIES
@@ -82,3 +82,20 @@ def test_rewards_are_scaled_like_the_reference():
 def test_scaling_of_rewards_needs_one_actor():
     with pytest.raises(ConfigError, match="impala: normalize_rewards = True needs one actor"):
         ImpalaConfig(normalize_rewards=True)
+
+
+def test_three_rollouts_are_concatenated():
+    spec = spec_of(EnvMaker("CartPole-v1")(1))
+    parts = []
+    for number, width in enumerate((1, 2, 3)):
+        buffer = RolloutBuffer(spec, 2, width)
+        buffer.obs[:], buffer.action[:], buffer.reward[:] = number + 0.5, number % 2, number
+        buffer.final_obs.append(np.full(4, number, np.float32))
+        buffer.final_at.append((1, 0))
+        parts.append(buffer.tensors())
+    both = concatenate(parts)
+    assert both.reward[0].tolist() == [0, 1, 1, 2, 2, 2] and both.action[1].tolist() == [0, 1, 1, 0, 0, 0]
+    assert both.obs.shape == (3, 6, 4) and both.obs[2, :, 3].tolist() == [0.5, 1.5, 1.5, 2.5, 2.5, 2.5]
+    assert both.final_at.tolist() == [[1, 0], [1, 1], [1, 3]]
+    assert both.final_obs[:, 0].tolist() == [0, 1, 2] and both.memory is None
+    assert concatenate(parts[:1]) is parts[0]

@@ -66,6 +66,8 @@ def test_counters_and_episodes_reach_the_driver(method):
     assert counters.env_steps == 100
     assert sorted(counters.take_episodes()) == [(100.0 * i + n, n) for i in range(2) for n in range(5)]
     assert counters.take_episodes() == []
+    counters.add_episodes(0, [(2.0, 2)])
+    assert counters.take_episodes() == [(2.0, 2)]
 
 
 def test_unread_episodes_are_overwritten():

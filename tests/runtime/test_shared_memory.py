@@ -2,8 +2,6 @@
 
 import multiprocessing
 import pickle
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +11,9 @@ from parl.envs import EnvMaker, spec_of
 from parl.runtime import shared_counters as b
 from parl.runtime.on_policy import hogwild
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
-from parl.runtime.on_policy.rollout import RolloutBuffer, _size, concatenate
+from parl.runtime.on_policy.rollout import RolloutBuffer, _size
 from parl.runtime.shared_counters import EPISODE_SLOTS, LAG_BUCKETS, SharedCounters
 from parl.runtime.weights import SharedWeights
-from parl.runtime.workers import Deadline
 
 CONTEXT = multiprocessing.get_context()
 
@@ -60,14 +57,6 @@ def test_commands_and_columns_differ():
     columns = {b.STEPS, b.EPISODES, b.LAG_SUM, b.VECTOR_STEPS, b.ACTOR_WAIT_NS, b.ACTOR_UPDATES, b.LAG_MAX}
     assert len(columns | {b.IN_FLIGHT, b.FAILURES}) == 9 and b.UPDATES != b.LEARNER_WAIT_NS
     assert SharedCounters(CONTEXT, 1, 1).command == b.RUN
-
-
-def test_new_episodes_are_read_once():
-    counters = SharedCounters(CONTEXT, 1, 1)
-    counters.add_episodes(0, [(1.0, 1)])
-    assert counters.take_episodes() == [(1.0, 1)]
-    counters.add_episodes(0, [(2.0, 2)])
-    assert counters.take_episodes() == [(2.0, 2)] and counters.take_episodes() == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -167,39 +156,3 @@ def test_columns_of_a_rollout_do_not_overlap(shared):
     assert plain.memory.shape == (2, 2, 0)
     assert "memory" not in plain.names() and plain.tensors().memory is None
     assert plain.tensors().final_obs.shape == (0, 4) and plain.tensors().final_at.shape == (0, 2)
-
-
-def test_three_rollouts_are_concatenated():
-    spec = spec_of(EnvMaker("CartPole-v1")(1))
-    parts = []
-    for number, width in enumerate((1, 2, 3)):
-        buffer = RolloutBuffer(spec, 2, width)
-        buffer.reward[:] = number
-        buffer.final_obs.append(np.full(4, number, np.float32))
-        buffer.final_at.append((1, 0))
-        parts.append(buffer.tensors())
-    both = concatenate(parts)
-    assert both.reward[0].tolist() == [0, 1, 1, 2, 2, 2] and both.obs.shape == (3, 6, 4)
-    assert both.final_at.tolist() == [[1, 0], [1, 1], [1, 3]]
-    assert both.final_obs[:, 0].tolist() == [0, 1, 2] and both.memory is None
-    assert concatenate(parts[:1]) is parts[0]
-
-
-def test_a_deadline_is_sooner_after_an_interrupt(monkeypatch):
-    from parl.runtime import workers
-
-    now, interrupted = [100.0], [False]
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
-    deadline = Deadline(60.0, lambda: interrupted[0])
-    assert deadline.remaining_s() == 60.0 and str(deadline) == "60 s" and not deadline.is_cut_short
-    now[0] += 10
-    assert deadline.remaining_s() == 50.0
-    interrupted[0] = True
-    assert deadline.remaining_s() == 3.0 and deadline.is_cut_short
-    assert str(deadline) == "3 s of the interrupt"
-    now[0] += 2
-    assert deadline.remaining_s() == 1.0
-    now[0] += 2
-    assert deadline.remaining_s() == 0.0
-    short = Deadline(1.5, lambda: True)
-    assert short.remaining_s() == 1.5 and str(short) == "1.5 s of the interrupt"

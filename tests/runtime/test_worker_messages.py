@@ -280,3 +280,21 @@ def test_without_shared_memory_processes_use_files_and_warn_once(monkeypatch):
         workers._share_by_files_without_shm()
     assert places._dir_candidates == []
     workers._share_by_files_without_shm()
+
+
+def test_a_deadline_is_sooner_after_an_interrupt(monkeypatch):
+    now, interrupted = [100.0], [False]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=None))
+    deadline = Deadline(60.0, lambda: interrupted[0])
+    assert deadline.remaining_s() == 60.0 and str(deadline) == "60 s" and not deadline.is_cut_short
+    now[0] += 10
+    assert deadline.remaining_s() == 50.0
+    interrupted[0] = True
+    assert deadline.remaining_s() == 3.0 and deadline.is_cut_short
+    assert str(deadline) == "3 s of the interrupt"
+    now[0] += 2
+    assert deadline.remaining_s() == 1.0
+    now[0] += 2
+    assert deadline.remaining_s() == 0.0
+    short = Deadline(1.5, lambda: True)
+    assert short.remaining_s() == 1.5 and str(short) == "1.5 s of the interrupt"

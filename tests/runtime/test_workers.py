@@ -82,12 +82,6 @@ def test_questions_are_answered(team, process):
     assert not worker.runner.is_alive()
 
 
-def test_a_worker_that_does_not_answer_is_named(team):
-    worker = team.start("actor 0", _sleep, (), True)
-    with pytest.raises(WorkerError, match=r"actor 0 did not answer within 0\.1 s"):
-        worker.answer(0.1)
-
-
 def test_end_kills_workers_that_do_not_stop(team):
     worker = team.start("actor 0", _sleep, (), True)
     pid = worker.runner.pid

@@ -344,18 +344,6 @@ def test_disabled_autoreset() -> None:
     envs.step(np.zeros(3, np.int64))
 
 
-def test_snapshot_boots_equal_seeded_resets() -> None:
-    exact = parl.AtariVectorEnv("assault", 1, max_num_frames_per_episode=40)
-    snapshot = parl.AtariVectorEnv("assault", 1, boot="snapshot", max_num_frames_per_episode=40)
-    a, _ = exact.reset(seed=5)
-    b, _ = snapshot.reset(seed=5)
-    np.testing.assert_array_equal(a, b)
-    for _ in range(11):
-        snapshot.step(np.array([0]))
-    _, info = snapshot.reset()
-    assert info["frame_number"][0] == info["episode_frame_number"][0]
-
-
 # ---------------------------------------------------------------------- Gymnasium
 
 
@@ -580,16 +568,6 @@ def test_bad_actions_seeds_and_masks_are_named() -> None:
         continuous.step(np.array([[np.nan, 0, 0]], np.float32))
 
 
-def test_calls_after_close_raise() -> None:
-    envs = parl.AtariVectorEnv("pong", 4, num_threads=2)
-    envs.reset(seed=0)
-    envs.close()
-    envs.close()
-    for call in (envs.reset, envs.get_state, lambda: envs.step(np.zeros(4, np.int64))):
-        with pytest.raises(ValueError, match="closed"):
-            call()
-
-
 def _parl_threads() -> set[str]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
@@ -617,27 +595,38 @@ def test_deleted_environments_end_their_threads() -> None:
     assert _soon(lambda: not _parl_threads() - before)
 
 
-def test_close_ends_steps_of_other_threads() -> None:
-    envs = parl.AtariVectorEnv("pong", 8, num_threads=2)
+@pytest.mark.parametrize(("batch_size", "players"), [(0, 3), (2, 1)])
+def test_close_ends_steps_of_other_threads(batch_size: int, players: int) -> None:
+    envs = parl.AtariVectorEnv("pong", 8, num_threads=2, batch_size=batch_size)
     envs.reset(seed=0)
-    errors: list[Exception] = []
+    errors: list[str] = []
+    playing = threading.Event()
 
     def play() -> None:
         try:
             while True:
-                envs.step(np.zeros(8, np.int64))
+                envs.step(np.zeros(envs.batch_size, np.int64))
+                playing.set()
         except ValueError as error:
-            errors.append(error)
+            errors.append(str(error))
 
-    threads = [threading.Thread(target=play) for _ in range(3)]
+    threads = [threading.Thread(target=play) for _ in range(players)]
     for thread in threads:
         thread.start()
-    threading.Event().wait(0.3)
+    assert playing.wait(120)
+    envs.close()
     envs.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert not any(thread.is_alive() for thread in threads)
-    assert len(errors) == 3 and all("closed" in str(error) for error in errors)
+    assert len(errors) == players and all("closed" in error for error in errors)
+    actions = np.zeros(envs.batch_size, np.int64)
+    for call in (
+        envs.reset, envs.get_state, envs.recv, envs.render, lambda: envs.send(actions),
+        lambda: envs.step(actions), lambda: pickle.dumps(envs),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="closed"):
+            call()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -658,15 +647,6 @@ def test_a_step_in_a_forked_process_raises(options: dict[str, int]) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     if not options:
         envs.step(np.zeros(4, np.int64))
-
-
-def test_there_are_at_most_as_many_threads_as_environments() -> None:
-    envs = parl.AtariVectorEnv("pong", 3, num_threads=10_000)
-    assert envs.num_threads == 3
-    envs.reset(seed=0)
-    many = parl.AtariVectorEnv("pong", 2_000, stack_num=1)
-    obs, _ = many.reset(seed=0)
-    assert obs.shape[0] == 2_000
 
 
 @pytest.mark.parametrize(

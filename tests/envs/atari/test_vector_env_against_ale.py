@@ -107,6 +107,8 @@ def test_snapshot_boots_equal_seeded_resets() -> None:
                 e.step(np.array([t % 7, 2])) for e in (theirs, ours)
             )
             np.testing.assert_array_equal(r_b, r_a)
+    _, infos = ours.reset()
+    np.testing.assert_array_equal(infos["frame_number"], infos["episode_frame_number"])
 
 
 def test_recorded_checksums_of_ale_py() -> None:
