@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from parl import _native
+
 KERNELS = Path(__file__).parents[2] / "crates" / "cule" / "kernels"
 # Runs the whole front end and emits PTX, but does not optimize.
 UNOPTIMIZED = ["--device-debug"]
@@ -22,6 +24,12 @@ def find_library() -> Path | None:
     return max((path for path in found if "alt" not in path.name), default=None)
 
 
+has_nvrtc = find_library() is not None
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
+has_driver = dict(_native.cuda_report([]))["CUDA driver"].startswith("for CUDA")
+needs_no_driver = pytest.mark.skipif(has_driver, reason="this machine has a CUDA driver")
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """Loads NVRTC."""
@@ -31,7 +39,9 @@ def library() -> ctypes.CDLL:
 
 
 def architectures() -> list[int]:
-    """Compute capabilities that this NVRTC compiles for, such as 75 and 90."""
+    """Compute capabilities that this NVRTC compiles for, such as 75 and 90; none without NVRTC."""
+    if not has_nvrtc:
+        return []
     count = ctypes.c_int()
     assert library().nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
     values = (ctypes.c_int * count.value)()

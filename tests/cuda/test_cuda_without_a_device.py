@@ -19,13 +19,9 @@ from parl.run import doctor
 FILES = {"step.cu", "reset.cu", "states.cu", "console.cu"}
 # Compiles in a second; the others take several seconds, and a minute to machine code.
 SMALL = "states.cu"
-has_nvrtc = nvrtc.find_library() is not None
-needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
-has_driver = dict(_native.cuda_report([]))["CUDA driver"].startswith("for CUDA")
-needs_no_driver = pytest.mark.skipif(has_driver, reason="this machine has a CUDA driver")
 
 
-@needs_no_driver
+@nvrtc.needs_no_driver
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_no_driver_is_said_and_the_process_goes_on(device: str) -> None:
     with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
@@ -35,7 +31,7 @@ def test_no_driver_is_said_and_the_process_goes_on(device: str) -> None:
     envs.close()
 
 
-@needs_no_driver
+@nvrtc.needs_no_driver
 def test_consoles_and_compiling_say_the_same() -> None:
     for attempt in (
         lambda: parl.atari.Console("breakout", device="cuda"),
@@ -61,7 +57,7 @@ def test_the_report_names_driver_compiler_and_cache(tmp_path: Path, monkeypatch:
     lines = dict(_native.cuda_report(nvrtc_folders()))
     assert {"CUDA driver", "NVRTC", "kernel cache"} <= set(lines)
     assert lines["kernel cache"] == f"0 kernels, 0 KiB in {tmp_path / 'kernels'}"
-    if has_nvrtc:
+    if nvrtc.has_nvrtc:
         assert str(nvrtc.find_library().parent) in lines["NVRTC"]
 
 
@@ -72,7 +68,7 @@ def test_the_search_says_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
         _native.cuda_compile(90, nvrtc_folders(), True)
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
     newest = nvrtc.architectures()[-1]
@@ -88,7 +84,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])[2] == [(SMALL, size, False)]
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 def test_processes_share_the_cache(tmp_path: Path) -> None:
     """Two processes compile at the same time; a third one finds the kernel in the cache."""
     code = (
@@ -104,8 +100,8 @@ def test_processes_share_the_cache(tmp_path: Path) -> None:
     assert [file.suffix for file in (tmp_path / "kernels").iterdir()] == [".kernel"]
 
 
-@needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else []))
+@nvrtc.needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 @pytest.mark.parametrize("file", sorted(FILES))
 def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17", *nvrtc.UNOPTIMIZED]
@@ -117,10 +113,8 @@ def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int
     assert ptx.count(b"brx.idx") == (file == "step.cu")
 
 
-@needs_nvrtc
-@pytest.mark.parametrize(
-    "architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else [], (-1,), minutes=4)
-)
+@nvrtc.needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures(), (-1,), minutes=4))
 def test_every_family_takes_the_kernels(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiles the kernels as for a device. The oldest family takes minutes; the results are cached."""
     monkeypatch.setenv("PARL_CACHE_DIR", str(compiled.FOLDER / "kernels"))
@@ -131,7 +125,7 @@ def test_every_family_takes_the_kernels(architecture: int, monkeypatch: pytest.M
     assert all(size > 1_000_000 for name, size, _ in files if name != SMALL)
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 def test_machine_code_of_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the file that compiles in a second; machine code of all files is `-m slow`."""
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
@@ -142,7 +136,7 @@ def test_machine_code_of_observations(tmp_path: Path, monkeypatch: pytest.Monkey
     assert code[:4] == b"\x7fELF"
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 @pytest.mark.slow
 def test_machine_code_of_every_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))

@@ -18,14 +18,9 @@ FIELDS = {"obs": ((4,), "float32")}
 STEPS = {**FIELDS, "reward": ((), "float32"), "terminated": ((), "bool")}
 FILES = ["tree.cu", "replay.cu", "select.cu", "episode.cu"]
 
-has_nvrtc = nvrtc.find_library() is not None
-needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
-has_driver = dict(_native.cuda_report([]))["CUDA driver"].startswith("for CUDA")
-needs_no_driver = pytest.mark.skipif(has_driver, reason="this machine has a CUDA driver")
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else []))
+@nvrtc.needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 @pytest.mark.parametrize("file", FILES)
 def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
@@ -38,7 +33,7 @@ def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
     assert ".extern .func" not in text
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_machine_code_is_made(file: str) -> None:
@@ -48,7 +43,7 @@ def test_machine_code_is_made(file: str) -> None:
     assert code[:4] == b"\x7fELF"
 
 
-@needs_nvrtc
+@nvrtc.needs_nvrtc
 def test_the_native_compiler_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
     for cached in (False, True):
@@ -56,7 +51,7 @@ def test_the_native_compiler_has_them(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [(name, found) for name, _, found in files] == [("tree.cu", cached)]
 
 
-@needs_no_driver
+@nvrtc.needs_no_driver
 @pytest.mark.parametrize(
     "make",
     [

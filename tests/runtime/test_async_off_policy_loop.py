@@ -1,5 +1,6 @@
 """What the driver of the async schedule computes from its counters, without workers."""
 
+import contextlib
 import dataclasses
 import math
 import multiprocessing
@@ -335,8 +336,5 @@ def test_close_stops_learners_together_unless_one_has_failed(clock, learners, gr
 )
 def test_actors_are_parked_if_there_are_several_and_it_is_enabled(make_setup, parks, actors, controls):
     setup = dataclasses.replace(make_setup(actors=actors, processes=False), park_actors=parks)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         assert (loop._parking is not None) == controls
-    finally:
-        loop.close()

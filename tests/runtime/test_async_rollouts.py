@@ -1,5 +1,6 @@
 """The async topology: learning, policy lag and its limit, saving and resuming."""
 
+import contextlib
 import multiprocessing
 
 import numpy as np
@@ -23,19 +24,15 @@ def test_a_forkserver_shares_the_buffers_too(monkeypatch):
     """Its processes receive pickled objects. With copies of the buffers, those of the driver stay empty."""
     context = multiprocessing.get_context("forkserver")
     monkeypatch.setattr(asynchronous, "choose_context", lambda *_: context)
-    loop = AsyncRolloutLoop(setup(actors=1))
-    try:
+    with contextlib.closing(AsyncRolloutLoop(setup(actors=1))) as loop:
         run_until(loop, 200)
         assert loop._buffers[0][0].valid.any() and loop._buffers[0][0].obs.any()
         assert loop.rewards_and_episodes()[0] == pytest.approx(loop.env_steps, abs=1)
-    finally:
-        loop.close()
 
 
 @pytest.mark.parametrize("processes", [True, False])
 def test_the_learner_learns_from_rollouts_of_all_actors(processes):
-    loop = AsyncRolloutLoop(setup(processes=processes))
-    try:
+    with contextlib.closing(AsyncRolloutLoop(setup(processes=processes))) as loop:
         before = loop.learner.weights.clone()
         run_until(loop, 2_000)
         assert not torch.equal(loop.learner.weights, before)
@@ -47,38 +44,27 @@ def test_the_learner_learns_from_rollouts_of_all_actors(processes):
         rewards, ended = loop.rewards_and_episodes()
         assert len(episodes) == ended > 10
         assert sum(value for value, _ in episodes) <= rewards == pytest.approx(loop.env_steps, abs=1)
-    finally:
-        loop.close()
 
 
 def test_rollouts_above_the_lag_limit_are_left_out():
-    loop = AsyncRolloutLoop(setup(max_lag=0))
-    try:
+    with contextlib.closing(AsyncRolloutLoop(setup(max_lag=0))) as loop:
         run_until(loop, 3_000)
         report = loop.report()
         # Each actor has two buffers: at least one rollout starts before the other has been learned from.
         assert 0 < report["rollouts_left_out"] < 1
         assert loop.updates < 3_000 / 10 / 2
-    finally:
-        loop.close()
 
 
 def test_a_saved_run_resumes(tmp_path):
-    loop = AsyncRolloutLoop(setup())
-    try:
+    with contextlib.closing(AsyncRolloutLoop(setup())) as loop:
         run_until(loop, 500)
         loop.save(tmp_path)
         saved = loop.learner.weights.clone()
         steps = loop.env_steps
         run_until(loop, 1_000)
-    finally:
-        loop.close()
-    resumed = AsyncRolloutLoop(setup(), checkpoint.read(tmp_path))
-    try:
+    with contextlib.closing(AsyncRolloutLoop(setup(), checkpoint.read(tmp_path))) as resumed:
         assert torch.equal(resumed.learner.weights, saved) and resumed.env_steps == steps
         run_until(resumed, 1_000)
-    finally:
-        resumed.close()
 
 
 def test_impala_learns_by_name_and_resumes(tmp_path):

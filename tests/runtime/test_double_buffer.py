@@ -1,5 +1,6 @@
 """Double-buffered actors: results do not depend on thread timing, no rows are lost, runs resume exactly."""
 
+import contextlib
 import dataclasses
 import math
 from concurrent.futures import Executor, Future
@@ -75,11 +76,8 @@ def test_end_episodes_covers_both_groups(make_setup, monkeypatch):
     monkeypatch.setattr(
         type(replay), "end_episodes", lambda self, ids: ended.extend(np.atleast_1d(ids)) or end(self, ids)
     )
-    actor = setup.make_actor(0, replay, 1)
-    try:
+    with contextlib.closing(setup.make_actor(0, replay, 1)) as actor:
         actor.end_episodes()
-    finally:
-        actor.close()
     assert sorted(ended) == list(range(6))
 
 
@@ -99,13 +97,11 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, save_
 
 
 def test_the_async_schedule_supports_a_double_buffer(make_setup, tmp_path):
-    loop = AsyncOffPolicyLoop(dataclasses.replace(make_setup(actors=2), double_buffer=True))
-    try:
+    setup = dataclasses.replace(make_setup(actors=2), double_buffer=True)
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         loop.advance(1_500, seconds=math.inf)
         loop.save(tmp_path)
         assert loop.updates > 100
         loop._replay.verify()
-    finally:
-        loop.close()
     with pytest.raises(ConfigError, match="two environments per actor"):
         train("dqn", "CartPole-v1", actors=4, num_envs=6, double_buffer=True)

@@ -1,5 +1,7 @@
 """The hogwild topology: all workers change the shared weights; measured lag; saving and resuming."""
 
+import contextlib
+
 import pytest
 import torch
 from rollout_setup import rollout_setup, run_until
@@ -19,8 +21,7 @@ def setup(**options):
 
 @pytest.mark.parametrize("processes", [True, False])
 def test_all_workers_change_the_weights(processes):
-    loop = HogwildLoop(setup(processes=processes))
-    try:
+    with contextlib.closing(HogwildLoop(setup(processes=processes))) as loop:
         before = loop.learner.weights.clone()
         for steps in range(1_500, 50_000, 500):
             report = run_until(loop, steps).report()
@@ -35,17 +36,12 @@ def test_all_workers_change_the_weights(processes):
         assert loop.updates * 0.9 <= int(loop._parameters.count) <= loop.updates + 2
         episodes = loop.take_episodes()
         assert len(episodes) > 10 and loop.rewards_and_episodes()[0] > 1_000
-    finally:
-        loop.close()
 
 
 def test_one_worker_is_enough():
-    loop = HogwildLoop(setup(actors=1, processes=False))
-    try:
+    with contextlib.closing(HogwildLoop(setup(actors=1, processes=False))) as loop:
         run_until(loop, 100)
         assert loop.updates >= 5
-    finally:
-        loop.close()
 
 
 def test_a_step_on_shared_weights_equals_that_of_a_learner_alone():
@@ -62,21 +58,15 @@ def test_a_step_on_shared_weights_equals_that_of_a_learner_alone():
 
 
 def test_a_saved_run_resumes(tmp_path):
-    loop = HogwildLoop(setup(total_steps=500))
-    try:
+    with contextlib.closing(HogwildLoop(setup(total_steps=500))) as loop:
         run_until(loop, 500)
         loop.save(tmp_path)
         saved, steps, updates = loop.learner.weights.clone(), loop.env_steps, loop.updates
         assert loop.env_steps == steps < 600  # the workers wait at the end of the run
-    finally:
-        loop.close()
-    resumed = HogwildLoop(setup(total_steps=steps), checkpoint.read(tmp_path))
-    try:
+    with contextlib.closing(HogwildLoop(setup(total_steps=steps), checkpoint.read(tmp_path))) as resumed:
         assert torch.equal(resumed.learner.weights, saved)
         assert (resumed.env_steps, resumed.updates) == (steps, updates)
         assert resumed.learner.state_dict()["square"].any()
-    finally:
-        resumed.close()
 
 
 def test_a3c_runs_by_name_and_resumes(tmp_path):

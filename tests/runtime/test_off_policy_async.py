@@ -1,5 +1,6 @@
 """The async schedule with real workers: ratio, lag, saving, failures."""
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -33,8 +34,7 @@ def segments():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_from_start_to_end(make_setup, kind):
     setup = make_setup(actors=2, total_steps=3_000, **kind)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         assert not segments(), "the name is removed when all processes have attached"
         first = loop.learner.weights.clone()
         for steps in (1_000, 2_000, 3_000):
@@ -54,8 +54,6 @@ def test_a_run_from_start_to_end(make_setup, kind):
         assert all(value == length for value, length in episodes)
         assert len(episodes) > 20
         loop._replay.verify()
-    finally:
-        loop.close()
     loop.close()
     assert not segments()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("actor", "learner"))]
@@ -64,20 +62,16 @@ def test_a_run_from_start_to_end(make_setup, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_is_saved_midway_and_resumed(make_setup, tmp_path, kind):
     setup = make_setup(actors=2, **kind)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         loop.advance(1_000, seconds=math.inf)
         loop.save(tmp_path)
         weights, updates = loop.learner.weights.clone(), loop.updates
         rows = len(loop._replay)
         loop.advance(loop.env_steps + 500, seconds=math.inf)
         assert loop.updates > updates, "the run goes on after a checkpoint"
-    finally:
-        loop.close()
     saved = checkpoint.read(tmp_path)
     assert saved.counters["updates"] == updates
-    resumed = AsyncOffPolicyLoop(setup, saved)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup, saved)) as resumed:
         assert resumed.updates == updates
         assert len(resumed._replay) >= rows
         assert resumed.env_steps >= 1_000
@@ -85,22 +79,17 @@ def test_a_run_is_saved_midway_and_resumed(make_setup, tmp_path, kind):
         assert resumed.updates > updates
         assert not torch.equal(weights, resumed.learner.weights)
         assert resumed.report()["replay_ratio"] == pytest.approx(4.0, rel=0.15)
-    finally:
-        resumed.close()
 
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_two_learners_step_together(make_setup, tmp_path, threads):
     """A checkpoint is taken after the same update of both."""
     setup = make_setup(learners=2, learner_threads=threads)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         loop.advance(1_500, seconds=math.inf)
         loop.save(tmp_path)
         learners = loop._counters.learner[:, 0]
         assert learners[0] == learners[1] == loop.updates
-    finally:
-        loop.close()
 
 
 class Falls(gymnasium.Wrapper):
@@ -118,12 +107,9 @@ class Falls(gymnasium.Wrapper):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_failing_actor_ends_the_run_with_its_traceback(make_setup, kind):
     setup = make_setup(env=lambda: Falls(gymnasium.make("CartPole-v1")), actors=2, **kind)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         with pytest.raises(WorkerError, match=r"(?s)actor \d failed:.*the cart left the rails"):
             loop.advance(10**9, seconds=math.inf)
-    finally:
-        loop.close()
     assert not segments()
 
 
@@ -151,27 +137,21 @@ class FailingDQN(DQN):
 def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup, threads):
     setup = make_setup(actors=1, learners=2, learner_threads=threads)
     setup = dataclasses.replace(setup, algorithm=FailingDQN(setup.algorithm.config, setup.spec))
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         with pytest.raises(WorkerError, match=r"(?s)learner 1 failed:.*a gradient too far"):
             loop.advance(10**9, seconds=math.inf)
-    finally:
-        loop.close()
     assert not segments()
 
 
 @pytest.mark.parametrize("victim", ["actor", "learner"])
 def test_a_killed_worker_ends_the_run(make_setup, victim):
-    loop = AsyncOffPolicyLoop(make_setup(actors=2, learners=2))
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(make_setup(actors=2, learners=2))) as loop:
         loop.advance(500, seconds=math.inf)
         worker = next(w for w in loop._workers.workers if w.name.startswith(victim))
         pids = [w.runner.pid for w in loop._workers.workers]
         os.kill(worker.runner.pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match=rf"{victim} \d was killed by signal 9"):
             loop.advance(10**9, seconds=math.inf)
-    finally:
-        loop.close()
     assert not segments()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -201,12 +181,9 @@ def test_environments_with_same_step_autoreset(make_setup):
         return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
 
     setup = make_setup(env=env, processes=False)
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         loop.advance(1_000, seconds=math.inf)
         batch = loop._replay.sample(4_000)
         assert batch.truncated.any()
         # Next observations are final ones, not those after a reset: the pole never jumps.
         assert np.abs(batch.next_obs - batch.obs).max() < 1.5
-    finally:
-        loop.close()

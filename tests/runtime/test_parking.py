@@ -1,5 +1,6 @@
 """The controller parks actors that the replay ratio does not need and wakes them when learners wait."""
 
+import contextlib
 import dataclasses
 import multiprocessing
 import time
@@ -111,8 +112,7 @@ def test_lags_are_counted_by_powers_of_two():
 def test_a_run_parks_actors_keeps_its_ratio_and_reports_lags(make_setup):
     """Learning from large batches is far slower than four actors: one or two of them suffice."""
     setup = make_setup(actors=4, num_envs=4, batch_size=512, ratio=64.0, hidden=(128, 128))
-    loop = AsyncOffPolicyLoop(dataclasses.replace(setup, park_actors=True))
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(dataclasses.replace(setup, park_actors=True))) as loop:
         awake, histograms = [], []
         end = time.monotonic() + 120
         while not awake or (min(awake) == 4 and time.monotonic() < end):
@@ -124,5 +124,3 @@ def test_a_run_parks_actors_keeps_its_ratio_and_reports_lags(make_setup):
         assert sum(histograms) > 0
         distance = abs(loop.updates * 512 - 64.0 * (loop.env_steps - 100))
         assert distance <= setup.pacer.band + 64.0 * setup.num_envs
-    finally:
-        loop.close()

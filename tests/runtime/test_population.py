@@ -1,5 +1,7 @@
 """The population topology: equal results for any number of processes, exact resumes, errors of workers."""
 
+import contextlib
+
 import gymnasium
 import numpy as np
 import pytest
@@ -44,11 +46,8 @@ def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10, member_batc
 
 
 def run(setup, steps, saved=None):
-    loop = PopulationLoop(setup, saved)
-    try:
+    with contextlib.closing(PopulationLoop(setup, saved)) as loop:
         loop.advance(steps, 0.0)
-    finally:
-        loop.close()
     return loop
 
 

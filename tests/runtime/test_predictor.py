@@ -1,5 +1,6 @@
 """The predictor topology: actors without networks, batched predictions, joint updates, tuned sizes."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -23,8 +24,7 @@ def setup(processes=True, predictors=1, rollouts=2, trainers=1, **options):
 
 @pytest.mark.parametrize(("processes", "predictors"), [(True, 1), (False, 2)])
 def test_actors_get_predictions_and_the_learner_gets_their_rollouts(processes, predictors):
-    loop = PredictorLoop(setup(processes, predictors))
-    try:
+    with contextlib.closing(PredictorLoop(setup(processes, predictors))) as loop:
         before = loop.learner.weights.clone()
         run_until(loop, 1_000)
         assert not torch.equal(loop.learner.weights, before)
@@ -37,8 +37,6 @@ def test_actors_get_predictions_and_the_learner_gets_their_rollouts(processes, p
         # The rollout holds the predicted log probabilities: so early, no action is less likely than 1e-3.
         buffer = loop._buffers[0][0]
         assert (buffer.log_prob < 0).all() and (np.exp(buffer.log_prob) > 1e-3).all()
-    finally:
-        loop.close()
 
 
 def test_a_report_before_the_first_prediction_has_nan(monkeypatch):
@@ -54,8 +52,7 @@ def test_a_report_before_the_first_prediction_has_nan(monkeypatch):
 
 
 def test_several_trainers_step_on_the_same_weights():
-    loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
-    try:
+    with contextlib.closing(PredictorLoop(setup(False, rollouts=1, trainers=2))) as loop:
         at_once, alone, running = [], [], 0
         for learner in (loop._learners[0], loop._learners[1]):
             learn, rate = learner.learn, learner.learning_rate
@@ -85,13 +82,10 @@ def test_several_trainers_step_on_the_same_weights():
             assert torch.equal(learner.weights, loop._parameters.weights)
         assert torch.equal(loop.learner.state_dict()["weights"], loop._parameters.weights)
         assert report["policy_lag_max"] >= 1
-    finally:
-        loop.close()
 
 
 def test_an_error_of_a_trainer_ends_the_run():
-    loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
-    try:
+    with contextlib.closing(PredictorLoop(setup(False, rollouts=1, trainers=2))) as loop:
 
         def broken(*_):
             raise ZeroDivisionError("of a trainer")
@@ -99,25 +93,19 @@ def test_an_error_of_a_trainer_ends_the_run():
         loop._learners[1].learn = broken
         with pytest.raises(ZeroDivisionError, match="of a trainer"):
             run_until(loop, 2_000)
-    finally:
-        loop.close()
 
 
 def test_statistics_of_observations_allow_only_one_trainer():
     with pytest.raises(ConfigError, match="trainers = 2: running statistics"):
         PredictorLoop(setup(False, trainers=2, normalize_observations=True))
-    loop = PredictorLoop(setup(False, normalize_observations=True))
-    try:
+    with contextlib.closing(PredictorLoop(setup(False, normalize_observations=True))) as loop:
         run_until(loop, 200)
         assert loop._tuner._highest["trainers"] == 1 and loop.updates > 2
         assert (loop.learner.network.flattener.normalizer.mean != 0).all()
-    finally:
-        loop.close()
 
 
 def test_actors_can_be_parked_and_woken():
-    loop = PredictorLoop(setup(processes=False))
-    try:
+    with contextlib.closing(PredictorLoop(setup(processes=False))) as loop:
         loop._tuner.sizes["actors"] = 1
         run_until(loop, 300)
         assert {index for index, _ in loop._parked} == {1}
@@ -127,8 +115,6 @@ def test_actors_can_be_parked_and_woken():
             loop._refill(*pair)
         run_until(loop, 600)
         assert not loop._parked
-    finally:
-        loop.close()
 
 
 def test_a_saved_run_resumes_and_reports_its_sizes(tmp_path):
@@ -152,10 +138,7 @@ def test_a_predictor_that_fails_ends_the_run():
 
     made = setup(processes=False)
     made = dataclasses.replace(made, algorithm=Broken(made.algorithm.config, made.spec))
-    loop = PredictorLoop(made)
-    try:
+    with contextlib.closing(PredictorLoop(made)) as loop:
         with pytest.raises(WorkerError, match="a predictor failed: IndexError"):
             for _ in range(100):
                 loop.advance(1_000, 0.1)
-    finally:
-        loop.close()

@@ -1,5 +1,6 @@
 """Actors over Ray, on a real cluster of two nodes on this machine: rows, weights, failures, checkpoints."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -96,8 +97,7 @@ def run(loop, steps):
 @pytest.mark.timeout(900)
 def test_actors_on_two_nodes_collect_and_are_replaced_after_failures(cluster, make_setup, tmp_path):
     setup = on_ray(make_setup(env=lambda: Fragile(str(tmp_path)), actors=2, num_envs=4, total_steps=1_500))
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         first = loop.learner.weights.clone()
         run(loop, 1_000)
         loop.save(tmp_path)
@@ -117,8 +117,6 @@ def test_actors_on_two_nodes_collect_and_are_replaced_after_failures(cluster, ma
         batch = loop._replay.sample(5_000)
         assert {round(float(r), 4) for r in batch.reward} <= {1.0, 1.99, 2.9701}
         assert np.abs(batch.next_obs - batch.obs).max() < 1.5
-    finally:
-        loop.close()
     saved = checkpoint.read(tmp_path)
     assert saved.counters["actors_saved"] == [True, True]
 
@@ -183,12 +181,9 @@ def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
         raise ValueError("no such track")
 
     setup = dataclasses.replace(on_ray(make_setup()), maker=type(make_setup().maker)(broken))
-    loop = AsyncOffPolicyLoop(setup)
-    try:
+    with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         with pytest.raises(WorkerError, match=r"(?s)failed 3 times in a row.*no such track"):
             loop.advance(1_000, seconds=500.0)
-    finally:
-        loop.close()
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What all topologies that learn from rollouts share: progress of the run, equal runs, errors of actors."""
 
+import contextlib
+
 import gymnasium
 import numpy as np
 import pytest
@@ -35,11 +37,8 @@ def test_progress_goes_from_0_to_1(loop, module):
 
     config = module.Config(rollout_steps=5, hidden=(2,), learning_rate=1e-3)
     options = {"num_envs": 2, "total_steps": TOTAL, "processes": False, "max_lag": 10**6}
-    running = loop(rollout_setup(Algorithm, config, **options))
-    try:
+    with contextlib.closing(loop(rollout_setup(Algorithm, config, **options))) as running:
         run_until(running, TOTAL)
-    finally:
-        running.close()
     assert min(told) < 0.1 and 0.8 < max(told) <= 1.1
     # One of the two actors may be some rollouts behind the other.
     assert np.corrcoef(told, np.arange(len(told)))[0, 1] > 0.8
@@ -79,9 +78,6 @@ class Breaks(gymnasium.Wrapper):
 )
 def test_an_error_of_an_actor_reaches_the_driver(loop, algorithm, config, processes):
     broken = {"env": lambda: Breaks(gymnasium.make("CartPole-v1")), "processes": processes}
-    running = loop(rollout_setup(algorithm, config, **broken))
-    try:
+    with contextlib.closing(loop(rollout_setup(algorithm, config, **broken))) as running:
         with pytest.raises(WorkerError, match="the wheel came off"):
             run_until(running, 10_000)
-    finally:
-        running.close()

@@ -1,5 +1,6 @@
 """Tiny runs of every algorithm in three stages, to find the first one that a setting changes."""
 
+import contextlib
 import dataclasses
 import hashlib
 
@@ -157,13 +158,11 @@ def learning(name, own, env, data=(), **run):
     if data:
         config = dataclasses.replace(config, data=data)
     config = topology.resolve_auto(made, config, ENVS[env], spec, lambda _: None)
-    loop = topology.loop(topology.setup(made, config, ENVS[env], spec), config, None)
-    try:
+    setup = topology.setup(made, config, ENVS[env], spec)
+    with contextlib.closing(topology.loop(setup, config, None)) as loop:
         loop.advance(config.total_steps, 60.0)
         assert loop.updates > 0
         return digest([weights_in(loop.learner.state_dict()), loop.updates, loop.env_steps])
-    finally:
-        loop.close()
 
 
 def digest_of_stage(stage, name, own, env, data):
