@@ -110,10 +110,10 @@ damage: build  ## 5,000 damaged replay files of each kind: each must raise an er
 	$(BIN)/python tests/replay/damage.py $(ARGS)
 
 damage-runs: build  ## damage each file of a run in 5,000 ways: each must raise an error that names the file
-	$(BIN)/python tests/train/damages.py $(ARGS)
+	$(BIN)/python tests/train/damage_runs.py $(ARGS)
 
 kills: build  ## kill training runs 200 times, between file system calls and at random: none may be lost
-	$(BIN)/python tests/train/kills.py $(ARGS)
+	$(BIN)/python tests/train/kill_runs.py $(ARGS)
 
 lint: build  ## formats, lints, types, import directions, stubs, generated files, retired words
 	$(CARGO) fmt --all --check

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from damages import INDEX, PARTS, SETTINGS, damage_all, make_run
+from damage_runs import INDEX, PARTS, SETTINGS, damage_all, make_run
 
 from parl.errors import ConfigError
 from parl.replay import PrioritizedReplay
@@ -121,8 +121,8 @@ def killed_until_done(tmp_path, options, total_steps, kills, generator):
 
 
 def test_runs_killed_at_file_operations_and_at_random_moments_are_not_lost():
-    """Six kills by ``kills.py``, in a process of its own."""
-    script = os.path.join(os.path.dirname(__file__), "kills.py")
+    """Six kills by ``kill_runs.py``, in a process of its own."""
+    script = os.path.join(os.path.dirname(__file__), "kill_runs.py")
     command = [sys.executable, script, "--kills", "6", "--seed", str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,7 +137,7 @@ def two_runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [*SETTINGS, *INDEX, *PARTS])
 def test_no_damage_of_a_file_is_accepted(two_runs, name):
-    """Thirty damages of each file by ``damages.py``."""
+    """Thirty damages of each file by ``damage_runs.py``."""
     found, unverified = damage_all(*two_runs, name, 30)
     assert found == {"refused": 30}
     assert set(unverified) <= {"refused", "accepted"}

@@ -1,6 +1,6 @@
 """Kills runs between file operations and at random moments, resumes them, and counts lost runs.
 
-usage: python tests/train/kills.py [--kills 200] [--seed 0]
+usage: python tests/train/kill_runs.py [--kills 200] [--seed 0]
 
 A run is lost if `resume` refuses it, if it resumes from before the last complete checkpoint, or if a
 deterministic run ends with other weights than one that was not killed. Every second kill comes right before

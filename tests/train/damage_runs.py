@@ -1,6 +1,6 @@
 """Damages files of a run, opens it, and counts what was accepted, hung or ended in a traceback.
 
-usage: python tests/train/damages.py [--count 5000] [--seed 0] [--files NAME ...]
+usage: python tests/train/damage_runs.py [--count 5000] [--seed 0] [--files NAME ...]
 
 Each kind of file is damaged `count` times: a bit flipped, some bytes replaced, cut, lengthened, emptied, a
 piece moved, replaced by the same file of another run. The run is opened as `resume` does it, then the file
