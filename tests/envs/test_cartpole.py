@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from step_both import play_both
+from compare_steps import play_both
 
 from parl.envs import EnvMaker
 from parl.envs.cartpole import CartPoleVectorEnv

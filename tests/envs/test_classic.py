@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from step_both import play_both, step_both
+from compare_steps import play_both, step_both
 
 from parl.envs import EnvMaker
 from parl.envs.classic import AcrobotVectorEnv

@@ -1,4 +1,4 @@
-"""Steps two vector environments that must return the same numbers."""
+"""Compares the steps of two vector environments that must return the same numbers."""
 
 import numpy as np
 
