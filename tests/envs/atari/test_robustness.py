@@ -316,7 +316,6 @@ def test_states_can_be_loaded_in_another_process(tmp_path: Path) -> None:
 
 def test_a_game_whose_mode_is_not_reached_raises() -> None:
     """Selecting the mode needs more frames than an episode may have; the library reproduced hangs."""
-    parl.AtariVectorEnv("double_dunk", 1)  # Keeps its boot, see the next test.
     with pytest.raises(ValueError, match="mode 0 of double_dunk was not reached"):
         parl.AtariVectorEnv("double_dunk", 1, limit_counts="console", max_num_frames_per_episode=5)
 
@@ -331,7 +330,6 @@ except parl.errors.AtariError:
 """
 
 
-@pytest.mark.xfail(reason="the frame limit of the first console is kept with the boot", strict=True)
 def test_a_game_can_be_made_after_a_failed_boot() -> None:
     command = [sys.executable, "-c", AFTER_A_FAILED_BOOT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

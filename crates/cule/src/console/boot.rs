@@ -20,24 +20,32 @@ use crate::rom::Rom;
 const LONG_LINES: i32 = 285;
 /// Draws of the core generator at power-on: 128 for RAM, and one that is discarded.
 const POWER_ON_DRAWS: u32 = 129;
+/// No boot with its first reset takes as many frames.
+const LONGEST_BOOT: u32 = 10_000;
 
 impl Console {
     /// Returns a console after loading and the first reset. A boot that the process has kept is not run
     /// again.
     pub(super) fn booted(cached: &CachedRom, game: usize, options: Options) -> Result<Self, CuleError> {
         let mut console = Self::powered(cached, game, options);
-        let known = cached.boot(game, options.system_seed);
+        // A smaller limit can end the first reset: such a boot is neither kept nor taken from the cache.
+        let limit = options.max_num_frames_per_episode;
+        let cacheable = limit == 0 || limit > LONGEST_BOOT;
+        let known = cached.boot(game, options.system_seed).filter(|_| cacheable);
         if let Some(boot) = &known {
             boot.restore(&mut console);
         } else {
             console.choose_television(game);
-            cached.add_boot(CachedBoot::of_console(&console, false));
+            if cacheable {
+                cached.add_boot(CachedBoot::of_console(&console, false));
+            }
         }
         if known.is_none_or(|boot| !boot.complete) {
             console.reset_console();
             console.reset()?;
             // If the environment's generator was not used, the boot is the same for all consoles.
-            if console.undrawn.blank && console.env_random == random::seeded(options.random_seed) {
+            let unused = console.env_random == random::seeded(options.random_seed);
+            if cacheable && console.undrawn.blank && unused {
                 cached.add_boot(CachedBoot::of_console(&console, true));
             }
         }

@@ -55,7 +55,9 @@ impl CachedBoot {
     }
 
     pub fn restore(&self, console: &mut Console) {
+        let frame_limit = console.state.env.frame_limit; // An option, which differs between consoles.
         console.state = self.state;
+        console.state.env.frame_limit = frame_limit;
         console.core_random = self.core_random;
         console.core_draws = self.core_draws;
         console.undrawn.clone_from(&self.undrawn);
@@ -131,7 +133,7 @@ mod tests {
         system_seed: 5,
         repeat_action_probability: 0.25,
         frame_skip: 3,
-        max_num_frames_per_episode: 500,
+        max_num_frames_per_episode: 20_000,
         truncate_on_loss_of_life: true,
         drawing: Drawing::EveryFrame,
     };
@@ -162,6 +164,20 @@ mod tests {
                     new.reset().unwrap();
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_frame_limit_that_ends_a_boot_does_not_affect_other_consoles() {
+        if !test_roms::are_there(&rom::folders(&[])) {
+            return;
+        }
+        let rom = rom::load("double_dunk", &[], false).unwrap();
+        let (game, cached) = (game_row("double_dunk").unwrap(), uncached(&rom));
+        let limited = Options { max_num_frames_per_episode: 5, ..Options::default() };
+        for _ in 0..2 {
+            assert!(Console::booted(&cached, game, limited).is_err());
+            assert!(Console::booted(&cached, game, Options::default()).is_ok());
         }
     }
 
