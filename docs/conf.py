@@ -23,11 +23,10 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = f"parl {version}"
 html_show_sphinx = False
+toc_object_entries_show_parents = "hide"
 
 # Links to headings, as GitHub names them.
 myst_heading_anchors = 4
-# Pages of the section How-to are found by name.
-suppress_warnings = ["toc.empty_glob"]
 
 autodoc_typehints = "none"  # Docstrings give types, shapes and units.
 autodoc_member_order = "bysource"
@@ -69,6 +68,12 @@ def _rewrite_links(text: str, folder: Path, page: Path) -> str:
 def _read(app: Any, name: str, source: list[str]) -> None:
     page = DOCS / f"{name}.md"
     source[0] = _rewrite_links(source[0], page.parent, page)
+    if name == "index":
+        listed = {"index", *re.findall(r"^[\w/-]+$", source[0], re.M)}
+        others = sorted({path.stem for path in DOCS.glob("*.md")} - listed)
+        source[0] = source[0].replace("(every page that is not listed elsewhere)", "\n".join(others))
+    if name == "decisions/README":
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
 
 
 def _include(app: Any, path: Path, name: str, source: list[str]) -> None:

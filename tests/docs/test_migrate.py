@@ -25,6 +25,8 @@ PEERS = {
     "tianshou": "tianshou",
     "torchrl": "torchrl",
 }
+# Importing these takes longer than all other tests of the pages.
+SLOW = {"stable-baselines3", "tianshou", "torchrl"}
 # Sizes on a page, and those of the test.
 SMALLER = {
     "cleanrl": {"--total-steps 50k": "--total-steps 512 --evaluation-episodes 2"},
@@ -79,8 +81,14 @@ def test_the_scripts_after_run(page, tmp_path):
         run(code, tmp_path)
 
 
-@pytest.mark.slow(minutes=2)  # Importing the libraries takes longer than all other tests of the pages.
-@pytest.mark.parametrize("page", [page for page in PAGES if PEERS[page.stem]], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow(minutes=1)] if page.stem in SLOW else [])
+        for page in PAGES
+        if PEERS[page.stem]
+    ],
+)
 def test_the_script_before_runs(page, tmp_path):
     module = PEERS[page.stem]
     if importlib.util.find_spec(module) is None:
