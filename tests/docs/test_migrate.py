@@ -7,12 +7,12 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+from test_tutorials import COMMANDS
 
 import forked
 import parl
 from parl.train import ALGORITHMS
 from parl.train.options import Options
-from test_tutorials import COMMANDS
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "migrate").glob("*.md"))
 # The module that a page's script *before* imports; CleanRL is not a package.

@@ -1,7 +1,7 @@
 """The pages under docs/ that are read from start to end run, block by block, as one program.
 
-Python blocks share their names, `sh` blocks are commands in the same folder. Commands of `console` blocks need
-other machines or install something; they are not run.
+Python blocks share their names, `sh` blocks are commands in the same folder. Commands of `console` blocks
+need other machines or install something; they are not run.
 """
 
 import os
@@ -32,8 +32,16 @@ SMALLER = {
         "total_steps=80_000": "total_steps=4_000",
         "--episodes 20": "--episodes 2",
     },
-    "own-environment.md": {"5_000": "1_000", "4_000": "512", "evaluation_episodes=10": "evaluation_episodes=2"},
-    "replay-in-your-loop.md": {"steps = 5_000": "steps = 400", "range(200)": "range(20)", "range(10)": "range(2)"},
+    "own-environment.md": {
+        "5_000": "1_000",
+        "4_000": "512",
+        "evaluation_episodes=10": "evaluation_episodes=2",
+    },
+    "replay-in-your-loop.md": {
+        "steps = 5_000": "steps = 400",
+        "range(200)": "range(20)",
+        "range(10)": "range(2)",
+    },
     "atari.md": {
         "--stop-at-return 18": "--total-steps 512 --num-envs 4 --rollout-steps 16 --minibatch-size 32"
         " --evaluation-episodes 1 --evaluation-env-options max_num_frames_per_episode=400",
@@ -43,7 +51,7 @@ SMALLER = {
         "--total-steps 20k": "--total-steps 1k --evaluation-episodes 2 --learners 1 --num-envs 4",
         "--episodes 10": "--episodes 2",
     },
-}  # fmt: skip
+}
 # Runs a line of an `sh` block: `parl` in this process, another program in one of its own.
 COMMANDS = r"""
 def _commands(text):
