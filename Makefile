@@ -182,7 +182,7 @@ bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside 
 
 docs: build  ## the documentation site, in site, and that of the Rust crates, in target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense
-	$(BIN)/python -m sphinx -n -W --keep-going -q -d target/doctrees docs site
+	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d target/doctrees docs site
 
 wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	$(BIN)/maturin build --quiet --release --zig --compatibility manylinux_2_28 --out dist

@@ -19,8 +19,10 @@ project = "parl"
 project_copyright = "The parl authors"
 version = release = parl.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["style.css"]
 html_title = f"parl {version}"
 html_show_sphinx = False
 toc_object_entries_show_parents = "hide"
