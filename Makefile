@@ -180,9 +180,9 @@ bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside 
 	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
-docs: build  ## API documentation of Rust and Python, in target/doc and site
+docs: build  ## the documentation site, in site, and that of the Rust crates, in target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense
-	$(BIN)/pdoc --docformat google -o site parl
+	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d target/doctrees docs site
 
 wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	$(BIN)/maturin build --quiet --release --zig --compatibility manylinux_2_28 --out dist

@@ -94,6 +94,13 @@ def claims() -> tuple[list[str | Claim], list[str]]:
     return order, table["not_measured"]
 
 
+def plotted_claims() -> list[Claim]:
+    """The claims with a figure, and the overview, which is drawn as bars for the README."""
+    overview = tomllib.loads(CLAIMS.read_text(encoding="utf-8")).get("overview", {"plot": []})
+    order, _ = claims()
+    return [claim for claim in (*order, overview) if not isinstance(claim, str) and claim["plot"]]
+
+
 def rows_of_claim(records: Records, claim: Claim, plotted: bool = False) -> dict[str, list[Row]]:
     """The rows of a claim by record.
 
@@ -298,6 +305,38 @@ def draw(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
     pyplot.close(figure)
 
 
+def draw_bars(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
+    """Draws a figure with a group of bars for each case, one bar a library."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
+    from matplotlib import pyplot
+
+    rows = [row for _, row in shown_points]
+    cases = list(dict.fromkeys(row.case for row in rows))
+    libraries = list(dict.fromkeys((row.library, row.version) for row in rows))
+    figure, axes = pyplot.subplots(figsize=(7, 2.6))
+    for at, (library, version) in enumerate(libraries):
+        found = [row for row in rows if row.library == library]
+        places = [cases.index(row.case) + 0.2 * (at - (len(libraries) - 1) / 2) for row in found]
+        values = [float(row.median) for row in found]
+        axes.bar(places, values, 0.2, color=COLORS[at % len(COLORS)], label=f"{library} {version}".strip())
+    axes.set_xticks(range(len(cases)), [case.replace("_", "\n") for case in cases], fontsize=7)
+    axes.set_ylabel(rows[0].unit)
+    axes.set_title(claim["title"], fontsize=9)
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+    axes.legend(fontsize=7)
+    figure.savefig(
+        path,
+        bbox_inches="tight",
+        facecolor="white",  # the README may be shown on a dark page
+        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
+    )
+    pyplot.close(figure)
+
+
 def page(records: Records) -> str:
     """``docs/benchmarks.md``."""
     order, not_measured = claims()
@@ -366,7 +405,7 @@ def problems(records: Records) -> list[str]:
     for path, text in ((INDEX, index(records)), (PAGE, page(records))):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             found.append(f"{path.relative_to(ROOT)} is not what the records give: make records")
-    figures = {f"{claim['key']}.svg": claim for claim in wanted if claim["plot"]}
+    figures = {f"{claim['key']}.svg": claim for claim in plotted_claims()}
     for name, claim in figures.items():
         path = FIGURES / name
         mark = f"data {fingerprint(claim, points(claim, records))}"
@@ -384,13 +423,11 @@ def write(records: Records) -> None:
     """Writes index and page, and the figures whose data have changed."""
     INDEX.write_text(index(records), encoding="utf-8")
     PAGE.write_text(page(records), encoding="utf-8")
-    for claim in claims()[0]:
-        if isinstance(claim, str) or not claim["plot"]:
-            continue
+    for claim in plotted_claims():
         path, shown_points = FIGURES / f"{claim['key']}.svg", points(claim, records)
         mark = f"data {fingerprint(claim, shown_points)}"
         if not path.exists() or mark not in path.read_text(encoding="utf-8"):
-            draw(claim, shown_points, path)
+            (draw_bars if claim["key"] == "overview" else draw)(claim, shown_points, path)
 
 
 def main() -> int:

@@ -36,7 +36,9 @@ def tree(report, monkeypatch, tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()
     (tmp_path / "claims.toml").write_text(
-        'not_measured = ["a GPU"]\n[[section]]\ntitle = "Speed"\n'
+        'not_measured = ["a GPU"]\n'
+        '[overview]\nkey = "overview"\ntitle = "All"\nfrom = "claim"\nplot = ["frames per second"]\n'
+        '[[section]]\ntitle = "Speed"\n'
         '[[claim]]\nkey = "claim"\ntitle = "Frames"\ntext = "Text."\nplot = ["speed ratio"]\n'
     )
     for name, value in (
@@ -120,6 +122,7 @@ def test_pages_are_made_from_the_records(tree, report):
     assert "- a GPU" in page
     assert "`make bench` on a machine; commit not recorded" in page
     assert (tree / "figures" / "claim.svg").exists()
+    assert "ale-py 0.12" in (tree / "figures" / "overview.svg").read_text()
     assert "| 2026-01-02 | [Speed](2026-01-02-speed.md)" in (tree / "records" / "README.md").read_text()
     assert report.problems(report.load()) == []
 

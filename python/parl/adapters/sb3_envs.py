@@ -82,10 +82,10 @@ class AtariVecEnv(VecEnv):
     # ------------------------------------------------------------------ playing
 
     def reset(self) -> Arrays:
-        """Resets all environments, with the seeds of :meth:`seed` modulo 2^31.
+        """Resets all environments, with the seeds of ``seed`` modulo 2^31.
 
         Raises:
-            AtariError: :meth:`set_options` has set options, which are not supported.
+            AtariError: ``set_options`` has set options, which are not supported.
         """
         if any(self._options):
             raise AtariError(f"options are {self._options}, expected none")

@@ -35,8 +35,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     either device can be loaded on the other.
 
     - ``boot`` defaults to ``"snapshot"``.
-    - An action that is outside the action space or not finite is ignored. :meth:`check`, :meth:`get_state`,
-      :meth:`set_state`, :meth:`seed_states` and :meth:`render` report it as an error, as they report an
+    - An action that is outside the action space or not finite is ignored. :meth:`check`, ``get_state``,
+      ``set_state``, ``seed_states`` and ``render`` report it as an error, as they report an
       environment that was stepped before its first reset.
     - ``info`` always has ``episode_return`` and ``episode_length``; their masks show which entries are valid.
     - ``batch_size`` must divide ``num_envs``. If it is smaller, environments are stepped in groups of

@@ -604,7 +604,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._native.set_ready_envs(envs)
 
     def plain_state(self) -> tuple[Any, tuple[str, ...]]:
-        """Consoles and generators as plain data, for :class:`parl.envs.snapshot.Snapshot`."""
+        """Consoles and generators as plain data, for ``parl.envs.snapshot``."""
         self._check_idle()
         state = {"states": self._take_states(list(range(self.num_envs))), "last_batch": self._last_batch()}
         return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")

@@ -34,7 +34,7 @@ _DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float
 class CudaReplay(PrioritizedReplay):
     """A replay in the memory of a CUDA device; ``PrioritizedReplay(..., device="cuda")`` makes one.
 
-    :mod:`parl.replay.cuda.classes` has the classes for ``UniformReplay`` and ``SequenceReplay``. Rows and
+    ``parl.replay.cuda.classes`` has the classes for ``UniformReplay`` and ``SequenceReplay``. Rows and
     seed determine the batches as on the CPU; only the last bit of ``priority ** alpha`` can differ.
 
     - ``add`` takes CUDA tensors, or values that are copied to the device, and ``sample`` returns CUDA
