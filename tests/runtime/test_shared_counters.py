@@ -14,6 +14,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def _publish(snapshot, enough):
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork.
     version = 0
     while not enough.is_set():
         version += 1
@@ -22,7 +23,7 @@ def _publish(snapshot, enough):
 
 def test_a_reader_never_sees_two_versions_mixed():
     snapshot, enough = SharedWeights(FORK, 200_000), FORK.Event()
-    writer = FORK.Process(target=_publish, args=(snapshot, enough))
+    writer = FORK.Process(target=_publish, args=(snapshot, enough), daemon=True)
     weights, version, seen = torch.zeros(200_000), 0, 0
     writer.start()
     while seen < 200:
