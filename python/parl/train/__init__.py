@@ -27,7 +27,7 @@ from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
-from parl.train.evaluation_protocol import evaluation_options, protocol_of
+from parl.train.evaluation_protocol import evaluation_options, protocol_facts, protocol_of
 from parl.train.options import Options
 from parl.train.registry import (
     ALGORITHMS,
@@ -44,7 +44,7 @@ from parl.train.registry import (
     table_of,
     topology_of,
 )
-from parl.train.trainer import Run, Trainer, make_evaluator, run_follower_rank
+from parl.train.trainer import Run, Trainer, TrainingInterrupted, make_evaluator, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -61,10 +61,12 @@ __all__ = [
     "OffPolicyRunConfig",
     "Run",
     "RunConfig",
+    "TrainingInterrupted",
     "default_settings",
     "evaluate",
     "presets_of",
     "protocol",
+    "protocol_table",
     "record",
     "resume",
     "settings_for",
@@ -101,6 +103,7 @@ def train(
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
         WorkerError: an actor or learner failed; the directory can be resumed.
+        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     name = algorithm
     topology = topology_of(name)
@@ -341,6 +344,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
         WorkerError: an actor or learner failed.
+        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     opened = _open(path, trust)
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
@@ -422,10 +426,21 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
+    return protocol_of(*_steps_of(path, checkpoint), episodes)
+
+
+def protocol_table(
+    path: str | Path, checkpoint: str = "best", episodes: int | None = None
+) -> list[tuple[str, str]]:
+    """The line of :func:`protocol` as a table of (name, value)."""
+    return protocol_facts(*_steps_of(path, checkpoint), episodes)
+
+
+def _steps_of(path: str | Path, checkpoint: str) -> tuple[RunDirectory, int]:
+    """The run at ``path``, and the number of steps after which a checkpoint was saved."""
     run = RunDirectory.open(path)
     folder = run.checkpoints.verified(checkpoint, only=["counters.json"])
-    counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
-    return protocol_of(run, int(counters["env_steps"]), episodes)
+    return run, int(json.loads((folder / "counters.json").read_text(encoding="utf-8"))["env_steps"])
 
 
 def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
