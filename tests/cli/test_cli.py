@@ -8,8 +8,10 @@ import dataclasses
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -239,6 +241,26 @@ def test_a_closed_pipe_is_no_error(command):
     words = f"{sys.executable} -m parl {command} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
+    words = [sys.executable, "-m", "parl", "train", "ppo", "--total-steps", "100M", "--checkpoint-every-s", "0.1"]
+    process = subprocess.Popen(
+        [*words, *quiet], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run = tmp_path / "runs" / "ppo-CartPole-v1-0"
+    while not (run / "checkpoints" / "index.json").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "ended by interrupted" in out and "Traceback" not in err
+    if not quiet:
+        assert "interrupted; saved in runs/ppo-CartPole-v1-0, parl resume goes on from there" in err
+    listed = json.loads(called("runs", tmp_path / "runs", "--json").stdout)
+    assert [one["state"] for one in listed] == ["interrupted"]
 
 
 def test_wrong_usage_sets_the_exit_status_of_the_process(tmp_path):

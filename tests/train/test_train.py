@@ -259,12 +259,15 @@ import sys
 from parl.train import train
 
 if __name__ == "__main__":
-    run = train(
-        "dqn", env="CartPole-v1", total_steps="100M", actors=2, learners=2, num_envs=4, batch_size=32,
-        learning_starts=100, replay_capacity=4000, hidden=(16,), n_step=3, runs=sys.argv[1], name="long",
-        log_every_s=0.1, checkpoint_every=600, quiet=True, schedule=sys.argv[2],
-    )
-    print(run.stopped)
+    try:
+        run = train(
+            "dqn", env="CartPole-v1", total_steps="100M", actors=2, learners=2, num_envs=4, batch_size=32,
+            learning_starts=100, replay_capacity=4000, hidden=(16,), n_step=3, runs=sys.argv[1], name="long",
+            log_every_s=0.1, checkpoint_every=600, quiet=True, schedule=sys.argv[2],
+        )
+        print(run.stopped)
+    except KeyboardInterrupt as error:
+        print("KeyboardInterrupt:", error.run.stopped, error.run.path.name)
 """
 
 
@@ -315,7 +318,7 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert out.strip() == "interrupted"
+    assert out.strip() == "KeyboardInterrupt: interrupted long"
     wait_for_end(workers)
     assert not segments(process.pid)
     path = tmp_path / "runs" / "long"
