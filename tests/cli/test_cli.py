@@ -245,9 +245,13 @@ def test_a_closed_pipe_is_no_error(command):
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
-    words = [sys.executable, "-m", "parl", "train", "ppo", "--total-steps", "100M", "--checkpoint-every-s", "0.1"]
+    words = "-m parl train ppo --total-steps 100M --checkpoint-every-s 0.1".split()
     process = subprocess.Popen(
-        [*words, *quiet], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *words, *quiet],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     run = tmp_path / "runs" / "ppo-CartPole-v1-0"
     while not (run / "checkpoints" / "index.json").exists():

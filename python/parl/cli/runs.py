@@ -16,6 +16,7 @@ import tyro
 
 from parl.cli.arguments import UsageError, aligned, parse
 from parl.errors import RunDirectoryError, UntrustedRunError
+from parl.run.progress import duration
 
 # Exit status of a program ended by SIGINT, as shells give it.
 INTERRUPTED = 130
@@ -62,14 +63,9 @@ def _cells(one: Any) -> tuple[str, ...]:
         one.env,
         "-" if one.score is None else f"{one.score:.1f}",
         f"{one.steps:,}",
-        "-" if one.time_s is None else _duration(one.time_s),
+        "-" if one.time_s is None else duration(one.time_s),
         one.state,
     )
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def some(runs: tuple[Path, ...], prog: str) -> tuple[Path, ...]:

@@ -28,7 +28,7 @@ _GROUPS = {
         target_entropy target_entropy_share""",
     "runtime": "",
     "evaluation": """evaluation_episodes evaluation_every evaluation_env_options checkpoint_every
-        checkpoint_every_s log_every_s runs tensorboard quiet""",
+        checkpoint_every_s log_every_s runs tensorboard quiet verbose""",
 }
 GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
 

@@ -68,7 +68,7 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
         table = {key: dict(value) if isinstance(value, dict) else value for key, value in config.items()}
         settings = table.get("run", {})
         seed = settings.pop("seed", None)
-        for key in ("name", "runs", "quiet"):
+        for key in ("name", "runs", "quiet", "verbose"):
             settings.pop(key, None)
         name = run.name.removesuffix(f"-{seed}")
         found.setdefault(json.dumps(table, sort_keys=True, default=str), (name, []))[1].append(run)

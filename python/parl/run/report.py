@@ -55,7 +55,7 @@ def write_report(path: str | Path, out: str | Path | None = None) -> Path:
     out = Path(out) if out is not None else run.path / "report.html"
     title = html.escape(f"{run.path.resolve().name}: {config['algorithm']} on {config['run']['env']}")
     sections = [
-        ("Result", _table(_facts(one, about))),
+        ("Result", _table(_facts(one, about["command"]))),
         ("Scores", _scores(run, records)),
         ("Learning curves", _curves(run, records)),
         ("Video", _video(run)),
@@ -72,15 +72,15 @@ def write_report(path: str | Path, out: str | Path | None = None) -> Path:
     return out
 
 
-def _facts(one: ListedRun, about: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _facts(one: ListedRun, command: Sequence[str]) -> list[tuple[str, Any]]:
     return [
         ("state", one.state),
         ("score, the mean return of the last evaluation", one.score),
         ("mean return of the last training episodes", one.episode_return),
         ("transitions", one.steps),
         ("seconds of training", one.time_s),
-        ("started", about["created"]),
-        ("command", " ".join(about["command"])),
+        ("started", one.created),
+        ("command", " ".join(command)),
     ]
 
 

@@ -78,6 +78,8 @@ class RunConfig:
     """Also write TensorBoard event files; None: if tensorboard is installed."""
     quiet: bool = False
     """Print no progress."""
+    verbose: bool = False
+    """Also print why numbers that are auto were chosen, and the protocol of each evaluation."""
 
     def __post_init__(self) -> None:
         check_bounds(

@@ -328,6 +328,7 @@ class Trainer:
             }
         )
         self._progress.print_line(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        self._progress.print_detail(f"protocol: {self._score['protocol']}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         return score
 
