@@ -85,6 +85,20 @@ def test_eval_plot_and_resume_use_the_run(trained):
     assert "protocol: dqn on CartPole-v1, greedy" in scores.stdout
     saved = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
     assert len(saved["returns"]) == saved["episodes"] == 7
+    table = called("eval", run, run, "--episodes", 2, "--verbose").stdout
+    assert table.count("2 greedy episodes, best checkpoint") == 2 and "protocol:" not in table
+    assert re.search(r"^algorithm +dqn$", table, re.M) and re.search(r"^episodes +2 whole", table, re.M)
+    listed = called("runs", run.parent)
+    assert re.search(
+        r"^dqn-CartPole-v1-0 +dqn +CartPole-v1 +[\d.]+ +3,[\d]+ +0:00:\d\d +ended$", listed.stdout, re.M
+    )
+    (found,) = json.loads(called("runs", run.parent, "--json", "--sort", "score").stdout)
+    assert (found["algorithm"], found["state"], found["seed"]) == ("dqn", "ended", 0)
+    compared = called("compare", run, "--plot", run / "plots" / "compared.svg").stdout
+    assert re.search(r"^CartPole-v1 +dqn +1 +[\d.]+ +- ", compared, re.M)
+    assert (run / "plots" / "compared.svg").read_text().startswith("<?xml")
+    page = called("report", run, "-o", run / "page.html")
+    assert page.stdout == f"{run / 'page.html'}\n" and "</html>" in (run / "page.html").read_text()
     video = called("record", run, "-o", run / "videos" / "cart.gif", "--seed", 3)
     assert video.returncode == 0, video.stderr
     assert "cart.gif: one episode, return " in video.stdout
@@ -170,6 +184,11 @@ def kinds_of(name):
         (["record", "pong", "-o", "x.png", "--trust"], 2, "--trust has no effect on pong"),
         (["bench"], 2, "parl bench takes atari or tradeoff"),
         (["bench", "atari", "--seconds", "0"], 2, "seconds is 0.0, expected more than 0"),
+        (["runs", "nowhere"], 1, "there is no folder nowhere"),
+        (["runs", "--sort", "age"], 2, "invalid choice 'age'"),
+        (["compare"], 2, "parl compare needs at least one run directory"),
+        (["compare", "nowhere"], 1, "no run directory at nowhere"),
+        (["report", "."], 1, "is not a run directory"),
         (["doctor", "who"], 2, "'who'"),
         (["doctor", "--env", "nope"], 1, "nope"),
         (["doctor", "--sweep", "--compile"], 2, "exclude each other"),
