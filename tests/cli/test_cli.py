@@ -17,6 +17,7 @@ import pytest
 
 from parl.cli import _COMMANDS, main
 from parl.cli.settings import GROUPS
+from parl.run.config import _NAMES_ELSEWHERE, suggestion
 from parl.train import ALGORITHMS
 from parl.train.registry import module_of, topology_of
 
@@ -139,6 +140,15 @@ def test_groups_name_settings_that_exist():
     listed = [name for names in GROUPS.values() for name in names]
     assert set(listed) <= known
     assert len(listed) == len(set(listed))
+
+
+def test_names_of_other_libraries_lead_to_settings_that_exist():
+    known = {
+        field.name for name in ALGORITHMS for kind in kinds_of(name) for field in dataclasses.fields(kind)
+    }
+    for name, meant in _NAMES_ELSEWHERE.items():
+        assert meant and set(meant.split()) <= known, name
+        assert suggestion(name, set(meant.split())) == meant.split()[0]
 
 
 def kinds_of(name):

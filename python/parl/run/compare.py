@@ -175,6 +175,7 @@ def plot_comparison(groups: Sequence[Group], out: str | Path) -> Path:
         axis.set_ylim(len(members) - 0.5, -0.5)
         axis.set_title(env, fontsize="medium")
         axis.grid(alpha=0.3, axis="x")
+        axis.use_sticky_edges = False  # a margin beside the bars
     axes[-1].set_xlabel("score: interquartile mean, 95 % interval")
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
