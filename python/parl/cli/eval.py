@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from parl.cli.arguments import UsageError, aligned, parse
 from parl.cli.runs import RunPaths, ask_for_trust, some
@@ -23,10 +23,10 @@ class EvalOptions:
     """Number of episodes of each run."""
     seed: int = 1_000_000
     """Seed of the first episode. Training uses no seeds below 2**23."""
-    checkpoint: str = "best"
-    """Checkpoint: best or last."""
-    suite: str | None = None
-    """Also print human-normalized scores of this suite of Atari games, atari5 or atari57, over all runs."""
+    checkpoint: Literal["best", "last"] = "best"
+    """Checkpoint with the highest evaluation, or the last one."""
+    suite: Literal["atari5", "atari57"] | None = None
+    """Also print human-normalized scores of this suite of Atari games over all runs."""
     video: Path | None = None
     """Also record one episode in this .mp4, .gif or .png file."""
     verbose: bool = False
@@ -39,6 +39,10 @@ def eval_command(arguments: Sequence[str]) -> int:
     """Plays greedy episodes and prints their scores. Returns the exit status."""
     options: EvalOptions = parse(EvalOptions, "parl eval", arguments)
     runs = some(options.runs, "parl eval")
+    if options.episodes < 1:
+        raise UsageError(f"parl eval: --episodes is {options.episodes}, expected at least 1")
+    if options.seed < 0:
+        raise UsageError(f"parl eval: --seed is {options.seed}, expected at least 0")
     if options.video is not None and len(runs) > 1:
         raise UsageError(f"parl eval: --video takes one run, got {len(runs)}")
     means = {run: _evaluate(run, options) for run in runs}
@@ -46,7 +50,8 @@ def eval_command(arguments: Sequence[str]) -> int:
         _print_suite(options.suite, means)
     if options.video is not None:
         record = importlib.import_module("parl.train").record
-        score = record(runs[0], options.video, seed=options.seed, checkpoint=options.checkpoint, trust=True)
+        (run,) = means
+        score = record(run, options.video, seed=options.seed, checkpoint=options.checkpoint, trust=True)
         print(f"{options.video}: one episode, return {score:g}")
     return 0
 

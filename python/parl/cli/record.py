@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -38,8 +38,8 @@ class RecordOptions:
     """Seed of the environment, or of sticky actions and random play; default: 1000000 for a run, else 0."""
     scale: int | None = None
     """Height of a pixel in the file; default: 2 for Atari games, else 1."""
-    checkpoint: str = "best"
-    """Of a run: the checkpoint, best or last."""
+    checkpoint: Literal["best", "last"] = "best"
+    """Of a run: the checkpoint with the highest evaluation, or the last one."""
     trust: bool = False
     """Of a run: load its pickles without asking. This runs the code in them: open only runs you trust."""
     frames: int | None = None

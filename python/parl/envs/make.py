@@ -127,7 +127,8 @@ class EnvMaker:
             try:
                 return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
             except (gymnasium.error.Error, ImportError) as error:
-                raise ConfigError(f"env = {self.env!r}: {error}") from error
+                hint = f" env = 'ale_py:{self.env}' imports it" if self.env.startswith("ALE/") else ""
+                raise ConfigError(f"env = {self.env!r}: {error}{hint}") from error
             except TypeError as error:
                 if not self.options:
                     raise

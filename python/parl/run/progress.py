@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import math
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Any
 _PLAIN_EVERY_S = 5.0
 _BAR = 20
 # Text of each field in the order of importance; fields that do not fit are left out.
-_FIELDS: dict[str, Callable[[float], str]] = {
+_FIELDS: dict[str, Callable[[Any], str]] = {
     "episode_return": lambda value: f"return {value:,.1f}",
     "env_steps_per_s": lambda value: f"{value:,.0f} steps/s",
     "eta_s": lambda value: f"ETA {duration(value)}",
@@ -96,9 +97,7 @@ class Progress:
         Called by the first update: rich starts a thread, with which worker processes could not be forked.
         """
         if _in_notebook():
-            from IPython.display import display
-
-            self._cell = display(self._bar(), display_id=True)
+            self._cell = _ipython_display().display(self._bar(), display_id=True)
         elif sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -115,10 +114,8 @@ class Progress:
 
     def _bar(self) -> Any:
         """The bar for a notebook."""
-        from IPython.display import HTML
-
         line = html.escape(progress_line({**self._values, "bar": None, "percent": None}, math.inf))
-        return HTML(f'<progress value="{self._values["bar"]}" max="1"></progress> {line}')
+        return _ipython_display().HTML(f'<progress value="{self._values["bar"]}" max="1"></progress> {line}')
 
     def update(self, env_steps: int, **fields: Any) -> None:
         """Displays the number of steps and further values by name; None is left out."""
@@ -165,6 +162,11 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _ipython_display() -> Any:
+    """IPython's module of displays, which every kernel of a notebook has; it is no dependency of parl."""
+    return importlib.import_module("IPython.display")
 
 
 def _in_notebook() -> bool:

@@ -175,7 +175,7 @@ class OffPolicyRunConfig(RunConfig):
             self,
             ("replay_ratio", 1e-6, 1e6),
             ("batch_size", 1, 2**24),
-            ("replay_capacity", 1, 2**40),
+            ("replay_capacity", 1, 2**31),
             ("learning_starts", 0, self.replay_capacity),
             ("ray_steps", 1, 2**16),
             ("priority_delay", 0, 2**16),
