@@ -68,7 +68,7 @@ def test_durations_have_hours_minutes_and_seconds():
 SCRIPT = """
 from parl.run import Progress
 
-with Progress(10_000_000, start=20) as progress:
+with Progress(10_000_000) as progress:
     progress.print_line("a sentence")
     for step in (1_000_000, 4_120_000):
         values = {"updates_per_s": 1e3, "policy_lag": float("nan"), "episode_return": 195.3}

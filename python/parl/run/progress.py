@@ -57,7 +57,6 @@ class Progress:
 
     Args:
         total_steps: environment steps of the whole run.
-        start: environment steps done before, in a resumed run.
         quiet: whether to display nothing.
         verbose: whether to print details too.
 
@@ -65,30 +64,32 @@ class Progress:
     ``env_steps_per_s``, ``updates_per_s``, ``replay_ratio`` and ``policy_lag``.
     """
 
-    def __init__(self, total_steps: int, start: int = 0, quiet: bool = False, verbose: bool = False) -> None:
-        self._total, self._start = total_steps, start
+    def __init__(self, total_steps: int, quiet: bool = False, verbose: bool = False) -> None:
+        self._total = total_steps
         self._quiet, self._verbose = quiet, verbose and not quiet
         self._is_open = False
         self._live: Any = None
         self._cell: Any = None
         self._last_line = 0.0
-        self._began = time.monotonic()
+        # Steps and time of the first update, from which the mean speed is computed.
+        self._first: tuple[int, float] | None = None
         self._values: dict[str, Any] = {}
-        self._place(start)
 
     def _place(self, env_steps: int) -> None:
         """Sets position, bar and remaining time."""
-        done, seconds = env_steps - self._start, time.monotonic() - self._began
+        now = time.monotonic()
+        self._first = self._first or (env_steps, now)
+        done, seconds = env_steps - self._first[0], now - self._first[1]
+        rate = done / seconds if done > 0 and seconds > 0 else self._values.get("env_steps_per_s")
         share = min(env_steps / self._total, 1.0)
         self._values |= {
-            "eta_s": max(self._total - env_steps, 0) * seconds / done if done > 0 else None,
+            "eta_s": max(self._total - env_steps, 0) / rate if rate else None,
             "percent": 100 * share,
             "bar": share,
             "position": f"{env_steps:,}/{self._total:,} steps",
         }
 
     def __enter__(self) -> Progress:
-        self._began = time.monotonic()
         return self
 
     def _open(self) -> None:

@@ -117,10 +117,10 @@ def train(
     _check_device(settings.device, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
-    progress = Progress(settings.total_steps, 0, settings.quiet or is_follower, settings.verbose)
+    progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
     made = make_algorithm(name, own, spec)
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
-    progress.print_line(summary_of(name, settings, maker))
+    progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
@@ -366,8 +366,9 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
-            progress = Progress(config.total_steps, start, config.quiet, config.verbose)
-            progress.print_line(f"{summary_of(opened.name, config, opened.maker)}, from step {start:,}")
+            progress = Progress(config.total_steps, config.quiet, config.verbose)
+            said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
+            progress.print_line(f"{said}, from step {start:,}")
             evaluation = _evaluation_maker(opened.maker, config)
             return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).run(
                 saved

@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from parl.envs import EnvMaker
 
 
-def summary_of(name: str, settings: RunConfig, maker: EnvMaker) -> str:
+def summary_of(name: str, settings: RunConfig, maker: EnvMaker, processes: int = 1) -> str:
     """Algorithm, environment, environments, workers and device of a run, in one line.
 
     Args:
         name: name of the algorithm.
         settings: settings of the run, with numbers in place of ``auto``.
         maker: maker of its environments.
+        processes: number of processes of torchrun, each of which has so many actors and learners.
     """
     from parl.runtime.cuda.envs import is_on_device
 
@@ -26,10 +27,12 @@ def summary_of(name: str, settings: RunConfig, maker: EnvMaker) -> str:
         parts = [_count(settings.num_envs, "member")]
     else:
         parts = [_count(settings.num_envs, "environment")]
-    for worker in ("actor", "learner"):
-        number = getattr(settings, f"{worker}s", None)
-        if isinstance(number, int):
-            parts.append(_count(number, worker))
+    numbers = {worker: getattr(settings, f"{worker}s", None) for worker in ("actor", "learner")}
+    workers = [_count(number, worker) for worker, number in numbers.items() if isinstance(number, int)]
+    if processes > 1:
+        each = f" with {' and '.join(workers)} each" * bool(workers)
+        workers = [f"{processes} processes{each}"]
+    parts += workers
     if settings.device == "cpu":
         parts.append("on the CPU")
     elif is_on_device(maker):
