@@ -264,6 +264,15 @@ def test_a_missing_package_of_an_environment_is_named(monkeypatch):
     assert done.stderr == "parl: env = 'Lost-v0': Box2D is not installed: pip install \"gymnasium[box2d]\"\n"
 
 
+def test_ctrl_c_in_another_command_ends_it_with_a_message(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("parl.run.doctor.report", interrupt)
+    done = called("doctor")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "parl: interrupted\n")
+
+
 def test_an_error_of_the_program_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("parl.run.doctor.report", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):

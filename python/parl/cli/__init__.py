@@ -89,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = int(end.code or 0)
         sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        print(f"parl: {error}" if str(error) else "parl: interrupted", file=sys.stderr)
         return 130  # As shells report a program ended by SIGINT.
     except Exception as error:
         if isinstance(error, BrokenPipeError) and close_broken_streams():

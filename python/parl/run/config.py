@@ -144,7 +144,7 @@ def suggestion(name: str, valid: Collection[str]) -> str | None:
     for known in _NAMES_ELSEWHERE.get(name, "").split():
         if known in valid:
             return known
-    return next(iter(difflib.get_close_matches(name, valid, n=1, cutoff=0.5)), None)
+    return next(iter(difflib.get_close_matches(name, valid, n=1)), None)
 
 
 def check_keys(given: Collection[str], valid: Collection[str], where: str) -> None:
