@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parl.atari import Action, Console, commands, game_id, games
+from parl.atari import Action, Console, game_id, games
 from parl.atari.pictures import png_bytes, write_frames
 from parl.atari.play import _PLAYER_ONE, action_of, loop, play
 from parl.atari.terminal import HOLD_S, Keys, TerminalScreen, fit, resample
 from parl.cli import main
+from parl.cli.games import table
 from parl.errors import AtariError, ConfigError
 
 # ---------------------------------------------------------------- games
@@ -51,7 +52,7 @@ def test_games_reports_missing_and_wrong_roms(tmp_path, monkeypatch):
     by_id = {game.id: game for game in games()}
     assert (by_id["pong"].path, by_id["pong"].found) == (tmp_path / "pong.bin", False)
     assert by_id["qbert"].path is None and not by_id["qbert"].found
-    text = commands.table(list(by_id.values()))
+    text = table(list(by_id.values()))
     assert re.search(r"^pong .* other md5$", text, re.M) and re.search(r"^qbert .* missing$", text, re.M)
 
 

@@ -101,8 +101,8 @@ def test_options_out_of_bounds_are_named(options):
 
 
 def test_an_unknown_benchmark_is_refused(capsys):
-    assert main(["bench", "pacman"]) == 1
-    assert "atari, tradeoff" in capsys.readouterr().err
+    assert main(["bench", "pacman"]) == 2
+    assert "atari or tradeoff" in capsys.readouterr().err
 
 
 def test_gpu_utilization_is_the_mean_that_nvidia_smi_prints(tmp_path, monkeypatch):

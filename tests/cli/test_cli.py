@@ -8,13 +8,16 @@ import dataclasses
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from parl.cli import main
+from parl.cli import _COMMANDS, main
 from parl.cli.settings import GROUPS
+from parl.run.config import _NAMES_ELSEWHERE, suggestion
 from parl.train import ALGORITHMS
 from parl.train.registry import module_of, topology_of
 
@@ -83,6 +86,20 @@ def test_eval_plot_and_resume_use_the_run(trained):
     assert "protocol: dqn on CartPole-v1, greedy" in scores.stdout
     saved = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
     assert len(saved["returns"]) == saved["episodes"] == 7
+    table = called("eval", run, run, "--episodes", 2, "--verbose").stdout
+    assert table.count("2 greedy episodes, best checkpoint") == 2 and "protocol:" not in table
+    assert re.search(r"^algorithm +dqn$", table, re.M) and re.search(r"^episodes +2 whole", table, re.M)
+    listed = called("runs", run.parent)
+    assert re.search(
+        r"^dqn-CartPole-v1-0 +dqn +CartPole-v1 +[\d.]+ +3,[\d]+ +0:00:\d\d +ended$", listed.stdout, re.M
+    )
+    (found,) = json.loads(called("runs", run.parent, "--json", "--sort", "score").stdout)
+    assert (found["algorithm"], found["state"], found["seed"]) == ("dqn", "ended", 0)
+    compared = called("compare", run, "--plot", run / "plots" / "compared.svg").stdout
+    assert re.search(r"^CartPole-v1 +dqn +1 +[\d.]+ +- ", compared, re.M)
+    assert (run / "plots" / "compared.svg").read_text().startswith("<?xml")
+    page = called("report", run, "-o", run / "page.html")
+    assert page.stdout == f"{run / 'page.html'}\n" and "</html>" in (run / "page.html").read_text()
     video = called("record", run, "-o", run / "videos" / "cart.gif", "--seed", 3)
     assert video.returncode == 0, video.stderr
     assert "cart.gif: one episode, return " in video.stdout
@@ -99,6 +116,8 @@ def test_help_shows_units_and_defaults():
     text = called("train", "dqn", "--help").stdout
     assert "--replay-ratio" in text and "--learning-rate" in text and "default: 0.99" in text
     assert called("--help").returncode == 0
+    nothing = called()
+    assert (nothing.returncode, nothing.stdout) == (2, "") and nothing.stderr == called("--help").stdout
     assert "dqn" in called("train", "--help").stdout
     assert parl("--version").stdout.startswith("parl 0.")
 
@@ -123,6 +142,15 @@ def test_groups_name_settings_that_exist():
     assert len(listed) == len(set(listed))
 
 
+def test_names_of_other_libraries_lead_to_settings_that_exist():
+    known = {
+        field.name for name in ALGORITHMS for kind in kinds_of(name) for field in dataclasses.fields(kind)
+    }
+    for name, meant in _NAMES_ELSEWHERE.items():
+        assert meant and set(meant.split()) <= known, name
+        assert suggestion(name, set(meant.split())) == meant.split()[0]
+
+
 def kinds_of(name):
     """The dataclasses of the settings of an algorithm and its runs."""
     return topology_of(name).config, module_of(name).Config
@@ -131,9 +159,9 @@ def kinds_of(name):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, ""),
         (["trian"], 2, "no command 'trian'"),
-        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: a2c, a3c, "),
+        (["train"], 2, "takes the name of an algorithm first, one of a2c, a3c, "),
+        (["train", "dqm"], 2, "no algorithm 'dqm' (did you mean 'dqn'?); there are: a2c, a3c, "),
         (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
         (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
         (["train", "dqn", "--total-steps", "ten"], 2, "ten"),
@@ -142,7 +170,43 @@ def kinds_of(name):
         (["eval", "nowhere"], 1, "no run directory at nowhere"),
         (["resume", "nowhere"], 1, "no run directory at nowhere"),
         (["plot", "nowhere"], 1, "nowhere"),
-        (["doctor", "who"], 1, "'who'"),
+        (["train", "dqn", "--env"], 2, "Missing value for argument '--env'"),
+        (
+            ["train", "dqn", "--total-timesteps", "9"],
+            2,
+            "no option --total-timesteps: did you mean --total-steps?",
+        ),
+        (["train", "dqn", "--lr", "1"], 2, "did you mean --learning-rate?"),
+        (["train", "dqn", "--buffer-size=9"], 2, "did you mean --replay-capacity?"),
+        (["train", "dqn", "--n-envs", "9"], 2, "did you mean --num-envs?"),
+        (["train", "ppo", "--n-steps", "9"], 2, "did you mean --rollout-steps?"),
+        (["train", "dqn", "--n-steps", "9"], 2, "did you mean --n-step?"),
+        (["train", "dqn", "--no-prioritised"], 2, "did you mean --prioritized?"),
+        (["train", "dqn", "stray"], 2, "'stray' is one argument too many"),
+        (["train", "dqn", "--config", "."], 1, ".: Is a directory"),
+        (["train", "dqn", "--config", "/proc/self/exe"], 1, "/proc/self/exe is not valid TOML"),
+        (["train", "dqn", "--device", "cuda:77"], 1, "device = 'cuda:77'"),
+        (["train", "dqn", "--env-options", "wind=1"], 1, "unexpected keyword argument 'wind'"),
+        (["eval"], 2, "parl eval needs at least one run directory"),
+        (["eval", "nowhere", "--episode", "3"], 2, "did you mean --episodes?"),
+        (["resume"], 2, "Missing: RUN"),
+        (["record", "pong"], 2, "--out PATH"),
+        (["record", "pong", "-o", "x.png", "--trust"], 2, "--trust has no effect on pong"),
+        (["bench"], 2, "parl bench takes atari or tradeoff"),
+        (["bench", "atari", "--seconds", "0"], 2, "seconds is 0.0, expected more than 0"),
+        (["eval", ".", "--episodes", "0"], 2, "--episodes is 0, expected at least 1"),
+        (["eval", ".", "--seed", "-5"], 2, "--seed is -5, expected at least 0"),
+        (["eval", ".", "--checkpoint", "first"], 2, "invalid choice 'first'"),
+        (["train", "dqn", "--replay-capacity", "100G"], 2, "replay_capacity = 100000000000 is outside"),
+        (["train", "dqn", "--env", "ALE/Pong-v5"], 1, "env = 'ale_py:ALE/Pong-v5'"),
+        (["runs", "nowhere"], 1, "there is no folder nowhere"),
+        (["runs", "--sort", "age"], 2, "invalid choice 'age'"),
+        (["compare"], 2, "parl compare needs at least one run directory"),
+        (["compare", "nowhere"], 1, "no run directory at nowhere"),
+        (["report", "."], 1, "is not a run directory"),
+        (["doctor", "who"], 2, "'who'"),
+        (["doctor", "--env", "nope"], 1, "nope"),
+        (["doctor", "--sweep", "--compile"], 2, "exclude each other"),
     ],
 )
 def test_wrong_usage_gives_a_message_without_a_traceback(arguments, status, message, tmp_path, monkeypatch):
@@ -151,6 +215,99 @@ def test_wrong_usage_gives_a_message_without_a_traceback(arguments, status, mess
     assert done.returncode == status, done.stdout + done.stderr
     assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--traceback", "PARL_TRACEBACK"])
+def test_a_traceback_is_printed_on_request(option, monkeypatch):
+    if option.startswith("--"):
+        done = called("eval", "nowhere", option)
+    else:
+        monkeypatch.setenv(option, "1")
+        done = called("eval", "nowhere")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback") and done.stderr.endswith("parl: no run directory at nowhere\n")
+
+
+@pytest.mark.parametrize("command", [*_COMMANDS, "bench atari", "bench tradeoff", "train ppo"])
+def test_every_command_has_help(command):
+    done = called(*command.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: parl {command}") and not done.stderr
+
+
+def test_help_shows_the_defaults_for_the_environment():
+    for env, rate in (("CartPole-v1", "0.001"), ("Pendulum-v1", "0.0003")):
+        text = " ".join(called("train", "ppo", "--env", env, "--help").stdout.replace("│", " ").split())
+        assert f"(default: {env})" in text
+        assert f"Initial learning rate. (default: {rate})" in text
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio.v2", None)
+    for name in [name for name in sys.modules if name.startswith("parl.cli.games")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    done = called("games")
+    assert done.returncode == 1 and "pip install 'parl-rl[train]'" in done.stderr
+
+
+def test_a_missing_package_of_an_environment_is_named(monkeypatch):
+    import gymnasium
+
+    def make(**_):
+        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed: pip install "gymnasium[box2d]"')
+
+    monkeypatch.setitem(gymnasium.registry, "Lost-v0", gymnasium.envs.registration.EnvSpec("Lost-v0", make))
+    done = called("train", "dqn", "--env", "Lost-v0")
+    assert done.returncode == 1
+    assert done.stderr == "parl: env = 'Lost-v0': Box2D is not installed: pip install \"gymnasium[box2d]\"\n"
+
+
+def test_ctrl_c_in_another_command_ends_it_with_a_message(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("parl.run.doctor.report", interrupt)
+    done = called("doctor")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "parl: interrupted\n")
+
+
+def test_an_error_of_the_program_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("parl.run.doctor.report", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["doctor"])
+
+
+@pytest.mark.parametrize("command", ["train ppo --help", "doctor"])
+def test_a_closed_pipe_is_no_error(command):
+    words = f"{sys.executable} -m parl {command} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
+    words = "-m parl train ppo --total-steps 100M --checkpoint-every-s 0.1".split()
+    process = subprocess.Popen(
+        [sys.executable, *words, *quiet],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run = tmp_path / "runs" / "ppo-CartPole-v1-0"
+    while not (run / "checkpoints" / "index.json").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "ended by interrupted" in out and "Traceback" not in err
+    if not quiet:
+        assert "interrupted; saved in runs/ppo-CartPole-v1-0, parl resume goes on from there" in err
+    listed = json.loads(called("runs", tmp_path / "runs", "--json").stdout)
+    assert [one["state"] for one in listed] == ["interrupted"]
 
 
 def test_wrong_usage_sets_the_exit_status_of_the_process(tmp_path):

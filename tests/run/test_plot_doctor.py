@@ -11,7 +11,7 @@ import pytest
 import parl
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory, doctor
-from parl.run.plot import _figure, band, groups, plot_runs
+from parl.run.plot import band, groups, learning_curves, plot_runs
 
 
 def _run(root, name, values, key="episode_return"):
@@ -61,7 +61,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_band(tmp_path):
 
 def _drawn(run, y):
     """Values and legend of the left axes of a figure."""
-    axis = _figure([run], y, bands=False).axes[0]
+    axis = learning_curves([run], y, bands=False).axes[0]
     legend = [text.get_text() for text in axis.get_legend().get_texts()]
     return [line.get_ydata().tolist() for line in axis.get_lines()], legend
 

@@ -14,7 +14,6 @@ from file_operations import FileOperations, in_child
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import (
     MetricsLog,
-    Progress,
     RunDirectory,
     check_keys,
     dump_toml,
@@ -307,11 +306,3 @@ def test_tensorboard_gets_the_same_numbers(tmp_path):
     events = EventAccumulator(str(run.path / "tensorboard"))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(n, n / 2) for n in range(100)]
-
-
-def test_progress_prints_plain_lines_where_there_is_no_terminal(capsys):
-    with Progress(1_000_000) as progress:
-        progress.update(10, env_steps_per_s=1234.5, episode_return=None)
-        progress.update(1_000_000, policy_lag=2)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["10/1,000,000 steps  env steps per s 1,234", "1,000,000/1,000,000 steps  policy lag 2"]

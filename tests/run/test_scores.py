@@ -18,11 +18,11 @@ def test_interquartile_mean_leaves_the_outer_quarters_out():
 
 def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_distribution():
     values = np.random.default_rng(1).normal(size=400)
-    low, high = bootstrap_interval(values, lambda drawn: drawn.mean(axis=-1))
+    low, high = bootstrap_interval([values], lambda drawn: drawn.mean(axis=-1))
     # 1.96 standard errors of 1 / sqrt(400) to both sides.
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.08)
     assert low < values.mean() < high
-    assert (low, high) == bootstrap_interval(values, lambda drawn: drawn.mean(axis=-1))
+    assert (low, high) == bootstrap_interval([values], lambda drawn: drawn.mean(axis=-1))
 
 
 def test_scores_are_printed_in_one_line():

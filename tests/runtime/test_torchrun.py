@@ -63,7 +63,11 @@ def pair(*arguments, cwd):
 @pytest.mark.timeout(600)
 def test_two_processes_train_dqn_together_and_resume(tmp_path):
     words = [word for name, value in OPTIONS.items() for word in (f"--{name}", value)]
-    torchrun("train", "dqn", *words, "--name", "pair", cwd=tmp_path)
+    done = torchrun("train", "dqn", *words, "--name", "pair", cwd=tmp_path)
+    sentence = (
+        "dqn on CartPole-v1: 4 environments, 2 processes with 2 actors and 1 learner each, on the CPU\n"
+    )
+    assert done.stderr.count(sentence) == 1
     path = tmp_path / "runs" / "pair"
     run = RunDirectory.open(path)
     assert run.config["run"]["batch_size"] == 32 and len(list((tmp_path / "runs").iterdir())) == 1

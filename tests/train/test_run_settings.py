@@ -321,6 +321,14 @@ def check_quiet(runs):
         assert bool(runs._capsys.readouterr().err) is not quiet
 
 
+def check_verbose(runs):
+    for verbose in (True, False):
+        runs._capsys.readouterr()
+        runs.run(quiet=False, verbose=verbose, evaluation_episodes=1)
+        said = runs._capsys.readouterr().err
+        assert ("of torch" in said and "protocol: ppo on" in said) is verbose
+
+
 COMMON = {
     "env": check_env,
     "env_options": check_env_options,
@@ -335,6 +343,7 @@ COMMON = {
     "name": check_name,
     "tensorboard": check_tensorboard,
     "quiet": check_quiet,
+    "verbose": check_verbose,
 }
 SETTINGS = [
     pytest.param(topology, field.name, id=f"{topology}-{field.name}")

@@ -189,11 +189,43 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
     assert resume(run.path, total_steps=600).env_steps >= 600
 
 
-def test_auto_prints_its_reason(tmp_path, capsys):
-    run = train("dqn", **(SMALL | {"quiet": False}), total_steps=400, runs=str(tmp_path))
+def test_auto_prints_its_reason_if_verbose(tmp_path, capsys):
+    run = train("dqn", **(SMALL | {"quiet": False}), verbose=True, total_steps=400, runs=str(tmp_path))
     said = capsys.readouterr().err
     assert "actor" in said and "bound" in said
     assert RunDirectory.open(run.path).config["run"]["actors"] >= 1
+
+
+def test_a_run_begins_with_one_sentence(tmp_path, capsys):
+    options = {"total_steps": 64, "evaluation_episodes": 0, "hidden": (8,), "runs": str(tmp_path)}
+    run = train("dqn", **options, num_envs=8, actors=2, learners=1, learning_starts=10**4)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "dqn on CartPole-v1: 8 environments, 2 actors, 1 learner, on the CPU"
+    assert all(line.startswith("return ") for line in lines[1:]) and not any("nan" in line for line in lines)
+    resume(run.path, total_steps=128)
+    assert capsys.readouterr().err.startswith(f"{lines[0]}, from step {run.env_steps}\n")
+    train("ppo", **options, num_envs=1)
+    assert capsys.readouterr().err.startswith("ppo on CartPole-v1: 1 environment, on the CPU\n")
+    train("es", **options, num_envs=4, actors=1)
+    assert capsys.readouterr().err.startswith("es on CartPole-v1: 4 members, 1 actor, on the CPU\n")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "setting", "meant"),
+    [
+        ("ppo", "total_timesteps", "total_steps"),
+        ("ppo", "lr", "learning_rate"),
+        ("ppo", "n_steps", "rollout_steps"),
+        ("ppo", "batch_size", "minibatch_size"),
+        ("ppo", "learnin_rate", "learning_rate"),
+        ("dqn", "n_steps", "n_step"),
+        ("dqn", "buffer_size", "replay_capacity"),
+        ("sac", "ent_coef", "temperature"),
+    ],
+)
+def test_a_setting_of_another_name_is_suggested(algorithm, setting, meant):
+    with pytest.raises(ConfigError, match=f"no setting '{setting}' \\(did you mean '{meant}'\\?\\)"):
+        train(algorithm, **{setting: 1})
 
 
 class Falls(gymnasium.Wrapper):
@@ -259,12 +291,15 @@ import sys
 from parl.train import train
 
 if __name__ == "__main__":
-    run = train(
-        "dqn", env="CartPole-v1", total_steps="100M", actors=2, learners=2, num_envs=4, batch_size=32,
-        learning_starts=100, replay_capacity=4000, hidden=(16,), n_step=3, runs=sys.argv[1], name="long",
-        log_every_s=0.1, checkpoint_every=600, quiet=True, schedule=sys.argv[2],
-    )
-    print(run.stopped)
+    try:
+        run = train(
+            "dqn", env="CartPole-v1", total_steps="100M", actors=2, learners=2, num_envs=4, batch_size=32,
+            learning_starts=100, replay_capacity=4000, hidden=(16,), n_step=3, runs=sys.argv[1], name="long",
+            log_every_s=0.1, checkpoint_every=600, quiet=True, schedule=sys.argv[2],
+        )
+        print(run.stopped)
+    except KeyboardInterrupt as error:
+        print("KeyboardInterrupt:", error.run.stopped, error.run.path.name)
 """
 
 
@@ -315,7 +350,7 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert out.strip() == "interrupted"
+    assert out.strip() == "KeyboardInterrupt: interrupted long"
     wait_for_end(workers)
     assert not segments(process.pid)
     path = tmp_path / "runs" / "long"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gymnasium
 
-from parl.train import train, trainer
+from parl.train import TrainingInterrupted, train, trainer
 
 OPTIONS = {
     "dqn": {"learners": 1, "learning_starts": 100, "batch_size": 32, "schedule": "async"},
@@ -45,5 +45,8 @@ if __name__ == "__main__":
         every = {"rollout_steps": 8, "evaluation_every": 64, "evaluation_episodes": 100}
         name, options = "ppo", options | {"num_envs": 64} | every
     env = lambda: Hangs(gymnasium.make("CartPole-v1"))  # noqa: E731
-    run = train(name, env=env, total_steps="100M", runs=runs, name="run", quiet=False, **options)
+    try:
+        run = train(name, env=env, total_steps="100M", runs=runs, name="run", quiet=False, **options)
+    except TrainingInterrupted as error:
+        run = error.run
     sys.stdout.write(run.stopped)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
-from parl.errors import ParlError
+from parl.cli.errors import UsageError, close_broken_streams, message_of
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -15,7 +17,10 @@ usage: parl COMMAND [OPTIONS]
   resume RUN         continue a run from its last checkpoint
   eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
                      human-normalized scores of several games
+  runs [FOLDER]      list the runs of a folder with their scores and states
+  compare RUN...     compare algorithms and settings over seeds: interquartile means with intervals
   plot RUN...        draw learning curves against steps and wall time
+  report RUN         write settings, curves, scores and video of a run into one HTML page
   bench atari        measure frames per second with a policy and with training, for several numbers of
                      environments, and draw a figure
   bench tradeoff     measure updates and steps per second, and the time to a score, for several batching
@@ -28,17 +33,16 @@ usage: parl COMMAND [OPTIONS]
                      settings of the Atari presets, --sweep removes shared memory that dead processes left,
                      --compile [device] compiles the CUDA kernels into the kernel cache
 
-parl COMMAND --help lists a command's options.
+parl COMMAND --help lists a command's options. --traceback, or PARL_TRACEBACK=1, shows where an error arose.
 """
-_COMMANDS = ("train", "resume", "eval", "plot", "bench", "doctor", "games", "play", "record")
+_COMMANDS = (
+    "train", "resume", "eval", "runs", "compare", "plot", "report", "bench", "games", "play", "record",
+    "doctor",
+)  # fmt: skip
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
     """The function that runs a command."""
-    if name in ("games", "play"):
-        from parl.atari import commands
-
-        return lambda arguments: commands.run(name, arguments)
     return getattr(importlib.import_module(f"parl.cli.{name}"), f"{name}_command")
 
 
@@ -47,12 +51,11 @@ def _usage() -> str:
     return _USAGE.format(algorithms=", ".join(sorted(algorithms)))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (run saved)."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+def _run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit status."""
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help", "help"):
-        print(_usage(), end="")
+        print(_usage(), end="", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if command == "--version":
         import parl
@@ -60,12 +63,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parl {parl.__version__}")
         return 0
     if command not in _COMMANDS:
-        print(f"parl: there is no command {command!r}\n\n{_usage()}", end="", file=sys.stderr)
-        return 2
+        from parl.run.config import suggestion
+
+        near = suggestion(command, _COMMANDS)
+        meant = "" if near is None else f" (did you mean {near!r}?)"
+        raise UsageError(f"there is no command {command!r}{meant}; parl --help lists the commands")
+    return _command(command)(arguments[1:])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; an error that its user can mend becomes one message on standard error.
+
+    Args:
+        arguments: the command line without the program's name; by default that of this process.
+
+    Returns:
+        The exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    traced = "--traceback" in words or os.environ.get("PARL_TRACEBACK", "0") not in ("", "0")
     try:
-        return _command(command)(arguments[1:])
-    except (ParlError, FileNotFoundError) as error:
-        print(f"parl: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
+        try:
+            status = _run([word for word in words if word != "--traceback"])
+        except SystemExit as end:  # tyro's, after --help
+            status = int(end.code or 0)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt as error:
+        print(f"parl: {error}" if str(error) else "parl: interrupted", file=sys.stderr)
         return 130  # As shells report a program ended by SIGINT.
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and close_broken_streams():
+            return 0
+        message = message_of(error)
+        if message is None:
+            raise
+        if traced:
+            traceback.print_exc()
+        # Wrong usage names the command itself.
+        print(message if message.startswith("parl ") else f"parl: {message}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1

@@ -1,15 +1,36 @@
-"""Reading command-line arguments."""
+"""Reading command-line arguments, for every command with tyro."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import dataclasses
+import io
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, get_type_hints
 
+from parl.cli.errors import UsageError
 from parl.errors import ParlError
+from parl.run.config import suggestion
+
+# The frame around a message of tyro, and words in it that say nothing: names of classes and of the command.
+_FRAME = "╭╮╰╯│─ "
+_NOISE = re.compile(r"^Error parsing (?=--)|^Error parsing \w+: |(?<=Missing) from parl [\w ]+(?=:)")
 
 
-def parse(kind: Any, prog: str, arguments: Sequence[str], default: Any = None) -> Any:
-    """Reads ``arguments`` into an instance of the dataclass ``kind``; integers may end in k, M or G."""
+def parse(kind: Any, prog: str, arguments: Sequence[str]) -> Any:
+    """Reads ``arguments`` into an instance of the dataclass ``kind``; integers may end in k, M or G.
+
+    Raises:
+        UsageError: an option is unknown, missing or has a wrong value; names it and what to write instead.
+    """
+    parsed, unknown = parse_known(kind, prog, arguments)
+    _refuse_unknown(prog, unknown, _options_of(kind))
+    return parsed
+
+
+def parse_known(kind: Any, prog: str, arguments: Sequence[str]) -> tuple[Any, list[str]]:
+    """As :func:`parse`, and returns the arguments that are not options of ``kind``."""
     import tyro
 
     from parl.run import parse_count
@@ -23,21 +44,81 @@ def parse(kind: Any, prog: str, arguments: Sequence[str], default: Any = None) -
         return tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
             metavar="INT",
-            instance_from_str=lambda words: parse_count(words[0]),
+            instance_from_str=lambda words: _signed_count(words[0], parse_count),
             is_instance=lambda value: isinstance(value, int),
             str_from_instance=lambda value: [str(value)],
         )
 
-    options = {} if default is None else {"default": default}
-    with registry:
-        return tyro.cli(tyro.conf.OmitArgPrefixes[kind], prog=prog, args=list(arguments), **options)
+    printed = io.StringIO()
+    try:
+        with registry, contextlib.redirect_stderr(printed):
+            return tyro.cli(
+                tyro.conf.OmitArgPrefixes[kind], prog=prog, args=list(arguments), return_unknown_args=True
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise  # after --help
+        raise UsageError(f"{prog}: {_first_message(printed.getvalue())}; {_hint(prog)}") from None
+    except ParlError as error:
+        raise UsageError(f"{prog}: {error}") from error
+
+
+def _signed_count(word: str, parse_count: Any) -> int:
+    return -parse_count(word[1:]) if word.startswith("-") else parse_count(word)
+
+
+def _options_of(kind: Any) -> set[str]:
+    """Names of the options of a dataclass, including those of groups, which are dataclasses too."""
+    found: set[str] = set()
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        inner = hints[field.name]
+        found |= _options_of(inner) if dataclasses.is_dataclass(inner) else {field.name}
+    return found
+
+
+def _refuse_unknown(prog: str, words: Sequence[str], names: Collection[str]) -> None:
+    """Checks that no word is left over.
+
+    Args:
+        prog: the command, for the message.
+        words: arguments that were not understood.
+        names: names of the options that exist, with ``_`` in place of ``-``.
+
+    Raises:
+        UsageError: there is such a word; the message suggests an option.
+    """
+    if not words:
+        return
+    word = next((word for word in words if word.startswith("-")), words[0])
+    if not word.startswith("--"):
+        raise UsageError(f"{prog}: {word!r} is one argument too many; {_hint(prog)}")
+    option = word.partition("=")[0]
+    near = suggestion(option[2:].removeprefix("no-").replace("-", "_"), names)
+    meant = "" if near is None else f": did you mean --{near.replace('_', '-')}?"
+    raise UsageError(f"{prog}: there is no option {option}{meant or '; ' + _hint(prog)}")
+
+
+def _hint(prog: str) -> str:
+    return f"{prog} --help lists the options"
+
+
+def _first_message(text: str) -> str:
+    """The first message of tyro, without the frame around it, as one line."""
+    lines = [line.strip(_FRAME) for line in text.splitlines()]
+    message: list[str] = []
+    for line in lines[1:]:
+        if not line:
+            break
+        message.append(line)
+    return _NOISE.sub("", " ".join(" ".join(message or lines).split()).rstrip("."))
 
 
 def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The value of ``--name VALUE`` or ``--name=VALUE``, and the arguments without it.
 
     Raises:
-        ParlError: the value is missing.
+        UsageError: the value is missing.
     """
     rest: list[str] = []
     value: str | None = None
@@ -46,9 +127,18 @@ def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[s
         if word == name:
             value = next(words, None)
             if value is None:
-                raise ParlError(f"{name} needs a value")
+                raise UsageError(f"{name} needs a value")
         elif word.startswith(name + "="):
             value = word[len(name) + 1 :]
         else:
             rest.append(word)
     return value, rest
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Formats rows of cells as a table with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

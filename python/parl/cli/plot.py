@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parl.cli.arguments import parse
-from parl.cli.runs import curve_path
-from parl.errors import ParlError
+from parl.cli.runs import RunPaths, curve_path, some
 
 
 @dataclasses.dataclass(frozen=True)
 class PlotOptions:
     """Draw learning curves of one or more runs against steps and wall time."""
 
-    runs: tuple[Path, ...]
+    runs: RunPaths
     """Run directories."""
     out: Path | None = None
     """PNG file to write; default: plots/learning-curve.png in the first run directory."""
@@ -27,13 +26,10 @@ class PlotOptions:
 
 def plot_command(arguments: Sequence[str]) -> int:
     """Draws learning curves into a PNG. Returns the exit status."""
-    import tyro
-
     from parl.run.plot import plot_runs
 
-    options = parse(tyro.conf.PositionalRequiredArgs[PlotOptions], "parl plot", arguments)
-    if not options.runs:
-        raise ParlError("parl plot needs at least one run directory")
-    out = options.out or curve_path(options.runs[0])
-    print(plot_runs(options.runs, out, y=options.y, bands=options.bands))
+    options = parse(PlotOptions, "parl plot", arguments)
+    runs = some(options.runs, "parl plot")
+    out = options.out or curve_path(runs[0])
+    print(plot_runs(runs, out, y=options.y, bands=options.bands))
     return 0

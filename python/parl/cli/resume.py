@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from parl.cli.arguments import parse
-from parl.cli.runs import ask_for_trust, summarize
+from parl.cli.runs import RunPath, ask_for_trust, interruptible, summarize
 
 
 @dataclasses.dataclass(frozen=True)
 class ResumeOptions:
     """Continue a run from its last checkpoint."""
 
-    run: Path
+    run: RunPath
     """The run directory."""
     total_steps: int | None = None
     """New length of the run in transitions, counted from its start; default: unchanged."""
@@ -27,12 +27,12 @@ class ResumeOptions:
 
 def resume_command(arguments: Sequence[str]) -> int:
     """Continues a run. Returns the exit status."""
-    import tyro
-
-    options = parse(tyro.conf.PositionalRequiredArgs[ResumeOptions], "parl resume", arguments)
+    options = parse(ResumeOptions, "parl resume", arguments)
     train = importlib.import_module("parl.train")
     names = ("total_steps", "stop_at_return")
     changed = {name: value for name in names if (value := getattr(options, name)) is not None}
-    return summarize(
-        ask_for_trust(lambda trust: train.resume(options.run, trust=trust, **changed), options.trust)
-    )
+
+    def train_on(trust: bool) -> Any:
+        return interruptible(lambda: train.resume(options.run, trust=trust, **changed))
+
+    return summarize(ask_for_trust(train_on, options.trust))

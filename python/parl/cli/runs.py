@@ -1,18 +1,91 @@
-"""Shared by commands on runs: summary, learning curve, and the question whether pickles are trusted."""
+"""``parl runs``, and what commands on runs share: paths, summary, the question about pickles."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib
 import importlib.util
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import tyro
+
+from parl.cli.arguments import UsageError, aligned, parse
 from parl.errors import RunDirectoryError, UntrustedRunError
+from parl.run.progress import duration
 
 # Exit status of a program ended by SIGINT, as shells give it.
 INTERRUPTED = 130
+
+RunPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+RunPaths = Annotated[
+    tyro.conf.Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsOptions:
+    """List the runs of a folder. The score is the mean return of the last evaluation."""
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
+    """Folder of run directories."""
+    sort: Literal["name", "algorithm", "env", "score", "steps", "time", "state", "created"] = "name"
+    """Column to sort by: numbers and dates from the largest down, text in alphabetical order."""
+    json: bool = False
+    """Print a JSON array instead of a table."""
+
+
+def runs_command(arguments: Sequence[str]) -> int:
+    """Lists runs. Returns the exit status."""
+    from parl.run.listing import list_runs
+
+    options = parse(RunsOptions, "parl runs", arguments)
+    found = list_runs(options.folder, options.sort)
+    if options.json:
+        print(json.dumps([one.record() for one in found], indent=2))
+        return 0
+    if not found:
+        print(f"there are no runs in {options.folder}")
+        return 0
+    print(aligned([("run", "algorithm", "env", "score", "steps", "time", "state"), *map(_cells, found)]))
+    return 0
+
+
+def _cells(one: Any) -> tuple[str, ...]:
+    return (
+        one.name,
+        one.algorithm,
+        one.env,
+        "-" if one.score is None else f"{one.score:.1f}",
+        f"{one.steps:,}",
+        "-" if one.time_s is None else duration(one.time_s),
+        one.state,
+    )
+
+
+def some(runs: tuple[Path, ...], prog: str) -> tuple[Path, ...]:
+    """The run directories of a command, at least one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not runs:
+        raise UsageError(f"{prog} needs at least one run directory")
+    return runs
+
+
+def interruptible(training: Callable[[], Any]) -> Any:
+    """Calls ``training`` and returns its run, also if it was interrupted."""
+    train = importlib.import_module("parl.train")
+    try:
+        return training()
+    except train.TrainingInterrupted as error:
+        return error.run
 
 
 def summarize(run: Any) -> int:

@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from parl.cli.arguments import parse
+from parl.cli.arguments import UsageError, parse, parse_known
+from parl.errors import ConfigError
 
 Run = TypeVar("Run")
 Algorithm = TypeVar("Algorithm")
@@ -27,7 +28,7 @@ _GROUPS = {
         target_entropy target_entropy_share""",
     "runtime": "",
     "evaluation": """evaluation_episodes evaluation_every evaluation_env_options checkpoint_every
-        checkpoint_every_s log_every_s runs tensorboard quiet""",
+        checkpoint_every_s log_every_s runs tensorboard quiet verbose""",
 }
 GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
 
@@ -42,10 +43,8 @@ class _EnvironmentOptions:
 
 def environment_in(arguments: Sequence[str], prog: str) -> _EnvironmentOptions:
     """The options of the environment among ``arguments``; None for those not given."""
-    import tyro
-
     words = [word for word in arguments if word not in ("-h", "--help")]
-    return tyro.cli(_EnvironmentOptions, prog=prog, args=words, return_unknown_args=True)[0]
+    return parse_known(_EnvironmentOptions, prog, words)[0]
 
 
 def parse_settings(
@@ -61,6 +60,9 @@ def parse_settings(
 
     Returns:
         The settings of the run and of the algorithm.
+
+    Raises:
+        UsageError: an option is unknown, or its value is wrong.
     """
     import tyro
 
@@ -94,10 +96,15 @@ def parse_settings(
         for group in vars(chosen).values()
         for field in dataclasses.fields(group)
     }
-    read: Any = tuple(
-        dataclasses.replace(part, **{field.name: values[field.name] for field in dataclasses.fields(part)})
-        for part in parts
-    )
+    try:
+        read: Any = tuple(
+            dataclasses.replace(
+                part, **{field.name: values[field.name] for field in dataclasses.fields(part)}
+            )
+            for part in parts
+        )
+    except ConfigError as error:
+        raise UsageError(f"{prog}: {error}") from error
     return read
 
 

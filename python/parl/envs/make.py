@@ -114,8 +114,8 @@ class EnvMaker:
         """Makes a vector environment of ``num_envs`` environments.
 
         Raises:
-            ConfigError: the id is not registered with Gymnasium, or the function does not return a
-                ``VectorEnv`` of ``num_envs`` environments.
+            ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword);
+                or the function does not return a ``VectorEnv`` of ``num_envs`` environments.
         """
         import gymnasium
         from gymnasium.vector import SyncVectorEnv, VectorEnv
@@ -126,8 +126,15 @@ class EnvMaker:
                 return found
             try:
                 return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
-            except gymnasium.error.UnregisteredEnv as error:
-                raise ConfigError(f"env = {self.env!r}: {error}") from error
+            except (gymnasium.error.Error, ImportError) as error:
+                hint = f" env = 'ale_py:{self.env}' imports it" if self.env.startswith("ALE/") else ""
+                raise ConfigError(f"env = {self.env!r}: {error}{hint}") from error
+            except TypeError as error:
+                if not self.options:
+                    raise
+                raise ConfigError(
+                    f"env = {self.env!r} with env_options {' '.join(self.options)}: {error}"
+                ) from error
         function = self.env
         if inspect.signature(function).parameters:
             made = function(num_envs)

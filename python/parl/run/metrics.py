@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from parl.errors import RunDirectoryError
 from parl.run.directory import RunDirectory
 
 
@@ -121,16 +122,23 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
+        RunDirectoryError: the file has other content than records.
     """
     path = Path(path)
     if path.is_dir():
         path = path / "metrics.jsonl"
     records: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise RunDirectoryError(f"{path} is not a file of metrics: {error}") from error
+    for line in lines:
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
             continue  # an incomplete last line, of a run that is in progress or was killed
+        if not isinstance(record, dict):
+            raise RunDirectoryError(f"{path} is not a file of metrics: it has the line {line[:40]!r}")
         steps = record.get("env_steps")
         if steps is not None and record.get("resumed"):
             while records and records[-1].get("env_steps", 0) > steps:

@@ -68,7 +68,7 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
         table = {key: dict(value) if isinstance(value, dict) else value for key, value in config.items()}
         settings = table.get("run", {})
         seed = settings.pop("seed", None)
-        for key in ("name", "runs", "quiet"):
+        for key in ("name", "runs", "quiet", "verbose"):
             settings.pop(key, None)
         name = run.name.removesuffix(f"-{seed}")
         found.setdefault(json.dumps(table, sort_keys=True, default=str), (name, []))[1].append(run)
@@ -88,8 +88,8 @@ def _draw_evaluations(axis: Any, curves: Sequence[tuple[list[float], list[float]
             label = "_nolegend_"
 
 
-def _figure(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
-    """The figure that :func:`plot_runs` writes."""
+def learning_curves(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
+    """The figure that :func:`plot_runs` writes; see there."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
@@ -148,7 +148,7 @@ def plot_runs(
     except ImportError as error:
         raise ConfigError("plots need matplotlib: pip install 'parl-rl[plot]'") from error
 
-    figure = _figure(runs, y, bands)
+    figure = learning_curves(runs, y, bands)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     FigureCanvasAgg(figure).print_png(str(out))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,16 +32,17 @@ def interquartile_mean(values: Numbers) -> Numbers:
 
 
 def bootstrap_interval(
-    values: Numbers,
+    strata: Sequence[Numbers],
     statistic: Callable[[Numbers], Numbers],
     level: float = 0.95,
     resamples: int = 2_000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a statistic.
+    """Stratified percentile bootstrap interval of a statistic of all values together.
 
     Args:
-        values: (n,) float64.
+        strata: values (n_i,) float64 of each stratum, such as a game or environment, whose runs are resampled
+            among themselves.
         statistic: function of (resamples, n) values to (resamples,), along the last axis.
         level: confidence level, in 0..1.
         resamples: number of resamples.
@@ -50,11 +51,11 @@ def bootstrap_interval(
     Returns:
         Lower and upper end of the interval.
 
-    Source: Efron (1979), "Bootstrap Methods: Another Look at the Jackknife".
+    Source: Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
     """
     rng = np.random.default_rng(seed)
-    drawn = values[rng.integers(len(values), size=(resamples, len(values)))]
-    low, high = np.quantile(statistic(drawn), [(1 - level) / 2, (1 + level) / 2])
+    drawn = [values[rng.integers(len(values), size=(resamples, len(values)))] for values in strata]
+    low, high = np.quantile(statistic(np.concatenate(drawn, axis=1)), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
@@ -94,7 +95,7 @@ class Scores:
         values = np.asarray(returns, np.float64)
         if not len(values):
             raise ValueError("returns is empty, expected at least one episode")
-        low, high = bootstrap_interval(values, interquartile_mean)
+        low, high = bootstrap_interval([values], interquartile_mean)
         return cls(
             len(values),
             float(values.mean()),

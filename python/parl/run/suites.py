@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from parl.errors import ConfigError
-from parl.run.scores import Numbers, interquartile_mean
+from parl.run.scores import bootstrap_interval, interquartile_mean
 
 REFERENCES: dict[str, tuple[float, float]] = {
     "alien": (227.8, 7127.7),
@@ -84,8 +84,6 @@ SUITES: dict[str, tuple[str, ...]] = {
 }
 """Name of a suite -> its games."""
 
-_RESAMPLES = 2_000
-
 
 def human_normalized(game: str, score: Any) -> Any:
     """Human-normalized score of a game: 0 for random actions, 1 for a human tester.
@@ -149,15 +147,12 @@ class SuiteScores:
         runs = {game: human_normalized(game, np.asarray(found, np.float64)) for game, found in scores.items()}
         if not runs:
             raise ConfigError(f"scores has no run of a game of {suite}, expected at least one")
-        rng = np.random.default_rng(seed)
-        parts = [found[rng.integers(len(found), size=(_RESAMPLES, len(found)))] for found in runs.values()]
-        drawn: Numbers = interquartile_mean(np.concatenate(parts, axis=1))
-        low, high = np.quantile(drawn, [0.025, 0.975])
+        low, high = bootstrap_interval(list(runs.values()), interquartile_mean, seed=seed)
         return cls(
             {game: float(found.mean()) for game, found in runs.items()},
             tuple(game for game in SUITES[suite] if game not in runs),
             float(interquartile_mean(np.concatenate(list(runs.values())))),
-            float(low),
-            float(high),
+            low,
+            high,
             float(np.median([found.mean() for found in runs.values()])),
         )

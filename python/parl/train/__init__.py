@@ -27,7 +27,7 @@ from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
-from parl.train.evaluation_protocol import evaluation_options, protocol_of
+from parl.train.evaluation_protocol import evaluation_options, protocol_facts, protocol_of
 from parl.train.options import Options
 from parl.train.registry import (
     ALGORITHMS,
@@ -44,7 +44,8 @@ from parl.train.registry import (
     table_of,
     topology_of,
 )
-from parl.train.trainer import Run, Trainer, make_evaluator, run_follower_rank
+from parl.train.summary import summary_of
+from parl.train.trainer import Run, Trainer, TrainingInterrupted, make_evaluator, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -61,10 +62,12 @@ __all__ = [
     "OffPolicyRunConfig",
     "Run",
     "RunConfig",
+    "TrainingInterrupted",
     "default_settings",
     "evaluate",
     "presets_of",
     "protocol",
+    "protocol_table",
     "record",
     "resume",
     "settings_for",
@@ -101,6 +104,7 @@ def train(
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
         WorkerError: an actor or learner failed; the directory can be resumed.
+        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     name = algorithm
     topology = topology_of(name)
@@ -113,9 +117,10 @@ def train(
     _check_device(settings.device, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
-    progress = Progress(settings.total_steps, quiet=settings.quiet or is_follower)
+    progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
     made = make_algorithm(name, own, spec)
-    settings = topology.resolve_auto(made, settings, maker, spec, progress.print_line)
+    settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
+    progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
@@ -321,6 +326,7 @@ class ResumeOptions(TypedDict, total=False):
     checkpoint_every_s: float
     log_every_s: float
     quiet: bool
+    verbose: bool
 
 
 @show_options(ResumeOptions)
@@ -341,6 +347,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
         WorkerError: an actor or learner failed.
+        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     opened = _open(path, trust)
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
@@ -359,7 +366,9 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
-            progress = Progress(config.total_steps, start, config.quiet)
+            progress = Progress(config.total_steps, config.quiet, config.verbose)
+            said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
+            progress.print_line(f"{said}, from step {start:,}")
             evaluation = _evaluation_maker(opened.maker, config)
             return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).run(
                 saved
@@ -422,10 +431,21 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
+    return protocol_of(*_steps_of(path, checkpoint), episodes)
+
+
+def protocol_table(
+    path: str | Path, checkpoint: str = "best", episodes: int | None = None
+) -> list[tuple[str, str]]:
+    """The line of :func:`protocol` as a table of (name, value)."""
+    return protocol_facts(*_steps_of(path, checkpoint), episodes)
+
+
+def _steps_of(path: str | Path, checkpoint: str) -> tuple[RunDirectory, int]:
+    """The run at ``path``, and the number of steps after which a checkpoint was saved."""
     run = RunDirectory.open(path)
     folder = run.checkpoints.verified(checkpoint, only=["counters.json"])
-    counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
-    return protocol_of(run, int(counters["env_steps"]), episodes)
+    return run, int(json.loads((folder / "counters.json").read_text(encoding="utf-8"))["env_steps"])
 
 
 def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:

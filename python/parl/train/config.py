@@ -78,6 +78,8 @@ class RunConfig:
     """Also write TensorBoard event files; None: if tensorboard is installed."""
     quiet: bool = False
     """Print no progress."""
+    verbose: bool = False
+    """Also print why numbers that are auto were chosen, and the protocol of each evaluation."""
 
     def __post_init__(self) -> None:
         check_bounds(
@@ -173,7 +175,7 @@ class OffPolicyRunConfig(RunConfig):
             self,
             ("replay_ratio", 1e-6, 1e6),
             ("batch_size", 1, 2**24),
-            ("replay_capacity", 1, 2**40),
+            ("replay_capacity", 1, 2**31),
             ("learning_starts", 0, self.replay_capacity),
             ("ray_steps", 1, 2**16),
             ("priority_delay", 0, 2**16),

@@ -34,8 +34,8 @@ def evaluation_options(env: str, options: Mapping[str, Any], evaluation: Iterabl
     return found | given
 
 
-def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) -> str:
-    """The protocol of evaluations of ``run``: algorithm, environment and its settings, weights, seeds.
+def protocol_facts(run: RunDirectory, env_steps: int, episodes: int | None = None) -> list[tuple[str, str]]:
+    """The protocol of evaluations of ``run`` as (name, value): algorithm, environment, its settings, weights.
 
     Args:
         run: the run directory.
@@ -47,13 +47,21 @@ def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) 
     words = settings.get("evaluation_env_options", ())
     facts = run.about.get("environment", {})
     options = evaluation_options(settings["env"], facts or keywords(settings.get("env_options", ())), words)
-    shown = [f"{key}={value}" for key, value in options.items() if not isinstance(value, dict | list)]
-    count = "" if episodes is None else f"{episodes} "
-    return ", ".join(
-        [
-            f"{config['algorithm']} on {settings['env']}",
-            *shown,
-            f"greedy, {count}whole undiscounted episodes, each from a fresh seed",
-            f"weights after {env_steps:,} steps of training seed {settings['seed']}",
-        ]
+    return [
+        ("algorithm", config["algorithm"]),
+        ("environment", settings["env"]),
+        *((key, str(value)) for key, value in options.items() if not isinstance(value, dict | list)),
+        ("actions", "greedy"),
+        ("episodes", f"{'' if episodes is None else f'{episodes} '}whole undiscounted episodes"),
+        ("seeds", "each from a fresh seed"),
+        ("weights", f"after {env_steps:,} steps of training seed {settings['seed']}"),
+    ]
+
+
+def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) -> str:
+    """The protocol of evaluations of ``run`` as one line; see :func:`protocol_facts`."""
+    (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = protocol_facts(
+        run, env_steps, episodes
     )
+    shown = [f"{key}={value}" for key, value in options]
+    return ", ".join([f"{algorithm} on {env}", *shown, actions, played, seeds, f"weights {weights}"])

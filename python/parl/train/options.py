@@ -29,6 +29,7 @@ class RunOptions(TypedDict, total=False):
     name: str | None
     tensorboard: bool | None
     quiet: bool
+    verbose: bool
     random_starts: int | Literal["auto"]
     threads: int | Literal["auto"]
     actors: int | Literal["auto"]

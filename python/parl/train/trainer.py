@@ -16,6 +16,7 @@ import numpy as np
 
 from parl.errors import NonFiniteError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
+from parl.run.listing import reason_of_end
 from parl.runtime.seeds import evaluation_seed
 from parl.train.evaluation_protocol import protocol_of
 
@@ -63,6 +64,18 @@ class Run:
     training_s: float
     evaluation_return: float | None
     stopped: str
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """SIGINT (Ctrl-C) or SIGTERM ended a run, which was saved.
+
+    Attributes:
+        run: how the run ended.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"interrupted; {run.path} is saved, parl.resume continues it")
+        self.run = run
 
 
 def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
@@ -117,7 +130,11 @@ class Trainer:
         self._interrupted = False
 
     def run(self, saved: Checkpoint | None) -> Run:
-        """Trains until total_steps, stop_at_return or an interrupt."""
+        """Trains until total_steps or stop_at_return.
+
+        Raises:
+            TrainingInterrupted: SIGINT or SIGTERM arrived; the run is saved.
+        """
         before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
         self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
         self._began = time.monotonic() - before_s
@@ -151,9 +168,12 @@ class Trainer:
                     )
                     raise KeyboardInterrupt from None
                 training_s = time.monotonic() - self._began
-                return Run(
+                run = Run(
                     self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
                 )
+                if stopped == "interrupted":
+                    raise TrainingInterrupted(run)
+                return run
             finally:
                 loop.close()
                 evaluator.close()
@@ -167,13 +187,10 @@ class Trainer:
     def _reason_if_complete(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
         """Why the run ended, if ``saved`` is its end: the process may have been killed after saving it."""
         score = saved.counters.get("score") if saved else None
-        if score is None:
+        if saved is None or score is None:
             return None
         self._evaluation_return = float(score["evaluation_return"])
-        goal, confirmed = self._config.stop_at_return, score.get("confirmed")
-        if goal is not None and confirmed is not None and confirmed >= goal:
-            return "stop_at_return"
-        return "total_steps" if loop.env_steps >= self._config.total_steps else None
+        return reason_of_end(saved.counters, vars(self._config))
 
     def _train(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> str:
         config = self._config
@@ -311,6 +328,7 @@ class Trainer:
             }
         )
         self._progress.print_line(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        self._progress.print_detail(f"protocol: {self._score['protocol']}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         return score
 

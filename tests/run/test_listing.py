@@ -1,0 +1,227 @@
+"""Lists of runs, comparisons over seeds, and reports."""
+
+import fcntl
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from parl.errors import ConfigError, RunDirectoryError
+from parl.run import MetricsLog, RunDirectory
+from parl.run.compare import compare_runs, plot_comparison
+from parl.run.listing import list_runs
+from parl.run.report import write_report
+
+SETTINGS = {"env": "CartPole-v1", "total_steps": 100, "evaluation_episodes": 5, "stop_at_return": 475.0}
+
+
+def make_run(root, name, algorithm="ppo", score=None, steps=100, counters=None, own=None, **settings):
+    """A run directory with metrics and, with ``counters``, a checkpoint."""
+    config = {"algorithm": algorithm, "run": SETTINGS | {"seed": 0} | settings, algorithm: own or {}}
+    run = RunDirectory.create(root, name, config, command=["parl", "train", algorithm])
+    with MetricsLog(run, tensorboard=False) as log:
+        for step in (steps // 2, steps):
+            log.write(
+                {
+                    "env_steps": step,
+                    "wall_time_s": step / 10,
+                    "episode_return": step * 1.5,
+                    "loss": float("nan"),
+                }
+            )
+        if score is not None:
+            log.write(
+                {
+                    "env_steps": steps,
+                    "wall_time_s": steps / 10,
+                    "evaluation_return": score,
+                    "protocol": "<line>",
+                }
+            )
+    if counters is not None:
+        with run.checkpoints.write(steps, score) as folder:
+            (folder / "counters.json").write_text(json.dumps({"env_steps": steps} | counters))
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_run(tmp_path, "b", score=5.0, counters={"score": {"evaluation_return": 5.0}})
+    make_run(tmp_path, "c", "dqn", steps=60, counters={})
+    make_run(
+        tmp_path,
+        "a",
+        score=480.0,
+        steps=40,
+        counters={"score": {"evaluation_return": 480.0, "confirmed": 475.0}},
+    )
+    make_run(tmp_path, "d", "sac", steps=20, env="Pendulum-v1")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "config.toml").write_bytes(b"\xff")
+    (tmp_path / "other").mkdir()
+    return tmp_path
+
+
+def test_runs_are_listed_with_score_steps_time_and_state(folder):
+    rows = [
+        (one.name, one.algorithm, one.env, one.score, one.steps, one.time_s, one.state)
+        for one in list_runs(folder)
+    ]
+    assert rows == [
+        ("a", "ppo", "CartPole-v1", 480.0, 40, 4.0, "ended"),
+        ("b", "ppo", "CartPole-v1", 5.0, 100, 10.0, "ended"),
+        ("c", "dqn", "CartPole-v1", None, 60, 6.0, "interrupted"),
+        ("d", "sac", "Pendulum-v1", None, 20, 2.0, "interrupted"),
+        ("e", "", "", None, 0, None, "damaged"),
+    ]
+    json.dumps([one.record() for one in list_runs(folder)], allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("score", "abcde"),
+        ("steps", "bcade"),
+        ("time", "bcade"),
+        ("env", "eabcd"),
+        ("state", "eabcd"),
+        ("algorithm", "ecabd"),
+    ],
+)
+def test_runs_are_sorted(folder, sort, order):
+    assert "".join(one.name for one in list_runs(folder, sort)) == order
+
+
+def test_a_run_whose_lock_is_held_is_running(folder):
+    (folder / "a" / "lock").touch()
+    assert list_runs(folder)[0].state == "ended"
+    with (folder / "a" / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert list_runs(folder)[0].state == "running"
+
+
+def test_without_evaluations_a_run_ends_with_its_steps(tmp_path):
+    make_run(tmp_path, "a", steps=100, counters={}, evaluation_episodes=0)
+    make_run(tmp_path, "b", steps=99, counters={}, evaluation_episodes=0)
+    assert [one.state for one in list_runs(tmp_path)] == ["ended", "interrupted"]
+
+
+def test_groups_differ_in_settings_but_not_in_seed(tmp_path):
+    scores = {0.1: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 0.2: [9.0]}
+    paths = [
+        make_run(tmp_path, f"r{rate}-{seed}", score=score, seed=seed, own={"rate": rate}).path
+        for rate, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    paths.append(make_run(tmp_path, "dqn", "dqn", score=2.0).path)
+    alone, many, other = compare_runs(paths)
+    assert (alone.name, alone.scores, alone.iqm, alone.interval) == ("ppo rate=0.2", (9.0,), 9.0, None)
+    assert (many.name, many.env, other.name) == ("ppo rate=0.1", "CartPole-v1", "dqn")
+    # scipy.stats.trim_mean(range(1, 9), 0.25), which rliable uses: the mean of 3, 4, 5, 6.
+    assert many.iqm == 4.5
+    low, high = many.interval
+    assert 1.0 < low < 4.5 < high < 8.0
+    picture = plot_comparison([alone, many, other], tmp_path / "plots" / "c.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match="xyz"):
+        plot_comparison([alone], tmp_path / "c.xyz")
+
+
+def test_several_atari_games_are_combined_with_runs_resampled_within_each(tmp_path):
+    # Pong: random -20.7, human 14.6. Breakout: 1.7 and 30.5. Normalized scores 0 and 1, each without variance
+    # within its game: a bootstrap over all runs together would vary, a stratified one does not.
+    scores = {"parl/Pong-v0": -20.7, "parl/Breakout-v0": 30.5}
+    paths = [
+        make_run(tmp_path, f"{number}-{seed}", score=score, env=env, seed=seed).path
+        for number, (env, score) in enumerate(scores.items())
+        for seed in range(4)
+    ]
+    *games, total = compare_runs(paths)
+    assert [group.env for group in games] == ["parl/Breakout-v0", "parl/Pong-v0"]
+    assert total.env == "human-normalized, 2 games" and len(total.scores) == 8
+    assert total.iqm == pytest.approx(0.5)
+    assert total.interval == pytest.approx((0.5, 0.5))
+
+
+def test_a_run_without_evaluation_is_not_compared(tmp_path):
+    run = make_run(tmp_path, "a")
+    with pytest.raises(RunDirectoryError, match="has no evaluation"):
+        compare_runs([run.path])
+    with pytest.raises(ConfigError, match="at least one"):
+        compare_runs([])
+
+
+class Page(HTMLParser):
+    """Collects the tags of a page and the files to which it refers."""
+
+    VOID = ("meta", "img", "br", "link")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.files, self.text = [], set(), [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.files += [
+            value for key, value in attrs if key in ("src", "href", "xlink:href", "data", "srcset")
+        ]
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_report_is_one_page_without_other_files(tmp_path):
+    run = make_run(tmp_path, "<run>", score=5.0, counters={}, own={"rate": 0.25, "sizes": [64, 32]})
+    (run.folder("videos") / "a.gif").write_bytes(b"GIF89a")
+    (run.path / "evaluations.jsonl").write_text(
+        json.dumps({"checkpoint": "best", "seed": 7, "mean": 6.5, "std": 0.5, "episodes": 9, "protocol": "p"})
+        + "\n"
+    )
+    out = write_report(run.path)
+    assert out == run.path / "report.html"
+    text = out.read_text()
+    page = Page(text)
+    assert {"svg", "img", "table"} <= page.tags and not {"link", "script", "iframe"} & page.tags
+    assert any(file.startswith("data:image/gif;base64,") for file in page.files)
+    assert all(file.startswith(("#", "data:")) for file in page.files)
+    assert "@import" not in text and "url(http" not in text
+    shown = "".join(page.text)
+    for part in (
+        "rate",
+        "0.25",
+        "64, 32",
+        "parl eval, best checkpoint, seed 7",
+        "<line>",
+        "CartPole-v1",
+        "numpy",
+    ):
+        assert part in shown
+    assert "nan" not in shown.lower()
+
+
+def test_a_large_video_is_left_out_of_a_report(tmp_path, monkeypatch):
+    run = make_run(tmp_path, "a")
+    (run.folder("videos") / "a.mp4").write_bytes(b"12345")
+    assert "<video" in write_report(run.path).read_text()
+    monkeypatch.setattr("parl.run.report.LARGEST_VIDEO_BYTES", 4)
+    assert "<video" not in write_report(run.path, tmp_path / "new" / "out.html").read_text()
+
+
+def test_foreign_metrics_are_an_error(tmp_path):
+    run = make_run(tmp_path, "a")
+    for content in (b"[1]\n", b"\xff\xfe"):
+        run.metrics.write_bytes(content)
+        with pytest.raises(RunDirectoryError, match="is not a file of metrics"):
+            write_report(run.path)
