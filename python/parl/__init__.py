@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import evaluate, resume, train
+    from parl.train import Callback, evaluate, resume, train
 
 __all__ = [
     "AtariVectorEnv",
     "Batch",
+    "Callback",
     "Hindsight",
     "ParlError",
     "PrioritizedReplay",
@@ -43,6 +44,7 @@ __all__ = [
 _MODULES = {
     "AtariVectorEnv": "parl.envs",
     "Batch": "parl.replay",
+    "Callback": "parl.train",
     "Hindsight": "parl.replay",
     "PrioritizedReplay": "parl.replay",
     "SequenceReplay": "parl.replay",

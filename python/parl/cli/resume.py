@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from parl.cli.arguments import parse
 from parl.cli.runs import ask_for_trust, summarize
@@ -21,6 +22,8 @@ class ResumeOptions:
     """New length of the run in transitions, counted from its start; default: unchanged."""
     stop_at_return: float | None = None
     """New mean evaluation return that ends the run; default: unchanged."""
+    callback: tuple[str, ...] = ()
+    """Callbacks of this part of the run, each as MODULE:CLASS."""
     trust: bool = False
     """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
@@ -33,6 +36,9 @@ def resume_command(arguments: Sequence[str]) -> int:
     train = importlib.import_module("parl.train")
     names = ("total_steps", "stop_at_return")
     changed = {name: value for name in names if (value := getattr(options, name)) is not None}
-    return summarize(
-        ask_for_trust(lambda trust: train.resume(options.run, trust=trust, **changed), options.trust)
-    )
+    callbacks = [train.load_callback(name) for name in options.callback]
+
+    def resume(trust: bool) -> Any:
+        return train.resume(options.run, trust=trust, callbacks=callbacks, **changed)
+
+    return summarize(ask_for_trust(resume, options.trust))

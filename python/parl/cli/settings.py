@@ -27,7 +27,7 @@ _GROUPS = {
         target_entropy target_entropy_share""",
     "runtime": "",
     "evaluation": """evaluation_episodes evaluation_every evaluation_env_options checkpoint_every
-        checkpoint_every_s log_every_s runs tensorboard quiet""",
+        checkpoint_every_s log_every_s runs logger quiet""",
 }
 GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
 
@@ -81,7 +81,12 @@ def parse_settings(
         described = [
             (
                 name,
-                Annotated[hints[name], tyro.conf.arg(help=texts.get(name))],
+                # --logger can be repeated.
+                Annotated[
+                    hints[name],
+                    tyro.conf.arg(help=texts.get(name)),
+                    *([tyro.conf.UseAppendAction] if name == "logger" else []),
+                ],
                 dataclasses.field(default=getattr(fields[name], name)),
             )
             for name in present

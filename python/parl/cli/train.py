@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from parl.cli.arguments import take_option
+from parl.cli.arguments import take_option, take_options
 from parl.cli.runs import summarize
 from parl.cli.settings import environment_in, parse_settings
 from parl.errors import ConfigError, ParlError
@@ -21,10 +21,12 @@ def train_command(arguments: Sequence[str]) -> int:
         print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
         print("parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file,")
         print("--preset NAME from a preset. --presets lists the algorithm's presets, each tuned or untuned.")
+        print("--callback MODULE:CLASS adds a callback to the run, and can be repeated.")
         print("Options that are not given have defaults for the environment.")
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     name, path, rest = arguments[0], *take_option("--config", arguments[1:])
     preset, rest = take_option("--preset", rest)
+    callbacks, rest = take_options("--callback", rest)
     if name not in names:
         raise ParlError(f"there is no algorithm {name!r}; there are: {', '.join(names)}")
     if "--presets" in rest:
@@ -48,8 +50,11 @@ def train_command(arguments: Sequence[str]) -> int:
         print(f"parl train {name}: {error}", file=sys.stderr)
         return 2
     command = ["parl", "train", *arguments]
+    hooks = [train.load_callback(callback) for callback in callbacks]
     return summarize(
-        train.train(name, run_config=run_config, algorithm_config=algorithm_config, command=command)
+        train.train(
+            name, run_config=run_config, algorithm_config=algorithm_config, command=command, callbacks=hooks
+        )
     )
 
 

@@ -17,7 +17,7 @@ _PACKAGES = {
     "torch": "training: pip install 'parl-rl[train]'",
     "gymnasium": "environments: pip install 'parl-rl[train]'",
     "ale-py": "Atari ROM files: pip install 'parl-rl[atari]'",
-    "tensorboard": "event files: pip install 'parl-rl[train]'",
+    "tensorboard": "parl train --logger tensorboard: pip install 'parl-rl[tensorboard]'",
     "matplotlib": "parl plot: pip install 'parl-rl[plot]'",
     "nvidia-cuda-nvrtc": "CUDA kernels: pip install 'parl-rl[cuda]'",
     "ray": "several machines: pip install 'parl-rl[dist]'",
