@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
     from parl.train import Callback, evaluate, resume, train
+    from parl.train.search import tune
 
 __all__ = [
     "AtariVectorEnv",
@@ -38,6 +39,7 @@ __all__ = [
     "replay",
     "resume",
     "train",
+    "tune",
 ]
 
 # Public name -> module that defines it. The value of a module's own name is the module.
@@ -57,6 +59,7 @@ _MODULES = {
     "replay": "parl.replay",
     "resume": "parl.train",
     "train": "parl.train",
+    "tune": "parl.train.search",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.

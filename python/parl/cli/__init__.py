@@ -13,6 +13,7 @@ usage: parl COMMAND [OPTIONS]
 
   train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
   resume RUN         continue a run from its last checkpoint
+  tune ALGORITHM     search for the settings with the highest returns (parl tune ppo --env CartPole-v1)
   eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
                      human-normalized scores of several games
   plot RUN...        draw learning curves against steps and wall time
@@ -30,7 +31,7 @@ usage: parl COMMAND [OPTIONS]
 
 parl COMMAND --help lists a command's options.
 """
-_COMMANDS = ("train", "resume", "eval", "plot", "bench", "doctor", "games", "play", "record")
+_COMMANDS = ("train", "resume", "tune", "eval", "plot", "bench", "doctor", "games", "play", "record")
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
