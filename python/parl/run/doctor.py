@@ -18,6 +18,7 @@ _PACKAGES = {
     "gymnasium": "environments: pip install 'parl-rl[train]'",
     "ale-py": "Atari ROM files: pip install 'parl-rl[atari]'",
     "tensorboard": "parl train --logger tensorboard: pip install 'parl-rl[tensorboard]'",
+    "optuna": "parl tune: pip install 'parl-rl[tune]'",
     "matplotlib": "parl plot: pip install 'parl-rl[plot]'",
     "nvidia-cuda-nvrtc": "CUDA kernels: pip install 'parl-rl[cuda]'",
     "ray": "several machines: pip install 'parl-rl[dist]'",
