@@ -74,11 +74,18 @@ def test_events_are_on_the_disk_while_the_run_goes_on(tmp_path):
 
 
 def test_a_resumed_run_continues_its_events_without_those_after_the_checkpoint(tmp_path):
+    class Killed(parl.Callback):
+        def on_record(self, record):
+            raise KeyboardInterrupt
+
     run = train("ppo", **RUN, runs=str(tmp_path), logger=["tensorboard"])
-    before = run.env_steps
+    with pytest.raises(KeyboardInterrupt):  # The event is written, a checkpoint is not.
+        resume(run.path, total_steps=300, callbacks=[Killed()])
+    lost = read_metrics(run.path)[-1]["env_steps"]
     resume(run.path, total_steps=400)
     steps = [step for step, _ in scalars(run.path / "tensorboard", "train/updates")]
-    assert steps == sorted(set(steps)) and steps[0] <= before < steps[-1]
+    assert [step for step, _ in written(run, "env_steps_per_s")] == steps
+    assert run.env_steps in steps and lost not in steps
 
 
 def records_of(file):
@@ -156,6 +163,7 @@ def test_trackio_has_the_run(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
         monkeypatch.delitem(sys.modules, name)
     run = train("ppo", **RUN, runs=str(tmp_path), logger=["trackio"])
+    resume(run.path, total_steps=400)
     from trackio import Api
     from trackio.sqlite_storage import SQLiteStorage
 

@@ -179,6 +179,22 @@ def test_an_interrupt_ends_the_search(tmp_path, monkeypatch):
     ]
 
 
+def test_settings_without_effect_are_not_sampled(tmp_path, monkeypatch):
+    class SampledError(Exception):
+        pass
+
+    def caught(*_, **options):
+        raise SampledError(options)
+
+    monkeypatch.setattr(search, "train", caught)
+    for target_tau, sampled in ((0.0, True), (0.01, False)):
+        with pytest.raises(SampledError) as found:
+            parl.tune("dqn", study=tmp_path / "dqn.db", target_tau=target_tau, quiet=True)
+        (options,) = found.value.args
+        assert ("target_period" in options) is sampled
+        assert isinstance(options["hidden"], tuple) and options["evaluation_every"] == 100_000
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_has_a_space_of_settings_that_it_has(name):
     fields = module_of(name).Config.__dataclass_fields__ | topology_of(name).config.__dataclass_fields__

@@ -59,8 +59,11 @@ class Logger(Callback):
 
     def on_evaluation(self, evaluation: Evaluation, /) -> None:
         """Logs an evaluation in the group ``evaluation/``."""
-        names = ("mean_return", "std_return")
-        self.log(evaluation.env_steps, {f"evaluation/{name}": getattr(evaluation, name) for name in names})
+        values = {
+            "evaluation/mean_return": evaluation.mean_return,
+            "evaluation/std_return": evaluation.std_return,
+        }
+        self.log(evaluation.env_steps, values)
 
 
 class TensorBoard(Logger):
