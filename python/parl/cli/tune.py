@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,16 +53,20 @@ def tune_command(arguments: Sequence[str]) -> int:
     values = {key: value for part in settings for key, value in vars(part).items()}
     words = {word[2:].partition("=")[0].replace("-", "_") for word in rest if word.startswith("--")}
     given = {key: value for key, value in values.items() if {key, f"no_{key}"} & words}
-    found = search.tune(
-        name,
-        given.pop("env", None),
-        preset=preset,
-        trials=options.trials,
-        study=options.study,
-        startup_trials=options.startup_trials,
-        evaluations=options.evaluations,
-        **given,
-    )
+    try:
+        found = search.tune(
+            name,
+            given.pop("env", None),
+            preset=preset,
+            trials=options.trials,
+            study=options.study,
+            startup_trials=options.startup_trials,
+            evaluations=options.evaluations,
+            **given,
+        )
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues the study", file=sys.stderr)
+        raise
     best = found.study.best_trial
     print(f"best of {len(found.study.trials)} trials: trial {best.number}, mean return {best.value:.1f}")
     for key in best.params:
