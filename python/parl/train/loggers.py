@@ -69,7 +69,7 @@ class Logger(Callback):
 class TensorBoard(Logger):
     """Writes event files to the folder ``tensorboard`` of the run directory, with the settings as hparams.
 
-    A metric is in the file when the next one is logged, at the latest.
+    Records are flushed when they are logged, so that TensorBoard shows a run in progress.
     """
 
     package = "tensorboard"
