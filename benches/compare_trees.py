@@ -73,7 +73,7 @@ def learner(name: str, torch_only: bool) -> float:
         common |= {"total_frames": common.pop("total_steps"), "schedule": "lockstep"}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         begun = time.process_time()
-        found = train(algorithm, runs=runs, threads=1, tensorboard=False, **common, **options)
+        found = train(algorithm, runs=runs, threads=1, **common, **options)
         return found.env_steps / (time.process_time() - begun)
 
 

@@ -35,7 +35,6 @@ SMALL = {
     "gamma": 0.9,
     "hidden": (8,),
     "quiet": True,
-    "tensorboard": False,
 }
 REPLAY = {"learning_starts": 40, "batch_size": 16, "replay_ratio": 4.0, "replay_capacity": 500}
 ROLLOUT = {"rollout_steps": 8, "random_starts": 0}

@@ -34,7 +34,6 @@ def work(case, seed):
             runs=runs,
             evaluation_episodes=20,
             quiet=True,
-            tensorboard=False,
             **options,
         )
         curve = [row["evaluation_return"] for row in read_metrics(run.path) if "evaluation_return" in row]

@@ -31,7 +31,6 @@ def run(case, seed):
             threads=1,
             seed=seed,
             quiet=True,
-            tensorboard=False,
             runs=runs,
         )
     after = resource.getrusage(resource.RUSAGE_SELF)

@@ -39,7 +39,6 @@ def parl_breakout(case, seed):
             evaluation_env_options=("reward_clipping=False", "episodic_life=False", limit),
             seed=seed,
             quiet=True,
-            tensorboard=False,
             runs=runs,
             checkpoint_every_s=10**6,
             **(shared | case["options"]),
@@ -88,7 +87,6 @@ def parl_cheetah(case, seed):
             total_steps=case["steps"],
             evaluation_episodes=0,
             quiet=True,
-            tensorboard=False,
             runs=runs,
         )
         found = [r["episode_return"] for r in read_metrics(run.path) if r.get("episode_return") is not None]

@@ -105,7 +105,7 @@ def _train_and_evaluate(name, options, evaluation):
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         before = resource.getrusage(resource.RUSAGE_SELF)
-        run = train(name, threads=1, tensorboard=False, quiet=True, runs=runs, **options)
+        run = train(name, threads=1, quiet=True, runs=runs, **options)
         after = resource.getrusage(resource.RUSAGE_SELF)
         score = float(evaluate(run.path, **evaluation).mean())
     return {
@@ -132,7 +132,6 @@ def train_for(name, seconds, seed=0, skip=1, **options):
             "log_every_s": 0.25,
             "evaluation_episodes": 0,
             "quiet": True,
-            "tensorboard": False,
         } | options
         options.setdefault("total_steps", 10**9)
         timer = threading.Timer(seconds + skip, lambda: os.kill(os.getpid(), 2))

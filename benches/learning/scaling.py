@@ -82,7 +82,7 @@ def run(case, seed):
         from parl.train import train
 
         with tempfile.TemporaryDirectory() as runs:
-            made = train("dqn", seed=seed, runs=runs, quiet=True, tensorboard=False, **options)
+            made = train("dqn", seed=seed, runs=runs, quiet=True, **options)
             return [r["evaluation_return"] for r in read_metrics(made.path) if "evaluation_return" in r]
     return train_for("dqn", case["seconds"], seed, **options)
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import evaluate, resume, train
+    from parl.train import Callback, evaluate, resume, train
+    from parl.train.search import tune
 
 __all__ = [
     "AtariVectorEnv",
     "Batch",
+    "Callback",
     "Hindsight",
     "ParlError",
     "PrioritizedReplay",
@@ -37,12 +39,14 @@ __all__ = [
     "replay",
     "resume",
     "train",
+    "tune",
 ]
 
 # Public name -> module that defines it. The value of a module's own name is the module.
 _MODULES = {
     "AtariVectorEnv": "parl.envs",
     "Batch": "parl.replay",
+    "Callback": "parl.train",
     "Hindsight": "parl.replay",
     "PrioritizedReplay": "parl.replay",
     "SequenceReplay": "parl.replay",
@@ -55,6 +59,7 @@ _MODULES = {
     "replay": "parl.replay",
     "resume": "parl.train",
     "train": "parl.train",
+    "tune": "parl.train.search",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.

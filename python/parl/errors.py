@@ -31,6 +31,10 @@ class WorkerError(ParlError, RuntimeError):
     """An actor or a learner raised an exception or was killed; the message has the traceback or signal."""
 
 
+class CallbackError(ParlError, RuntimeError):
+    """A callback of a run raised an exception, which is the cause; the message names callback and hook."""
+
+
 class NonFiniteError(ParlError, ValueError):
     """A reward, observation, loss or weight is NaN or infinite; the message names it and the step."""
 

@@ -16,7 +16,7 @@ from parl.run.plot import band, groups, learning_curves, plot_runs
 
 def _run(root, name, values, key="episode_return"):
     run = RunDirectory.create(root, name, {})
-    with MetricsLog(run, tensorboard=False) as log:
+    with MetricsLog(run) as log:
         for number, value in enumerate(values):
             log.write({"env_steps": number * 10, "wall_time_s": number * 0.5, key: value})
     return run.path
@@ -47,7 +47,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_band(tmp_path):
     for rate in (1, 2):
         for seed in (0, 1, 2):
             run = RunDirectory.create(tmp_path, f"r{rate}-{seed}", {"run": {"seed": seed, "rate": rate}})
-            with MetricsLog(run, tensorboard=False) as log:
+            with MetricsLog(run) as log:
                 for step in range(9):
                     log.write(
                         {"env_steps": step, "wall_time_s": step / 2, "episode_return": step * rate + seed}
@@ -68,7 +68,7 @@ def _drawn(run, y):
 
 def test_evaluations_are_drawn_only_with_returns_and_named_in_the_legend(tmp_path):
     run = RunDirectory.create(tmp_path, "one", {})
-    with MetricsLog(run, tensorboard=False) as log:
+    with MetricsLog(run) as log:
         for step in range(3):
             log.write(
                 {"env_steps": step, "wall_time_s": step, "episode_return": 20 + step, "loss": step / 10}

@@ -282,27 +282,15 @@ def test_one_process_at_a_time_trains_in_a_directory(tmp_path):
 
 def test_metrics_survive_a_killed_writer_and_a_resume(tmp_path):
     run = RunDirectory.create(tmp_path, "run", {})
-    with MetricsLog(run, tensorboard=False) as log:
+    with MetricsLog(run) as log:
         for steps in (100, 200, 300):
             log.write({"env_steps": steps, "loss": math.nan if steps == 200 else 0.5})
     with run.metrics.open("a") as file:
         file.write('{"env_steps": 4')  # killed in the middle of a line
-    with MetricsLog(run, tensorboard=False) as log:
+    with MetricsLog(run) as log:
         log.write({"env_steps": 150, "resumed": True})
         log.write({"env_steps": 250, "loss": 0.1})
     written = [json.loads(line)["env_steps"] for line in run.metrics.read_text().splitlines()]
     assert written == [100, 200, 300, 150, 250]
     records = read_metrics(run.path)
     assert [record["env_steps"] for record in records] == [100, 150, 250]
-
-
-def test_tensorboard_gets_the_same_numbers(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    run = RunDirectory.create(tmp_path, "run", {})
-    with MetricsLog(run, tensorboard=True) as log:
-        for steps in range(100):
-            log.write({"env_steps": steps, "loss": steps / 2, "note": "text"})
-    events = EventAccumulator(str(run.path / "tensorboard"))
-    events.Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(n, n / 2) for n in range(100)]

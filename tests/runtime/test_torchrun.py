@@ -60,6 +60,27 @@ def pair(*arguments, cwd):
         assert program.returncode == 0, err[-4000:]
 
 
+STOP = """
+import os, pathlib
+
+class Stop:
+    def on_start(self, run):
+        pathlib.Path(f"called-{os.environ['RANK']}").touch()
+
+    def on_record(self, record):
+        return False
+"""
+
+
+def test_callbacks_are_called_in_the_first_process_and_end_both(tmp_path):
+    (tmp_path / "stop_of_torchrun.py").write_text(STOP)
+    options = ["--num-envs", "4", "--rollout-steps", "8", "--hidden", "4", "--evaluation-episodes", "0"]
+    words = ["--total-steps", "10M", "--callback", "stop_of_torchrun:Stop", "--name", "stopped"]
+    pair("train", "ppo", *options, *words, cwd=tmp_path)
+    assert [path.name for path in tmp_path.glob("called-*")] == ["called-0"]
+    assert RunDirectory.open(tmp_path / "runs" / "stopped").checkpoints_of(1).verified("last")
+
+
 @pytest.mark.timeout(600)
 def test_two_processes_train_dqn_together_and_resume(tmp_path):
     words = [word for name, value in OPTIONS.items() for word in (f"--{name}", value)]

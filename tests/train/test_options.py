@@ -19,12 +19,13 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 '''
 # Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
+TYPES["logger"] = "Sequence[str]"
 
 
 def text_of(kind):
@@ -87,7 +88,8 @@ def keys_of(function):
 
 def test_train_names_every_setting():
     settings = set(settings_of(run_config)) | set(settings_of(own_config))
-    assert keys_of(parl.train) == settings | {"env", "preset", "run_config", "algorithm_config", "command"}
+    others = {"env", "preset", "run_config", "algorithm_config", "command", "callbacks"}
+    assert keys_of(parl.train) == settings | others
     assert ast.dump(ast.parse(FILE.read_text())) == ast.dump(ast.parse(written()))
 
 

@@ -223,7 +223,7 @@ class Trained:
             "quiet": True,
         }
         small |= {"hidden": (2,), "rollout_steps": 16, "epochs": 1, "evaluation_episodes": 0}
-        self.last = train("ppo", **(small | {"runs": str(self._folder), "tensorboard": False} | options))
+        self.last = train("ppo", **(small | {"runs": str(self._folder)} | options))
         return self.last
 
     def records(self, key, **options):
@@ -309,9 +309,9 @@ def check_name(runs):
     assert runs.run().path.name.startswith("ppo-CartPole-v1-0") and runs.run(name="mine").path.name == "mine"
 
 
-def check_tensorboard(runs):
-    for wanted in (True, False):
-        assert (runs.run(tensorboard=wanted).path / "tensorboard").exists() is wanted
+def check_logger(runs):
+    for names in (("tensorboard",), ()):
+        assert (runs.run(logger=names).path / "tensorboard").exists() is bool(names)
 
 
 def check_quiet(runs):
@@ -341,7 +341,7 @@ COMMON = {
     "log_every_s": check_log_every_s,
     "runs": check_runs,
     "name": check_name,
-    "tensorboard": check_tensorboard,
+    "logger": check_logger,
     "quiet": check_quiet,
     "verbose": check_verbose,
 }

@@ -360,7 +360,8 @@ def test_every_field_of_every_dataclass_is_read():
                     if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
                 ]
     assert len(fields) > 300
-    assert not [f"{kind}.{name}" for kind, name in fields if name not in read]
+    unread = [f"{kind}.{name}" for kind, name in fields if name not in read]
+    assert unread == ["SavedCheckpoint.is_best"], "callbacks of users read it"
 
 
 CONDITIONAL = [

@@ -385,7 +385,7 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("ppo", "an environment of this process did not return within"),
+        ("ppo", "an environment or a callback of this process did not return within"),
         ("evaluation", "the evaluation was aborted"),
     ],
 )

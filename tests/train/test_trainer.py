@@ -37,7 +37,7 @@ def scripted(*script):
     return Scripted
 
 
-RUN = {"quiet": False, "tensorboard": False, "evaluation_episodes": EPISODES, "evaluation_every": 40}
+RUN = {"quiet": False, "evaluation_episodes": EPISODES, "evaluation_every": 40}
 SMALL = {"num_envs": 4, "hidden": (4,)}
 REPLAY = {"learning_starts": 10, "batch_size": 4, "replay_capacity": 100, "n_step": 1}
 TOPOLOGIES = {

@@ -15,6 +15,7 @@ usage: parl COMMAND [OPTIONS]
 
   train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
   resume RUN         continue a run from its last checkpoint
+  tune ALGORITHM     search for the settings with the highest returns (parl tune ppo --env CartPole-v1)
   eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
                      human-normalized scores of several games
   runs [FOLDER]      list the runs of a folder with their scores and states
@@ -36,8 +37,8 @@ usage: parl COMMAND [OPTIONS]
 parl COMMAND --help lists a command's options. --traceback, or PARL_TRACEBACK=1, shows where an error arose.
 """
 _COMMANDS = (
-    "train", "resume", "eval", "runs", "compare", "plot", "report", "bench", "games", "play", "record",
-    "doctor",
+    "train", "resume", "tune", "eval", "runs", "compare", "plot", "report", "bench", "games", "play",
+    "record", "doctor",
 )  # fmt: skip
 
 

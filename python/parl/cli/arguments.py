@@ -114,25 +114,32 @@ def _first_message(text: str) -> str:
     return _NOISE.sub("", " ".join(" ".join(message or lines).split()).rstrip("."))
 
 
-def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of ``--name VALUE`` or ``--name=VALUE``, and the arguments without it.
+def take_options(name: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of all ``--name VALUE`` or ``--name=VALUE``, and the arguments without them.
 
     Raises:
-        UsageError: the value is missing.
+        UsageError: a value is missing.
     """
     rest: list[str] = []
-    value: str | None = None
+    values: list[str] = []
     words = iter(arguments)
     for word in words:
         if word == name:
             value = next(words, None)
             if value is None:
                 raise UsageError(f"{name} needs a value")
+            values.append(value)
         elif word.startswith(name + "="):
-            value = word[len(name) + 1 :]
+            values.append(word[len(name) + 1 :])
         else:
             rest.append(word)
-    return value, rest
+    return values, rest
+
+
+def take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The last value that :func:`take_options` finds, None without one, and the arguments without them."""
+    values, rest = take_options(name, arguments)
+    return values[-1] if values else None, rest
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

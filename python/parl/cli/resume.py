@@ -21,6 +21,8 @@ class ResumeOptions:
     """New length of the run in transitions, counted from its start; default: unchanged."""
     stop_at_return: float | None = None
     """New mean evaluation return that ends the run; default: unchanged."""
+    callback: tuple[str, ...] = ()
+    """Callbacks of this part of the run, each as MODULE:CLASS."""
     trust: bool = False
     """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
@@ -31,8 +33,9 @@ def resume_command(arguments: Sequence[str]) -> int:
     train = importlib.import_module("parl.train")
     names = ("total_steps", "stop_at_return")
     changed = {name: value for name in names if (value := getattr(options, name)) is not None}
+    callbacks = [train.load_callback(name) for name in options.callback]
 
     def train_on(trust: bool) -> Any:
-        return interruptible(lambda: train.resume(options.run, trust=trust, **changed))
+        return interruptible(lambda: train.resume(options.run, trust=trust, callbacks=callbacks, **changed))
 
     return summarize(ask_for_trust(train_on, options.trust))

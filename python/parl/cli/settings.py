@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import textwrap
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 from parl.cli.arguments import UsageError, parse, parse_known
 from parl.errors import ConfigError
+from parl.run.config import suggestion
 
 Run = TypeVar("Run")
 Algorithm = TypeVar("Algorithm")
@@ -28,7 +30,7 @@ _GROUPS = {
         target_entropy target_entropy_share""",
     "runtime": "",
     "evaluation": """evaluation_episodes evaluation_every evaluation_env_options checkpoint_every
-        checkpoint_every_s log_every_s runs tensorboard quiet verbose""",
+        checkpoint_every_s log_every_s runs logger quiet verbose""",
 }
 GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
 
@@ -39,6 +41,31 @@ class _EnvironmentOptions:
 
     env: str | None = None
     env_options: tuple[str, ...] | None = None
+
+
+def algorithm_in(arguments: Sequence[str], command: str, usage: str) -> str | None:
+    """The name of an algorithm, which is the first argument; None after a request for help was answered.
+
+    Args:
+        arguments: the arguments of the command.
+        command: the command, such as ``parl train``.
+        usage: the command's help text, which names ``{algorithms}``.
+
+    Raises:
+        UsageError: there is no such algorithm, or the first argument is an option.
+    """
+    names = sorted(importlib.import_module("parl.train").ALGORITHMS)
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(usage.format(algorithms=", ".join(names)), end="")
+        return None
+    if not arguments or arguments[0].startswith("-"):
+        raise UsageError(f"{command} takes the name of an algorithm first, one of {', '.join(names)}")
+    name = arguments[0]
+    if name not in names:
+        near = suggestion(name.lower(), names)
+        meant = "" if near is None else f" (did you mean {near!r}?)"
+        raise UsageError(f"there is no algorithm {name!r}{meant}; there are: {', '.join(names)}")
+    return name
 
 
 def environment_in(arguments: Sequence[str], prog: str) -> _EnvironmentOptions:
@@ -83,7 +110,12 @@ def parse_settings(
         described = [
             (
                 name,
-                Annotated[hints[name], tyro.conf.arg(help=texts.get(name))],
+                # --logger can be repeated.
+                Annotated[
+                    hints[name],
+                    tyro.conf.arg(help=texts.get(name)),
+                    *([tyro.conf.UseAppendAction] if name == "logger" else []),
+                ],
                 dataclasses.field(default=getattr(fields[name], name)),
             )
             for name in present

@@ -6,10 +6,9 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from parl.cli.arguments import UsageError, take_option
+from parl.cli.arguments import UsageError, take_option, take_options
 from parl.cli.runs import interruptible, summarize
-from parl.cli.settings import environment_in, parse_settings
-from parl.run.config import suggestion
+from parl.cli.settings import algorithm_in, environment_in, parse_settings
 
 _USAGE = """\
 usage: parl train ALGORITHM [OPTIONS]
@@ -17,26 +16,21 @@ usage: parl train ALGORITHM [OPTIONS]
 algorithms: {algorithms}
 
 parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file, --preset NAME from a
-preset. --presets lists the algorithm's presets, each tuned or untuned. Options that are not given have
-defaults for the environment: parl train ALGORITHM --env ID --help shows them.
+preset. --presets lists the algorithm's presets, each tuned or untuned. --callback MODULE:CLASS adds a callback
+and can be repeated. Options that are not given have defaults for the environment: parl train ALGORITHM --env
+ID --help shows them.
 """
 
 
 def train_command(arguments: Sequence[str]) -> int:
     """Trains an agent. Returns the exit status."""
     train = importlib.import_module("parl.train")
-    names = sorted(train.ALGORITHMS)
-    if arguments and arguments[0] in ("-h", "--help"):
-        print(_USAGE.format(algorithms=", ".join(names)), end="")
+    name = algorithm_in(arguments, "parl train", _USAGE)
+    if name is None:
         return 0
-    if not arguments or arguments[0].startswith("-"):
-        raise UsageError(f"parl train takes the name of an algorithm first, one of {', '.join(names)}")
-    name, path, rest = arguments[0], *take_option("--config", arguments[1:])
+    path, rest = take_option("--config", arguments[1:])
     preset, rest = take_option("--preset", rest)
-    if name not in names:
-        near = suggestion(name.lower(), names)
-        meant = "" if near is None else f" (did you mean {near!r}?)"
-        raise UsageError(f"there is no algorithm {name!r}{meant}; there are: {', '.join(names)}")
+    callbacks, rest = take_options("--callback", rest)
     if "--presets" in rest:
         for line in _presets(train.presets_of(name)):
             print(line)
@@ -54,7 +48,8 @@ def train_command(arguments: Sequence[str]) -> int:
         print(*_presets({preset: train.presets_of(name)[preset]}), sep="\n")
     run_config, algorithm_config = parse_settings(f"parl train {name}", rest, *default)
     command = ["parl", "train", *arguments]
-    settings = {"run_config": run_config, "algorithm_config": algorithm_config}
+    hooks = [train.load_callback(callback) for callback in callbacks]
+    settings = {"run_config": run_config, "algorithm_config": algorithm_config, "callbacks": hooks}
     return summarize(interruptible(lambda: train.train(name, **settings, command=command)))
 
 

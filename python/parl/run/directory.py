@@ -9,7 +9,7 @@
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       lock                 locked by the training process; contains its process id
       metrics.jsonl        one JSON object per line
-      tensorboard/         event files, if tensorboard is installed
+      tensorboard/         event files of the logger tensorboard
       checkpoints/         index.json names the last and the best
         step-000000050000/ files of a checkpoint, and manifest.json with the size and checksum of each
       plots/  videos/

@@ -1,12 +1,9 @@
-"""Metrics of a run: a file of JSON lines, and TensorBoard event files if tensorboard is installed."""
+"""Metrics of a run: a file of JSON lines."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import math
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -37,70 +34,36 @@ def _cut_partial_line(path: Path) -> None:
 
 
 class MetricsLog:
-    """Appends records to ``metrics.jsonl`` and writes their numbers to TensorBoard.
+    """Appends records to ``metrics.jsonl``.
 
     Each record is flushed, so that a killed run loses at most the line being written.
 
     Args:
         run: the run directory.
-        tensorboard: whether to write event files; None if the package is installed.
     """
 
-    def __init__(self, run: RunDirectory, tensorboard: bool | None = None) -> None:
+    def __init__(self, run: RunDirectory) -> None:
         _cut_partial_line(run.metrics)
         self._file = run.metrics.open("a", encoding="utf-8")
-        if tensorboard is None:
-            tensorboard = importlib.util.find_spec("tensorboard") is not None
-        self._events_folder = run.folder("tensorboard") if tensorboard else None
-        self._events: Any = None
-        self._pending: list[tuple[float, dict[str, Any]]] = []
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Appends one record.
 
         Args:
-            record: name -> number, text or None. Numbers that are not finite are written as null.
-                ``env_steps`` is the step in TensorBoard.
+            record: name -> number, text, list or None.
+
+        Returns:
+            The record as written: numbers of numpy and torch as those of Python, None in place of numbers
+            that are not finite.
         """
         plain = {key: _number(value) for key, value in record.items()}
         self._file.write(json.dumps(plain) + "\n")
         self._file.flush()
-        if self._events_folder is not None:
-            # Written in batches, because importing tensorboard takes longer than the start of a short run.
-            self._pending.append((time.time(), plain))
-            if len(self._pending) >= 64:
-                self._write_events()
-
-    def _write_events(self) -> None:
-        if not self._pending or self._events_folder is None:
-            return
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        # Imported by name: these modules create their classes at run time, so type checkers find none.
-        event_pb2 = importlib.import_module("tensorboard.compat.proto.event_pb2")
-        summary_pb2 = importlib.import_module("tensorboard.compat.proto.summary_pb2")
-        if self._events is None:
-            self._events = EventFileWriter(str(self._events_folder))
-        for wall_time, record in self._pending:
-            step = int(record.get("env_steps") or 0)
-            values = [
-                summary_pb2.Summary.Value(tag=key, simple_value=float(value))
-                for key, value in record.items()
-                if isinstance(value, int | float) and key != "env_steps"
-            ]
-            event = event_pb2.Event(wall_time=wall_time, step=step, summary=summary_pb2.Summary(value=values))
-            self._events.add_event(event)
-        self._pending.clear()
-        self._events.flush()
+        return plain
 
     def close(self) -> None:
-        """Writes pending records and closes the files; a second call does nothing."""
-        if self._file.closed:
-            return
+        """Closes the file; a second call does nothing."""
         self._file.close()
-        self._write_events()
-        if self._events is not None:
-            self._events.close()
 
     def __enter__(self) -> MetricsLog:
         return self

@@ -26,8 +26,18 @@ from parl import pickles
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
+from parl.train.callbacks import (
+    Callback,
+    CallbackList,
+    Evaluation,
+    Record,
+    RunInfo,
+    SavedCheckpoint,
+    load_callback,
+)
 from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
 from parl.train.evaluation_protocol import evaluation_options, protocol_facts, protocol_of
+from parl.train.loggers import make_loggers
 from parl.train.options import Options
 from parl.train.registry import (
     ALGORITHMS,
@@ -59,12 +69,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "Callback",
+    "Evaluation",
     "OffPolicyRunConfig",
+    "Record",
     "Run",
     "RunConfig",
+    "RunInfo",
+    "SavedCheckpoint",
     "TrainingInterrupted",
     "default_settings",
     "evaluate",
+    "load_callback",
     "presets_of",
     "protocol",
     "protocol_table",
@@ -86,6 +102,7 @@ def train(
     run_config: RunConfig | None = None,
     algorithm_config: object | None = None,
     command: Sequence[str] | None = None,
+    callbacks: Sequence[object] = (),
     **options: Unpack[Options],
 ) -> Run:
     """Trains a policy and writes its checkpoints and metrics to a run directory.
@@ -99,10 +116,12 @@ def train(
         run_config: settings of the run. Default: those of the preset, or those that suit the environment.
         algorithm_config: settings of the algorithm, an instance of its ``Config``. Default: likewise.
         command: command line to keep in ``run.json``.
+        callbacks: objects with methods of :class:`parl.Callback`, which are called during the run.
         **options: settings of the run or of the algorithm by name; they take precedence over the rest.
 
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
+        CallbackError: a callback raised an exception; the directory can be resumed.
         WorkerError: an actor or learner failed; the directory can be resumed.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
@@ -115,6 +134,7 @@ def train(
     settings = dataclasses.replace(settings, env=maker.name)
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
+    hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
@@ -144,7 +164,7 @@ def train(
             return run_follower_rank(run, topology, settings, setup, None)
         with run.lock():
             evaluation = _evaluation_maker(maker, settings)
-            return Trainer(run, topology, settings, setup, evaluation, progress).run(None)
+            return Trainer(run, topology, settings, setup, evaluation, progress, hooks).run(None)
     finally:
         if group is not None:
             group.disconnect()
@@ -325,12 +345,19 @@ class ResumeOptions(TypedDict, total=False):
     checkpoint_every: int
     checkpoint_every_s: float
     log_every_s: float
+    logger: Sequence[str]
     quiet: bool
     verbose: bool
 
 
 @show_options(ResumeOptions)
-def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOptions]) -> Run:
+def resume(
+    path: str | Path,
+    *,
+    trust: bool = False,
+    callbacks: Sequence[object] = (),
+    **options: Unpack[ResumeOptions],
+) -> Run:
     """Continues the run at ``path`` from its last checkpoint.
 
     If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
@@ -339,6 +366,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
     Args:
         path: the run directory.
         trust: load pickles of the run. A pickle can run any code; runs of registered environments have none.
+        callbacks: as in :func:`train`; those of the first part of the run are not kept.
         **options: settings to change, see :class:`ResumeOptions`.
 
     Raises:
@@ -346,6 +374,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
+        CallbackError: a callback raised an exception.
         WorkerError: an actor or learner failed.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
@@ -353,6 +382,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
+    hooks = CallbackList([*make_loggers(config.logger), *callbacks])
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
     setup = opened.make_setup(config)
@@ -370,9 +400,8 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
             said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
             progress.print_line(f"{said}, from step {start:,}")
             evaluation = _evaluation_maker(opened.maker, config)
-            return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).run(
-                saved
-            )
+            topology = topology_of(opened.name)
+            return Trainer(opened.run, topology, config, setup, evaluation, progress, hooks).run(saved)
     finally:
         if group is not None:
             group.disconnect()

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds, check_choices
 
+LOGGERS = ("tensorboard", "wandb", "mlflow", "trackio")
+"""Names of loggers, see :mod:`parl.train.loggers`."""
+
 
 def check_starts(config: Any) -> None:
     """Checks the bounds of ``random_starts``.
@@ -74,8 +77,8 @@ class RunConfig:
     """Folder in which the run directory is created."""
     name: str | None = None
     """Name of the run directory; by default algorithm, environment and seed."""
-    tensorboard: bool | None = None
-    """Also write TensorBoard event files; None: if tensorboard is installed."""
+    logger: tuple[str, ...] = ()
+    """Where metrics also go, besides metrics.jsonl: tensorboard, wandb, mlflow, trackio."""
     quiet: bool = False
     """Print no progress."""
     verbose: bool = False
@@ -94,6 +97,9 @@ class RunConfig:
             ("log_every_s", 0, math.inf),
         )
         check_choices(self, ("schedule", ("async", "deterministic")))
+        for name in self.logger:
+            if name not in LOGGERS:
+                raise ConfigError(f"logger = {name!r} is not one of {', '.join(LOGGERS)}")
         if not self.evaluation_episodes:
             refuse_unused(self, ("stop_at_return", "evaluation_every"), "evaluation_episodes = 0")
         keywords(self.env_options)

@@ -5,7 +5,7 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 
@@ -27,7 +27,7 @@ class RunOptions(TypedDict, total=False):
     device: str
     runs: str
     name: str | None
-    tensorboard: bool | None
+    logger: Sequence[str]
     quiet: bool
     verbose: bool
     random_starts: int | Literal["auto"]

@@ -223,7 +223,9 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
         if isinstance(default, float) or (default is None and isinstance(value, int)):
             return float(value)
         if isinstance(default, tuple):
-            return words(value) if name.endswith("env_options") else tuple(value)
+            if name.endswith("env_options"):
+                return words(value)
+            return (value,) if isinstance(value, str) else tuple(value)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{kind}: {name} = {value!r}: {error}") from error
     return value

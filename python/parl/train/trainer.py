@@ -8,16 +8,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.errors import NonFiniteError, ParlError, WorkerError
+from parl.errors import CallbackError, NonFiniteError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.run.listing import reason_of_end
 from parl.runtime.seeds import evaluation_seed
+from parl.train.callbacks import CallbackList, Evaluation, Record, RunInfo, SavedCheckpoint
 from parl.train.evaluation_protocol import protocol_of
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class Run:
         updates: optimizer steps.
         training_s: seconds from the start of collection to the last checkpoint, over all resumes.
         evaluation_return: mean return of the last evaluation, None without one.
-        stopped: reason: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"follower"`` in a
-            process of torchrun other than the first.
+        stopped: reason: ``"total_steps"``, ``"stop_at_return"``, ``"callback"``, ``"interrupted"``, or
+            ``"follower"`` in a process of torchrun other than the first. Callbacks get ``"error"`` where an
+            exception ended the run.
     """
 
     path: Path
@@ -117,7 +119,9 @@ class Trainer:
         setup: RunSetup,
         evaluation: EnvMaker,
         progress: Progress,
+        callbacks: CallbackList,
     ) -> None:
+        self._callbacks = callbacks
         self._run, self._topology, self._config, self._setup = run, topology, config, setup
         self._evaluation, self._progress = evaluation, progress
         self._recent: collections.deque[float] = collections.deque(maxlen=100)
@@ -130,11 +134,36 @@ class Trainer:
         self._interrupted = False
 
     def run(self, saved: Checkpoint | None) -> Run:
-        """Trains until total_steps or stop_at_return.
+        """Trains until total_steps, stop_at_return or a callback ends the run.
 
         Raises:
             TrainingInterrupted: SIGINT or SIGTERM arrived; the run is saved.
         """
+        try:
+            result = self._run_loop(saved)
+        except BaseException as error:
+            self._report_failure(error)
+            raise
+        self._callbacks.call("on_end", result)
+        if result.stopped == "interrupted":
+            raise TrainingInterrupted(result)
+        return result
+
+    def _report_failure(self, reason: BaseException) -> None:
+        """Calls ``on_end`` after an exception; an error of ``on_end`` becomes a note of that exception."""
+        loop = getattr(self, "_loop", None)
+        if loop is None or not self._callbacks.has("on_end"):
+            return
+        try:
+            self._callbacks.call("on_end", self._result(loop, "error"))
+        except CallbackError as error:
+            reason.add_note(str(error))
+
+    def _result(self, loop: Loop[Any], stopped: str) -> Run:
+        training_s = time.monotonic() - self._began
+        return Run(self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped)
+
+    def _run_loop(self, saved: Checkpoint | None) -> Run:
         before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
         self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
         self._began = time.monotonic() - before_s
@@ -143,7 +172,7 @@ class Trainer:
         evaluator = make_evaluator(self._setup, self._evaluation)
         with (
             _signals(self._interrupt, _ANSWER_S) as self._signals,
-            MetricsLog(self._run, self._config.tensorboard) as log,
+            MetricsLog(self._run) as log,
             self._progress,
         ):
             loop = self._topology.loop(self._setup, self._config, saved)
@@ -153,30 +182,38 @@ class Trainer:
                 if saved is not None:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
+                    self._start_callbacks(loop)
                     stopped = self._reason_if_complete(loop, saved) or self._train(loop, log, evaluator)
                 except NonFiniteError:
                     # The state in memory may be diverging: keep the last checkpoint.
                     self._progress.print_line(f"nothing is saved; {self._last_checkpoint()}")
                     raise
                 except WorkerError:
-                    self._save_after_failure(loop)
+                    self._save_after_failure(loop, loop.save_after_failure)
+                    raise
+                except CallbackError:
+                    if loop.env_steps > self._saved_at:
+                        self._save_after_failure(loop, loop.save)
                     raise
                 except _InterruptTimeout:
                     self._progress.print_line(
-                        f"interrupted: an environment of this process did not return within {_ANSWER_S:g} s; "
-                        f"nothing is saved; {self._last_checkpoint()}"
+                        "interrupted: an environment or a callback of this process did not return within "
+                        f"{_ANSWER_S:g} s; nothing is saved; {self._last_checkpoint()}"
                     )
                     raise KeyboardInterrupt from None
-                training_s = time.monotonic() - self._began
-                run = Run(
-                    self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
-                )
-                if stopped == "interrupted":
-                    raise TrainingInterrupted(run)
-                return run
+                return self._result(loop, stopped)
             finally:
                 loop.close()
                 evaluator.close()
+
+    def _start_callbacks(self, loop: Loop[Any]) -> None:
+        if self._callbacks.has("on_start"):
+            # The file has the settings from the start of the run, some of which `resume` changes.
+            settings = self._run.config | {"run": asdict(self._config)}
+            name = str(settings["algorithm"])
+            self._callbacks.call(
+                "on_start", RunInfo(self._run.id, self._run.path, name, settings, loop.env_steps)
+            )
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -224,6 +261,11 @@ class Trainer:
                 self._save(loop, None)
             if over:
                 return "total_steps"
+            if self._callbacks.stop:
+                if loop.env_steps > self._saved_at:
+                    self._save(loop, None)
+                self._progress.print_line(f"a callback ended the run; saved in {self._run.path}")
+                return "callback"
 
     def _log_is_due(self, loop: Loop[Any]) -> bool:
         if self._config.schedule == "deterministic":
@@ -265,19 +307,23 @@ class Trainer:
     def _log(self, loop: Loop[Any], log: MetricsLog) -> None:
         recent = float(np.mean(self._recent)) if self._recent else None
         report = loop.report()
-        log.write(
-            {
-                "env_steps": loop.env_steps,
-                "updates": loop.updates,
-                "wall_time_s": time.monotonic() - self._began,
-                "episode_return": recent,
-                **report,
-            }
-        )
+        counts: dict[str, Any] = {
+            "env_steps": loop.env_steps,
+            "updates": loop.updates,
+            "wall_time_s": time.monotonic() - self._began,
+        }
+        record = log.write(counts | {"episode_return": recent, **report})
         shown = ("env_steps_per_s", "updates_per_s", "replay_ratio", "policy_lag")
         fields = {key: report[key] for key in shown if key in report}
         self._progress.update(loop.env_steps, **fields, episode_return=recent)
         self._logged_at, self._logged_clock = loop.env_steps, time.monotonic()
+        if self._callbacks.has("on_record"):
+            metrics = {
+                key: float(value)
+                for key, value in record.items()
+                if key not in counts and isinstance(value, int | float)
+            }
+            self._callbacks.call("on_record", Record(**counts, metrics=metrics))
 
     def _evaluate(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> bool:
         """Evaluates the weights; returns whether evaluations on two sets of seeds reach ``stop_at_return``.
@@ -330,6 +376,9 @@ class Trainer:
         self._progress.print_line(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
         self._progress.print_detail(f"protocol: {self._score['protocol']}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
+        if self._callbacks.has("on_evaluation"):
+            std = self._score["evaluation_return_std"]
+            self._callbacks.call("on_evaluation", Evaluation(loop.env_steps, score, std, len(returns)))
         return score
 
     def _last_checkpoint(self) -> str:
@@ -339,18 +388,26 @@ class Trainer:
         except FileNotFoundError:
             return "there is no earlier checkpoint"
 
-    def _save_after_failure(self, loop: Loop[Any]) -> None:
-        """Saves what can be saved after a worker failed; errors are printed, since the failure is raised."""
+    def _save_after_failure(self, loop: Loop[Any], save: Callable[[Path], None]) -> None:
+        """Saves after a worker or a callback failed; errors are printed, since the failure is raised."""
         try:
-            self._save(loop, None, loop.save_after_failure)
+            self._write_checkpoint(loop, None, save)
         except (ParlError, OSError) as error:
             self._progress.print_line(f"no checkpoint after the failure: {error}")
         else:
             self._progress.print_line(f"saved in {self._run.path}, parl resume goes on from there")
 
-    def _save(self, loop: Loop[Any], score: float | None, save: Callable[[Path], None] | None = None) -> None:
+    def _save(self, loop: Loop[Any], score: float | None) -> None:
+        env_steps = self._write_checkpoint(loop, score, loop.save)
+        if self._callbacks.has("on_checkpoint"):
+            path = self._run.checkpoints.last()
+            is_best = score is not None and path == self._run.checkpoints.best()
+            self._callbacks.call("on_checkpoint", SavedCheckpoint(path, env_steps, score, is_best))
+
+    def _write_checkpoint(self, loop: Loop[Any], score: float | None, save: Callable[[Path], None]) -> int:
+        """Writes a checkpoint with ``save``; returns its number of transitions."""
         with self._run.checkpoints.write(loop.env_steps, score) as folder:
-            (save or loop.save)(folder)
+            save(folder)
             path = folder / "counters.json"
             counters = json.loads(path.read_text(encoding="utf-8"))
             counters["training_s"] = time.monotonic() - self._began
@@ -359,6 +416,7 @@ class Trainer:
                 counters["score"] = self._score
             path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
         self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
+        return int(counters["env_steps"])
 
 
 class _InterruptTimeout(KeyboardInterrupt):

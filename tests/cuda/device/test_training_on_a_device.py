@@ -37,7 +37,6 @@ OPTIONS: dict[str, Any] = {
     "checkpoint_every": 30,
     "evaluation_episodes": 0,
     "quiet": True,
-    "tensorboard": False,
 }
 
 
@@ -60,9 +59,7 @@ def trained(folder: Path, **options: Any) -> Any:
 
 
 ROLLOUTS = {name: OPTIONS[name] for name in ("env", "env_options", "device", "num_envs", "hidden")}
-ROLLOUTS |= {
-    name: OPTIONS[name] for name in ("checkpoint_every", "evaluation_episodes", "quiet", "tensorboard")
-}
+ROLLOUTS |= {name: OPTIONS[name] for name in ("checkpoint_every", "evaluation_episodes", "quiet")}
 ROLLOUTS |= {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2}
 
 

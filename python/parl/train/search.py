@@ -1,0 +1,320 @@
+"""Search for the settings of an algorithm with Optuna.
+
+::
+
+    found = parl.tune("ppo", env="CartPole-v1", trials=50, total_steps=20_000)
+    print(found.study.best_value, found.best)
+    parl.train("ppo", env="CartPole-v1", **found.best)
+
+A study is a SQLite file. Several processes that name the same file share it, and a later call continues it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from parl.errors import ConfigError, NonFiniteError
+from parl.run import dump_toml
+from parl.run.integrity import write_atomically
+from parl.signatures import show_options
+from parl.train import _env_maker, _options_layer, _probe_env, train
+from parl.train.callbacks import Callback, Evaluation
+from parl.train.options import Options
+from parl.train.registry import preset_layer, resolve
+
+try:
+    import optuna
+    from optuna.distributions import (
+        BaseDistribution,
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+    from optuna.samplers import BaseSampler, TPESampler
+    from optuna.trial import FrozenTrial, Trial, TrialState
+except ModuleNotFoundError as error:
+    raise ConfigError("tune needs optuna: pip install 'parl-rl[tune]'") from error
+
+from parl.train.search_spaces import SPACES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gymnasium import Env
+    from gymnasium.vector import VectorEnv
+    from optuna.pruners import BasePruner
+
+_PLACE = ("runs", "name", "quiet")  # settings that say where and how a trial is written
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of a search.
+
+    Attributes:
+        study: the study with all trials, also those of other processes.
+        best: the settings of the trial with the highest return, and those that were given: keywords of
+            :func:`parl.train`.
+        config: file with these settings, for ``parl train --config``.
+    """
+
+    study: optuna.Study
+    best: dict[str, Any]
+    config: Path
+
+
+@show_options(Options)
+def tune(
+    algorithm: str,
+    /,
+    env: str | Callable[[], Env[Any, Any]] | Callable[[int], VectorEnv[Any, Any, Any]] | None = None,
+    *,
+    preset: str | None = None,
+    trials: int = 50,
+    study: str | Path | None = None,
+    space: Mapping[str, BaseDistribution] | None = None,
+    startup_trials: int = 10,
+    evaluations: int = 5,
+    sampler: BaseSampler | None = None,
+    pruner: BasePruner | None = None,
+    **options: Unpack[Options],
+) -> Tuned:
+    """Searches for the settings with which a run's last evaluation has the highest mean return.
+
+    Each trial is a run with sampled settings and the seed ``seed`` + number of the trial. It is pruned, that
+    is ended early, if its evaluations are below the median of the other trials at the same point. With
+    ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more.
+
+    Args:
+        algorithm: one of :data:`parl.train.ALGORITHMS`.
+        env: as for :func:`parl.train`.
+        preset: as for :func:`parl.train`; sampled settings take precedence.
+        trials: number of completed and pruned trials at which the search ends, in all processes together.
+            Each further process may add one.
+        study: SQLite file. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file with the suffix
+            ``.toml``, the best settings, and a folder without suffix, the runs of the trials, of which
+            checkpoints are not kept.
+        space: setting -> Optuna's distribution. Default: that of the algorithm, see
+            :mod:`parl.train.search_spaces`, without settings that have no effect here.
+        startup_trials: trials with random settings, none of which is pruned.
+        evaluations: evaluations of a trial, equally spaced.
+        sampler: Optuna's sampler. Default: ``TPESampler``.
+        pruner: Optuna's pruner. Default: ``MedianPruner``.
+        **options: settings of all trials, which are not sampled. Defaults that differ from those of a run:
+            ``evaluation_episodes = 20`` and ``evaluation_every = total_steps / evaluations``.
+
+    Raises:
+        ConfigError: a setting is unknown or out of its bounds; the algorithm has no search space; the study
+            has another one; or no trial was completed.
+    """
+    for name, value in {"trials": trials, "evaluations": evaluations}.items():
+        if value < 1:
+            raise ConfigError(f"{name} = {value} is below 1")
+    given: dict[str, Any] = {"evaluation_episodes": 20, **options}
+    layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, given)]
+    maker = _env_maker(algorithm, env, layers)
+    spec, _ = _probe_env(maker)
+    settings, own = resolve(algorithm, spec, layers)
+    if not settings.evaluation_episodes:
+        raise ConfigError("tune needs evaluations: evaluation_episodes = 0")
+    given.setdefault("evaluation_every", max(settings.total_steps // evaluations, 1))
+    if space is None:
+        if algorithm not in SPACES:
+            raise ConfigError(f"{algorithm} has no search space: pass space")
+        unused = own.unused(spec)
+        space = {name: kind for name, kind in SPACES[algorithm].items() if name not in unused}
+    sampled = {name: kind for name, kind in space.items() if name not in options}
+    _options_layer(algorithm, sampled)  # checks the names
+    label = f"{algorithm}-{maker.name}"
+    file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
+    if settings.quiet:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+    found = _open_study(
+        file,
+        label,
+        sampler or _SeededTPE(settings.seed, startup_trials),
+        pruner or optuna.pruners.MedianPruner(n_startup_trials=startup_trials),
+    )
+
+    def objective(trial: Trial) -> float:
+        values = {name: _sample(trial, name, kind) for name, kind in sampled.items()}
+        place = {"runs": str(file.with_suffix("")), "name": f"trial-{trial.number}", "quiet": True}
+        run_options: Any = given | values | place | {"seed": settings.seed + trial.number}
+        try:
+            run = train(algorithm, env, preset=preset, callbacks=[_Pruning(trial)], **run_options)
+        except (ConfigError, NonFiniteError) as error:
+            trial.set_user_attr("error", str(error))
+            raise optuna.TrialPruned(str(error)) from error
+        trial.set_user_attr("run", str(run.path))
+        shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
+        if run.stopped == "interrupted":
+            raise KeyboardInterrupt
+        if run.stopped == "callback":
+            raise optuna.TrialPruned(f"pruned after {run.env_steps:,} steps")
+        assert run.evaluation_return is not None
+        return run.evaluation_return
+
+    config = file.with_suffix(".toml")
+
+    def write_best() -> dict[str, Any]:
+        best = {**options, **_keywords(found.best_trial.params)}
+        kept = {name: value for name, value in best.items() if name not in _PLACE}
+        run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
+        own: dict[str, Any] = {}
+        for layer in (*preset_layer(algorithm, preset), _options_layer(algorithm, kept)):
+            run |= layer.run
+            own |= layer.algorithm
+        write_atomically(config, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
+        return best
+
+    while len(_trials(found, TrialState.COMPLETE, TrialState.PRUNED)) < trials:
+        found.optimize(objective, n_trials=1)
+        if _trials(found, TrialState.COMPLETE):
+            write_best()
+    if not _trials(found, TrialState.COMPLETE):
+        pruned = _trials(found, TrialState.PRUNED)
+        reasons = [trial.user_attrs["error"] for trial in pruned if "error" in trial.user_attrs]
+        raise ConfigError("; ".join([f"none of {len(pruned)} trials was completed", *reasons[-1:]]))
+    return Tuned(found, write_best(), config)
+
+
+def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
+    """Draws the history of the search, the importance of the settings, and the return against each of them.
+
+    Args:
+        study: a study with completed trials.
+        folder: folder of the PNG files; created if missing.
+
+    Returns:
+        The files. The importance is left out if the study has fewer than two completed trials or one setting.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+        from optuna.visualization import matplotlib as plots
+    except ImportError as error:
+        raise ConfigError("plots need matplotlib: pip install 'parl-rl[tune]'") from error
+    files: list[Path] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # The functions are experimental, and matplotlib warns if a setting has the same value in all trials.
+        warnings.simplefilter("ignore")
+        drawings: dict[str, Any] = {"history": plots.plot_optimization_history, "slice": plots.plot_slice}
+        if len(_trials(study, TrialState.COMPLETE)) > 1 and len(study.best_params) > 1:
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            drawings["importance"] = partial(plots.plot_param_importances, evaluator=evaluator)
+        for name, draw in drawings.items():
+            figure = np.ravel(draw(study))[0].figure
+            files.append(folder / f"{name}.png")
+            figure.savefig(files[-1], dpi=150, bbox_inches="tight")
+            pyplot.close(figure)
+    return files
+
+
+def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=states)
+
+
+def _open_study(file: Path, name: str, sampler: BaseSampler, pruner: BasePruner) -> optuna.Study:
+    """Opens or creates a study; one process at a time, because creating the tables is not atomic."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        # Seconds that a process waits while others write.
+        arguments = {"connect_args": {"timeout": 60}}
+        return optuna.create_study(
+            storage=optuna.storages.RDBStorage(f"sqlite:///{file.resolve()}", engine_kwargs=arguments),
+            study_name=name,
+            direction="maximize",
+            sampler=sampler,
+            pruner=pruner,
+            load_if_exists=True,
+        )
+    finally:
+        os.close(folder)
+
+
+def _sample(trial: Trial, name: str, kind: BaseDistribution) -> Any:
+    """Samples a setting; returns the keyword of :func:`parl.train`.
+
+    Raises:
+        ConfigError: the study has another distribution of this setting.
+    """
+    try:
+        match kind:
+            case FloatDistribution():
+                value = trial.suggest_float(name, kind.low, kind.high, step=kind.step, log=kind.log)
+            case IntDistribution():
+                value = trial.suggest_int(name, kind.low, kind.high, step=kind.step, log=kind.log)
+            case CategoricalDistribution():
+                value = trial.suggest_categorical(name, kind.choices)
+            case _:
+                raise ConfigError(f"space: {name} has the unknown distribution {kind!r}")
+    except ValueError as error:
+        raise ConfigError(f"the study was started with another search space: {name}: {error}") from error
+    return _keywords({name: value})[name]
+
+
+def _keywords(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampled values as keywords of :func:`parl.train`: the text ``"64 64"`` of ``hidden`` as numbers."""
+    return {
+        name: tuple(map(int, value.split())) if name == "hidden" else value for name, value in params.items()
+    }
+
+
+class _Pruning(Callback):
+    """Reports evaluations to Optuna and ends the run when the pruner says so."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._evaluations = 0
+
+    def on_evaluation(self, evaluation: Evaluation, /) -> bool | None:
+        self._evaluations += 1
+        self._trial.report(evaluation.mean_return, self._evaluations)
+        return False if self._trial.should_prune() else None
+
+
+class _SeededTPE(BaseSampler):
+    """TPE whose random numbers depend on the seed and the number of the trial.
+
+    A study that is continued samples what an uninterrupted one does, and processes that share a study sample
+    different settings.
+    """
+
+    def __init__(self, seed: int, startup_trials: int) -> None:
+        self._seed, self._startup_trials = seed, startup_trials
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        seed = int(np.random.SeedSequence((self._seed, trial.number)).generate_state(1)[0])
+        self._tpe = TPESampler(seed=seed, n_startup_trials=self._startup_trials)
+        self._tpe.before_trial(study, trial)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._tpe.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self._tpe.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._tpe.sample_independent(study, trial, param_name, param_distribution)

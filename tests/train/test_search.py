@@ -1,0 +1,233 @@
+"""``parl.tune``: trials, pruning, studies that processes share and continue, and the best settings."""
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.trial import TrialState
+from test_trainer import scripted
+
+import forked
+import parl
+from parl.cli import main
+from parl.errors import ConfigError
+from parl.run import load_toml
+from parl.train import ALGORITHMS, search
+from parl.train.registry import module_of, topology_of
+from parl.train.search_spaces import SPACES
+
+RUN = {
+    "schedule": "deterministic",
+    "num_envs": 4,
+    "total_steps": 300,
+    "evaluation_episodes": 2,
+    "rollout_steps": 16,
+    "hidden": (4,),
+    "quiet": True,
+}
+SPACE = {
+    "learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
+    "gamma": CategoricalDistribution((0.9, 0.99)),
+    "epochs": optuna.distributions.IntDistribution(1, 3),
+}
+
+
+def tune(folder, **options):
+    return parl.tune("ppo", **({"study": folder / "study.db", "trials": 3, "space": SPACE} | RUN | options))
+
+
+def trials_of(found):
+    return [(trial.params, trial.state, trial.value) for trial in found.study.trials]
+
+
+def test_the_best_settings_train(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = tune(tmp_path, env="CartPole-v1")
+    trials = found.study.trials
+    assert len(trials) == 3 and {trial.state for trial in trials} == {TrialState.COMPLETE}
+    assert len({trial.params["learning_rate"] for trial in trials}) == 3
+    assert found.study.best_value == max(trial.value for trial in trials)
+    assert found.best == {**RUN, **found.study.best_params}
+    for trial in trials:
+        settings = load_toml(f"{trial.user_attrs['run']}/config.toml")
+        assert trial.params.items() <= settings["ppo"].items()
+        assert settings["run"]["seed"] == trial.number and settings["ppo"]["hidden"] == [4]
+    assert not list((tmp_path / "study").glob("*/checkpoints"))
+    written = load_toml(found.config)
+    assert written["run"] == {
+        "env": "CartPole-v1",
+        "schedule": "deterministic",
+        "num_envs": 4,
+        "total_steps": 300,
+        "evaluation_episodes": 2,
+    }
+    assert written["ppo"] == {"rollout_steps": 16, "hidden": [4], **found.study.best_params}
+    assert main(["train", "ppo", "--config", str(found.config), "--quiet", "--name", "again"]) == 0
+    again = load_toml("runs/again/config.toml")
+    assert found.study.best_params.items() <= again["ppo"].items()
+    assert parl.train("ppo", env="CartPole-v1", **found.best, runs="runs").env_steps >= 300
+
+
+def test_a_seed_gives_the_same_trials_in_one_call_or_in_two(tmp_path):
+    whole = tune(tmp_path / "whole", trials=5, startup_trials=2)
+    tune(tmp_path / "parts", trials=3, startup_trials=2)
+    parts = tune(tmp_path / "parts", trials=5, startup_trials=2)
+    assert trials_of(whole) == trials_of(parts)
+    assert len(trials_of(tune(tmp_path / "parts", trials=4, startup_trials=2))) == 5
+    other = tune(tmp_path / "other", trials=1, seed=1)
+    assert trials_of(other)[0] != trials_of(whole)[0]
+
+
+def test_a_trial_below_the_median_is_pruned(tmp_path):
+    # The first trial has two evaluations with a return of 5; the second one falls below their median at once.
+    env = scripted(5.0, 5.0, 1.0)
+    found = tune(tmp_path, env=env, trials=2, startup_trials=1, evaluations=3, evaluation_episodes=3)
+    first, second = found.study.trials
+    assert (first.state, first.value) == (TrialState.COMPLETE, 5.0)
+    assert first.intermediate_values == {1: 5.0, 2: 5.0}
+    assert (second.state, second.intermediate_values) == (TrialState.PRUNED, {1: 1.0})
+    assert "env" not in load_toml(found.config)["run"], "a function has no name that trains"
+
+
+def test_a_pruner_can_be_given(tmp_path):
+    pruner = optuna.pruners.ThresholdPruner(upper=1.0)
+    with pytest.raises(ConfigError, match="none of 2 trials was completed"):
+        tune(tmp_path, trials=2, pruner=pruner)
+
+
+SHARED = """
+import os, pathlib, sys, time
+import parl
+from optuna.distributions import FloatDistribution
+
+folder = pathlib.Path(sys.argv[1])
+
+class OtherProcess:
+    # Waits in its first trial until the other process has one too.
+    def on_start(self, run):
+        (folder / f"started-{os.getpid()}").touch()
+        end = time.monotonic() + 100
+        while len(list(folder.glob("started-*"))) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+from parl.train import search
+train = search.train
+
+def train_together(*arguments, callbacks, **options):
+    return train(*arguments, callbacks=[*callbacks, OtherProcess()], **options)
+
+search.train = train_together
+space = {"learning_rate": FloatDistribution(1e-4, 1e-2, log=True)}
+found = parl.tune("ppo", study=folder / "study.db", trials=4, space=space, total_steps=200, num_envs=4,
+                  rollout_steps=16, hidden=(4,), evaluation_episodes=1, startup_trials=99, quiet=True)
+print(len(found.study.trials))
+"""
+
+
+def test_processes_share_a_study(tmp_path):
+    (tmp_path / "script.py").write_text(SHARED)
+    programs = [forked.Program([tmp_path / "script.py", tmp_path], tmp_path) for _ in range(2)]
+    outputs = [program.communicate(timeout=200) for program in programs]
+    assert [program.returncode for program in programs] == [0, 0], outputs
+    assert max(int(out) for out, _ in outputs) in (4, 5), "a second process adds at most one trial"
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+    assert len({trial.params["learning_rate"] for trial in study.trials}) == len(study.trials)
+    assert len(list(tmp_path.glob("started-*"))) == 2
+
+
+def test_settings_that_cannot_run_are_pruned_with_the_reason(tmp_path):
+    space = {"max_gradient_norm": CategoricalDistribution((-1.0,))}
+    with pytest.raises(ConfigError, match=r"none of 2 trials was completed; .*max_gradient_norm"):
+        tune(tmp_path, trials=2, space=space)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rat": 0.1}, "learning_rat"),
+        ({"space": {"learning_rat": FloatDistribution(0, 1)}}, "learning_rat"),
+        ({"trials": 0}, "trials = 0 is below 1"),
+        ({"evaluations": 0}, "evaluations = 0 is below 1"),
+        ({"evaluation_episodes": 0}, "evaluation_episodes = 0"),
+    ],
+)
+def test_wrong_arguments_are_errors_before_the_study(tmp_path, options, message):
+    with pytest.raises(ConfigError, match=message):
+        tune(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_space_in_the_same_study_is_an_error(tmp_path):
+    tune(tmp_path, trials=1)
+    with pytest.raises(ConfigError, match="started with another search space: gamma"):
+        tune(tmp_path, trials=2, space=SPACE | {"gamma": CategoricalDistribution((0.5, 0.6))})
+
+
+def test_an_interrupt_ends_the_search(tmp_path, monkeypatch):
+    class Interrupted:
+        path, stopped = tmp_path, "interrupted"
+
+    monkeypatch.setattr(search, "train", lambda *_, **__: Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tune(tmp_path)
+    monkeypatch.undo()
+    assert [trial.state for trial in tune(tmp_path, trials=1).study.trials] == [
+        TrialState.FAIL,
+        TrialState.COMPLETE,
+    ]
+
+
+def test_settings_without_effect_are_not_sampled(tmp_path, monkeypatch):
+    class SampledError(Exception):
+        pass
+
+    def caught(*_, **options):
+        raise SampledError(options)
+
+    monkeypatch.setattr(search, "train", caught)
+    for target_tau, sampled in ((0.0, True), (0.01, False)):
+        with pytest.raises(SampledError) as found:
+            parl.tune("dqn", study=tmp_path / "dqn.db", target_tau=target_tau, quiet=True)
+        (options,) = found.value.args
+        assert ("target_period" in options) is sampled
+        assert isinstance(options["hidden"], tuple) and options["evaluation_every"] == 100_000
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_space_of_settings_that_it_has(name):
+    fields = module_of(name).Config.__dataclass_fields__ | topology_of(name).config.__dataclass_fields__
+    assert SPACES[name].keys() <= fields.keys()
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        values = search._keywords(
+            {
+                key: kind.choices[generator.integers(len(kind.choices))]
+                if isinstance(kind, CategoricalDistribution)
+                else kind.low + (kind.high - kind.low) * generator.random()
+                for key, kind in SPACES[name].items()
+            }
+        )
+        for config in (module_of(name).Config, topology_of(name).config):
+            own = {key: value for key, value in values.items() if key in config.__dataclass_fields__}
+            config(**own)
+
+
+def test_the_command_searches_only_what_is_not_given(tmp_path, capsys):
+    study = tmp_path / "cart.db"
+    words = ["tune", "ppo", "--env", "CartPole-v1", "--trials", "2", "--study", str(study), "--plot"]
+    words += ["--total-steps", "300", "--num-envs", "4", "--gamma", "0.99", "--hidden", "4", "--epochs", "1"]
+    words += ["--evaluation-episodes", "2", "--evaluations", "1", "--rollout-steps", "16", "--quiet"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "best of 2 trials: trial " in out and "  learning_rate = " in out and "gamma" not in out
+    config = load_toml(tmp_path / "cart.toml")
+    assert config["ppo"]["gamma"] == 0.99 and config["ppo"]["hidden"] == [4]
+    assert config["run"]["total_steps"] == 300 and "quiet" not in config["run"]
+    files = sorted(path.name for path in (tmp_path / "cart").glob("*.png"))
+    assert files == ["history.png", "importance.png", "slice.png"]
+    for file in files:
+        assert str(tmp_path / "cart" / file) in out
+    assert main(["tune", "nothing"]) == 1
+    assert main(["tune"]) == 2
