@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import evaluate, resume, train
+    from parl.train import evaluate, load, resume, train
 
 __all__ = [
     "AtariVectorEnv",
@@ -33,6 +33,7 @@ __all__ = [
     "atari",
     "errors",
     "evaluate",
+    "load",
     "make_vec",
     "replay",
     "resume",
@@ -51,6 +52,7 @@ _MODULES = {
     "atari": "parl.atari",
     "errors": "parl.errors",
     "evaluate": "parl.train",
+    "load": "parl.train",
     "make_vec": "parl.envs",
     "replay": "parl.replay",
     "resume": "parl.train",

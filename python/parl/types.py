@@ -15,7 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Array = np.ndarray[Any, Any]
 Observations = Array | Mapping[str, Array]
@@ -152,12 +152,30 @@ class Policy(Protocol):
 
     weights: Tensor
 
+    @property
+    def network(self) -> nn.Module:
+        """The network that chooses actions. Its parameters are views of :attr:`weights`."""
+        ...
+
     def act(self, observations: Any, env_steps: int) -> Array:
         """Returns actions (N, ...) with exploration, after ``env_steps`` transitions of the run."""
         ...
 
     def act_greedily(self, observations: Any) -> Array:
         """Returns actions (N, ...) without exploration."""
+        ...
+
+    def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """As :meth:`act_greedily`, in operations of torch that can be exported.
+
+        Args:
+            network: a copy of :attr:`network`.
+            observations: (N, ...) tensor, or a mapping of such tensors for dictionaries.
+            memory: of recurrent policies, (2, N, H).
+
+        Returns:
+            Actions (N, ...); recurrent policies also return the next memory (2, N, H).
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -198,6 +216,11 @@ class Learned(Protocol):
     """
 
     weights: Tensor
+
+    @property
+    def network(self) -> nn.Module:
+        """As that of its policies, see :class:`Policy`; its parameters are views of :attr:`weights`."""
+        ...
 
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update by name."""

@@ -451,6 +451,8 @@ class QPolicy(SeededPolicy):
         action_values: see :class:`parl.types.PriorityPolicy`.
     """
 
+    _network: QNetwork
+
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
         super().__init__(seed)
         self._config = config
@@ -480,6 +482,10 @@ class QPolicy(SeededPolicy):
         if self._config.noisy:
             silence_noise(self._network)
         return self._values(observations).argmax(axis=1)
+
+    def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.Policy`."""
+        return (network.mean(network(observations)).argmax(dim=1),)
 
     def _values(self, observations: Observations) -> Array:
         return self._network.act(observations)
@@ -556,6 +562,11 @@ class DQNLearner:
         )
         self._update = Update(self._write_gradients, self.gradients, self.online.fused)
         self._latest: Mapping[str, Any] = {}
+
+    @property
+    def network(self) -> QNetwork:
+        """See :class:`parl.types.Learned`."""
+        return self.online
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Returns the quantile fractions of the prediction and of the target.

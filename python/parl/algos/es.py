@@ -21,7 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
+from parl.algos.common.population import (
+    DeterministicPolicy,
+    PopulationNetConfig,
+    PopulationNetwork,
+    WeightLayout,
+    noise,
+)
 from parl.errors import NonFiniteError
 from parl.nets import check_observations
 from parl.ops.adam import adam_step
@@ -99,7 +105,9 @@ class ESLearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = ESDecoder(config)
-        self.weights = WeightLayout(config, spec).initial_weights(seed)
+        shape = WeightLayout(config, spec)
+        self.weights = shape.initial_weights(seed)
+        self.network = PopulationNetwork(shape, self.weights, spec.observation_dtype)
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._generation = 0

@@ -21,7 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
+from parl.algos.common.population import (
+    DeterministicPolicy,
+    PopulationNetConfig,
+    PopulationNetwork,
+    WeightLayout,
+    noise,
+)
 from parl.errors import ConfigError
 from parl.nets import check_observations
 from parl.ops.bounds import check_bounds
@@ -110,7 +116,9 @@ class GALearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = GADecoder(config, spec)
-        self.weights = WeightLayout(config, spec).initial_weights(seed)
+        shape = WeightLayout(config, spec)
+        self.weights = shape.initial_weights(seed)
+        self.network = PopulationNetwork(shape, self.weights, spec.observation_dtype)
         self._parents: list[Member] = []
         self._rng = np.random.default_rng(seed)
         self._latest: dict[str, float] = {}

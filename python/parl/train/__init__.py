@@ -44,7 +44,7 @@ from parl.train.registry import (
     table_of,
     topology_of,
 )
-from parl.train.trainer import Run, Trainer, make_evaluator, run_follower_rank
+from parl.train.trainer import Run, Trainer, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.torchrun import Group
     from parl.runtime.evaluate import Evaluator
+    from parl.train.policy import Policy
     from parl.types import EnvSpec
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "RunConfig",
     "default_settings",
     "evaluate",
+    "load",
     "presets_of",
     "protocol",
     "record",
@@ -289,14 +291,17 @@ class _OpenedRun:
         return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
 
-def _open(path: str | Path, trusted: bool) -> _OpenedRun:
+def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None = None) -> _OpenedRun:
+    """Opens a run directory; ``env`` and ``spec`` are those of the run if None."""
     run = RunDirectory.open(path)
     run.verify()
     table = run.config
     name = str(table.get("algorithm"))
     layers = [table_layer(name, table, run.path / "config.toml")]
     pickled = run.path / "env.pkl"
-    if pickled.exists():
+    if env is not None:
+        maker = _env_maker(name, env, [] if callable(env) else layers)
+    elif pickled.exists():
         import cloudpickle
 
         data = pickled.read_bytes()
@@ -304,7 +309,7 @@ def _open(path: str | Path, trusted: bool) -> _OpenedRun:
         maker = cloudpickle.loads(data)
     else:
         maker = _env_maker(name, None, layers)
-    spec, _ = _probe_env(maker)
+    spec = spec or _probe_env(maker)[0]
     config, algorithm = resolve(name, spec, layers)
     return _OpenedRun(run, name, config, algorithm, maker, spec)
 
@@ -379,6 +384,67 @@ def _last_checkpoint(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint 
         return None
 
 
+def load(
+    source: str | Path,
+    checkpoint: str = "best",
+    *,
+    env: str | Callable[..., Any] | None = None,
+    trust: bool = False,
+) -> Policy:
+    """Loads the policy of a run.
+
+    Args:
+        source: a run directory, a folder of one of its checkpoints, or a folder that
+            :meth:`parl.train.policy.Policy.save_for_hub` wrote.
+        checkpoint: of a run directory: ``"last"``; or ``"best"``, the one with the highest score.
+        env: as in :func:`train`, in place of the run's environment.
+        trust: load the environment of the run if it is a pickle, see :func:`resume`.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or the run has no checkpoint.
+        RunDirectoryError: a file is missing, damaged or of another run. The message names it.
+        UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
+            ``trust`` was given.
+    """
+    from parl.runtime import policy_file
+    from parl.train.policy import Policy, PolicyConfig
+
+    path, folder = _locate(source, checkpoint)
+    saved = policy_file.read(folder / policy_file.NAME)
+    opened = _open(path, trust, env, saved.spec)
+    if saved.algorithm != opened.name:
+        raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
+    acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
+    policy_file.copy_named(saved.tensors, policy_file.named_weights(acting), str(folder / policy_file.NAME))
+    return Policy(
+        acting=acting,
+        algorithm=opened.name,
+        run=path,
+        folder=folder,
+        spec=saved.spec,
+        config=PolicyConfig(opened.config, opened.algorithm),
+        env_maker=_evaluation_maker(opened.maker, opened.config),
+        env_steps=saved.env_steps,
+    )
+
+
+def _locate(source: str | Path, checkpoint: str) -> tuple[Path, Path]:
+    """The run directory of ``source``, see :func:`load`, and the folder of its policy, verified."""
+    from parl.runtime.policy_file import NAME
+
+    if checkpoint not in ("best", "last"):
+        raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
+    path, only = Path(source), ["counters.json", NAME]
+    if (path / "manifest.json").is_file():
+        run = RunDirectory.open(path.resolve().parents[1])
+        run.checkpoints.verify(path, only)
+        return run.path, path
+    if (path / NAME).is_file():
+        return path, path
+    run = RunDirectory.open(path)
+    return path, run.checkpoints.verified(checkpoint, only)
+
+
 def evaluate(
     path: str | Path,
     episodes: int = 100,
@@ -430,23 +496,14 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
 
 def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
     """Returns an evaluator with the policy of a checkpoint, and the maker of its environments."""
-    from parl.runtime import checkpoint as files
+    from parl.runtime.evaluate import Evaluator
 
-    if checkpoint not in ("best", "last"):
-        raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
-    opened = _open(path, trusted)
-    setup = opened.make_setup(opened.config)
-    folder = opened.run.checkpoints.verified(checkpoint, only=["counters.json", "learner.pt"])
-    if not setup.spec.has_images:
+    policy = load(path, checkpoint, trust=trusted)
+    if not policy.spec.has_images:
         import torch
 
         torch.set_num_threads(1)  # Several threads make small networks slower.
-    learner = setup.make_learner()
-    files.load_learner(files.read(folder), learner)
-    maker = _evaluation_maker(opened.maker, opened.config)
-    evaluator = make_evaluator(setup, maker)
-    evaluator.policy.weights.copy_(learner.weights)
-    return evaluator, maker
+    return Evaluator(policy.env_maker, policy.acting, policy.spec), policy.env_maker
 
 
 def record(

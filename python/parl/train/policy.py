@@ -1,0 +1,163 @@
+"""A trained policy outside of its run: actions for observations, the network, and the environments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from parl.envs import EnvMaker, Observer
+from parl.errors import ConfigError
+from parl.nets.normalizer import Normalizer
+from parl.types import Array, EnvSpec, Observations, RecurrentPolicy
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The settings with which a policy was trained.
+
+    Attributes:
+        run: settings of the run, such as ``run.total_steps``.
+        algorithm: settings of the algorithm, such as ``algorithm.hidden``.
+    """
+
+    run: Any
+    algorithm: Any
+
+
+class Policy:
+    """The policy of a checkpoint, made by :func:`parl.load`.
+
+    Observations are those of :attr:`env_maker`: an environment's own stack of frames is part of them.
+    Normalization and the scaling of actions are part of the policy.
+
+    Attributes:
+        algorithm: name of the algorithm.
+        run: path of the run directory, or of the folder that was loaded.
+        spec: spaces of the environment.
+        config: settings of the run and of the algorithm.
+        env_maker: ``env_maker(n)`` makes a vector environment as the run's evaluations use it; Atari games
+            neither clip rewards nor end an episode with a life there.
+        env_steps: transitions that the run had collected.
+        network: the network that chooses actions, with named parameters, in operations of torch. Its
+            parameters share the memory of those that :meth:`predict` uses, so that changes in place have an
+            effect there.
+    """
+
+    def __init__(
+        self,
+        acting: Any,
+        algorithm: str,
+        run: Path,
+        folder: Path,
+        spec: EnvSpec,
+        config: PolicyConfig,
+        env_maker: EnvMaker,
+        env_steps: int,
+    ) -> None:
+        self.acting = acting
+        self.algorithm, self.run, self.folder = algorithm, run, folder
+        self.spec, self.config, self.env_maker, self.env_steps = spec, config, env_maker, env_steps
+        self.network: nn.Module = plain_copy(acting.network)
+        self._observe = Observer(spec)
+
+    def predict(
+        self,
+        observation: Any,
+        *,
+        deterministic: bool = True,
+        state: Array | None = None,
+        episode_start: Any = None,
+    ) -> tuple[Any, Array | None]:
+        """Returns the action for an observation, or those for a batch.
+
+        Args:
+            observation: one observation of the environment, or N of them, which the shape decides; of
+                dictionaries, each part is one or N.
+            deterministic: the most probable action, or that of the largest value, as in evaluations. False:
+                an action as in training after :attr:`env_steps` transitions, with exploration.
+            state: recurrent policies only: what the previous call returned, None at the start.
+            episode_start: recurrent policies only: bool, or (N,) bool, where an episode begins and the state
+                is reset.
+
+        Returns:
+            The action in shape and dtype of the action space, or (N, ...) actions; and the next state,
+            (2, N, H) float32, None if the policy is not recurrent.
+
+        Raises:
+            ConfigError: a shape is not that of the observation space, or not that of a batch of it.
+        """
+        batch, single = self._batch_of(observation)
+        count = len(next(iter(batch.values()))) if isinstance(batch, Mapping) else len(batch)
+        recurrent = isinstance(self.acting, RecurrentPolicy)
+        if recurrent:
+            self._set_memory(count, state, episode_start)
+        if deterministic:
+            found = self.acting.act_greedily(batch)
+        else:
+            found = self.acting.act(batch, self.env_steps)
+        actions = np.asarray(found, self.spec.action_dtype)
+        following = self.acting.memory.numpy().copy() if recurrent else None
+        return (actions[0] if single else actions), following
+
+    def _batch_of(self, observation: Any) -> tuple[Observations, bool]:
+        """``observation`` as a batch, and whether it was a single one."""
+        seen = self._observe(observation)
+        if not isinstance(seen, Mapping):
+            single = _is_single("observation", seen.shape, self.spec.observation_shape)
+            return (seen[None] if single else seen), single
+        singles = [_is_single(name, seen[name].shape, shape) for name, shape, _ in self.spec.observation_parts]
+        if any(singles) != all(singles) or len({len(part) for part in seen.values() if not singles[0]}) > 1:
+            shapes = {name: part.shape for name, part in seen.items()}
+            raise ConfigError(f"parts of the observation are batches of different sizes: {shapes}")
+        return ({name: part[None] for name, part in seen.items()} if singles[0] else seen), singles[0]
+
+    def _set_memory(self, count: int, state: Array | None, episode_start: Any) -> None:
+        starts = np.zeros(count, bool)
+        if state is None:
+            starts[:] = True
+        else:
+            shape = (2, count, self.acting.memory.shape[2])
+            if np.shape(state) != shape:
+                raise ConfigError(f"state has shape {np.shape(state)}, expected {shape}")
+            self.acting.memory = torch.tensor(state, dtype=torch.float32)
+        if episode_start is not None:
+            starts |= np.asarray(episode_start, bool)
+        self.acting.restart(starts)
+
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        parts = {name: shape for name, shape, _ in self.spec.observation_parts}
+        seen = parts or f"{self.spec.observation_shape} {self.spec.observation_dtype}"
+        actions = self.spec.num_actions or f"{self.spec.action_shape} {self.spec.action_dtype}"
+        return (
+            f"<Policy of {self.algorithm} for {self.env_maker.name} after {self.env_steps:,} steps: "
+            f"observations {seen}, actions {actions}, {size:,} parameters, from {self.folder}>"
+        )
+
+
+def plain_copy(network: nn.Module) -> nn.Module:
+    """A copy that shares the parameters' memory, without the fused operations of :mod:`parl.nets.fused`."""
+    copied = copy.deepcopy(network)
+    for mine, theirs in zip(copied.parameters(), network.parameters(), strict=True):
+        mine.data = theirs.data
+    for part in copied.modules():
+        if not isinstance(part, Normalizer):
+            for parameter in part.parameters(recurse=False):
+                parameter.requires_grad_(True)
+    return copied
+
+
+def _is_single(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """Whether ``shape`` is that of one observation; False for a batch."""
+    if shape == expected:
+        return True
+    if shape[1:] != expected or not shape:
+        raise ConfigError(f"{name} has shape {shape}, expected {expected} or a batch (N, {expected})")
+    return False
