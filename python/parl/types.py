@@ -152,11 +152,6 @@ class Policy(Protocol):
 
     weights: Tensor
 
-    @property
-    def network(self) -> nn.Module:
-        """The network that chooses actions. Its parameters are views of :attr:`weights`."""
-        ...
-
     def act(self, observations: Any, env_steps: int) -> Array:
         """Returns actions (N, ...) with exploration, after ``env_steps`` transitions of the run."""
         ...
@@ -165,8 +160,25 @@ class Policy(Protocol):
         """Returns actions (N, ...) without exploration."""
         ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns random generators and other state that a resumed run needs, without the weights."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what :meth:`state_dict` returned."""
+        ...
+
+
+class NetworkPolicy(Policy, Protocol):
+    """A policy with a network, which :func:`parl.load` takes out of a run and exports."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network that chooses actions. Its parameters are views of ``weights``."""
+        ...
+
     def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """As :meth:`act_greedily`, in operations of torch that can be exported.
+        """As :meth:`Policy.act_greedily`, in operations of torch alone, which can be exported.
 
         Args:
             network: a copy of :attr:`network`.
@@ -176,14 +188,6 @@ class Policy(Protocol):
         Returns:
             Actions (N, ...); recurrent policies also return the next memory (2, N, H).
         """
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns random generators and other state that a resumed run needs, without the weights."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
         ...
 
 
@@ -219,11 +223,19 @@ class Learned(Protocol):
 
     @property
     def network(self) -> nn.Module:
-        """As that of its policies, see :class:`Policy`; its parameters are views of :attr:`weights`."""
+        """As that of its policies, see :class:`NetworkPolicy`, with views of this :attr:`weights`."""
         ...
 
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update by name."""
+        ...
+
+    def start_from(self, other: Any) -> None:
+        """Takes weights and normalization of another learner of the algorithm, but not its optimizer.
+
+        Raises:
+            ConfigError: names the first parameter whose shape differs.
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:

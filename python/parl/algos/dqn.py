@@ -52,7 +52,9 @@ from parl.nets import (
     FractionEmbedding,
     NoisyLinear,
     check_observations,
+    copy_named,
     flatten,
+    named_weights,
     resample_noise,
     silence_noise,
     tensors_of,
@@ -484,7 +486,7 @@ class QPolicy(SeededPolicy):
         return self._values(observations).argmax(axis=1)
 
     def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         return (network.mean(network(observations)).argmax(dim=1),)
 
     def _values(self, observations: Observations) -> Array:
@@ -712,6 +714,11 @@ class DQNLearner:
             "q_mean": q.mean().item(),
             "gradient_norm": torch.linalg.vector_norm(self.gradients).item(),
         }
+
+    def start_from(self, other: DQNLearner) -> None:
+        """See :class:`parl.types.Learned`."""
+        copy_named(named_weights(other.online), self.online)
+        self._target_weights.copy_(self.weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

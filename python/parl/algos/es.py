@@ -29,7 +29,7 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import NonFiniteError
-from parl.nets import check_observations
+from parl.nets import check_observations, copy_named, named_weights
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -160,6 +160,10 @@ class ESLearner:
     def metrics(self) -> dict[str, float]:
         """Returns mean and best return of the latest generation."""
         return self._latest
+
+    def start_from(self, other: ESLearner) -> None:
+        """See :class:`parl.types.Learned`."""
+        copy_named(named_weights(other.network), self.network)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

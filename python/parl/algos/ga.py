@@ -29,7 +29,7 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import ConfigError
-from parl.nets import check_observations
+from parl.nets import check_observations, copy_named, named_weights
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
@@ -150,6 +150,17 @@ class GALearner:
     def metrics(self) -> dict[str, float]:
         """Returns mean and best return of the latest generation, and its best member's number of seeds."""
         return self._latest
+
+    def start_from(self, other: GALearner) -> None:
+        """See :class:`parl.types.Learned`; takes the parents, which are seeds, so that sigma must be equal.
+
+        Raises:
+            ConfigError: sigma or the shape of a parameter differs.
+        """
+        copy_named(named_weights(other.network), self.network)
+        if self._config.sigma != other._config.sigma:
+            raise ConfigError(f"sigma = {self._config.sigma} is not {other._config.sigma}, as in that run")
+        self._parents = list(other._parents)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

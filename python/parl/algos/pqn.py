@@ -201,7 +201,7 @@ class PQNPolicy(SeededPolicy):
         return self._network.act(rows_of(observations)).argmax(axis=1)
 
     def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         return (network(observations).argmax(dim=1),)
 
 

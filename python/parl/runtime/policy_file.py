@@ -2,15 +2,14 @@
 
 The tensors are the parameters of the network that chooses actions, with their names in
 ``policy.network.named_parameters()``. Statistics that normalize observations are among them, as
-``...normalizer.mean`` and ``...normalizer.inverse_std``. The metadata names the algorithm, the version of parl,
-the environment's spaces (``spec``, JSON) and the transitions of the run at that time (``env_steps``).
+``...normalizer.mean`` and ``...normalizer.inverse_std``. The metadata names the algorithm, the version of
+parl, the environment's spaces (``spec``, JSON) and the transitions of the run at that time (``env_steps``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from parl import __version__
 from parl.errors import ConfigError, RunDirectoryError
+from parl.nets import named_weights
 from parl.types import EnvSpec
 
 try:
@@ -50,11 +50,6 @@ class PolicyFile:
     parl: str
 
 
-def named_weights(holder: Any) -> dict[str, Tensor]:
-    """The parameters with which a policy or a learner acts, by name; in-place changes change the weights."""
-    return {name: parameter.detach() for name, parameter in holder.network.named_parameters()}
-
-
 def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: int) -> None:
     """Writes the file into ``folder``.
 
@@ -67,7 +62,7 @@ def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: i
     """
     tensors = {
         name: tensor.cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in named_weights(holder).items()
+        for name, tensor in named_weights(holder.network).items()
     }
     about = {
         "format": "pt",
@@ -79,21 +74,6 @@ def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: i
     (folder / NAME).write_bytes(save(tensors, about))
 
 
-def copy_named(tensors: Mapping[str, Tensor], to: Mapping[str, Tensor], where: str) -> None:
-    """Copies tensors into those of the same name.
-
-    Raises:
-        ConfigError: names or shapes differ; the message begins with ``where`` and names the first one.
-    """
-    for name in [*to, *tensors]:
-        shapes = [tuple(one[name].shape) if name in one else None for one in (tensors, to)]
-        if shapes[0] != shapes[1]:
-            has, needs = ("no such parameter" if shape is None else f"shape {shape}" for shape in shapes)
-            raise ConfigError(f"{where}: parameter {name} does not fit: {has}, expected {needs}")
-    for name, tensor in tensors.items():
-        to[name].copy_(tensor)
-
-
 def read(path: Path) -> PolicyFile:
     """Reads the file at ``path``; runs no code of it.
 
@@ -103,7 +83,7 @@ def read(path: Path) -> PolicyFile:
     try:
         with safe_open(path, "pt") as file:
             about: dict[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
         spec = EnvSpec(**{name: _tupled(value) for name, value in json.loads(about["spec"]).items()})
         return PolicyFile(tensors, about["algorithm"], spec, int(about["env_steps"]), about["parl"])
     except FileNotFoundError as error:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from parl import pickles
-from parl.errors import ConfigError
+from parl.errors import ConfigError, RunDirectoryError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.torchrun import Group
     from parl.runtime.evaluate import Evaluator
+    from parl.runtime.setup import SavedLearner
     from parl.train.policy import Policy
     from parl.types import EnvSpec
 
@@ -113,10 +114,11 @@ def train(
     settings = dataclasses.replace(settings, env=maker.name)
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
+    made = make_algorithm(name, own, spec)
+    init_from = _saved_learner(name, settings.init_from, made, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, quiet=settings.quiet or is_follower)
-    made = make_algorithm(name, own, spec)
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_line)
 
     def new_directory() -> Path:
@@ -134,7 +136,7 @@ def train(
     if group is not None:
         settings, path = group.from_rank_zero((settings, path))
     assert path is not None
-    setup = topology.setup(made, settings, maker, spec)
+    setup = dataclasses.replace(topology.setup(made, settings, maker, spec), init_from=init_from)
     run = RunDirectory(path)
     try:
         if is_follower:
@@ -145,6 +147,39 @@ def train(
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _saved_learner(name: str, source: str | None, made: Any, maker: EnvMaker) -> SavedLearner | None:
+    """The learner of the run ``source``, from whose weights a run starts; None if there is no source.
+
+    Args:
+        name: name of the new run's algorithm.
+        source: see :class:`RunConfig`.
+        made: the new run's algorithm.
+        maker: makes the new run's environments.
+
+    Raises:
+        ConfigError: the other run has another algorithm, or the first parameter whose shape differs.
+    """
+    if source is None:
+        return None
+    import torch
+
+    from parl.runtime import policy_file
+    from parl.runtime.setup import SavedLearner
+
+    path, folder = _locate(source, "best", "learner.pt")
+    saved = policy_file.read(folder / policy_file.NAME)
+    if saved.algorithm != name:
+        raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
+    opened = _open(path, False, maker.env, saved.spec)
+    state = torch.load(folder / "learner.pt", weights_only=True)
+    found = SavedLearner(make_algorithm(name, opened.algorithm, saved.spec), state)
+    try:
+        found.start(made.make_learner(0, "cpu"))
+    except ConfigError as error:
+        raise ConfigError(f"init_from = {source!r} does not fit: {error}") from error
+    return found
 
 
 def _check_device(device: str, maker: EnvMaker) -> None:
@@ -333,7 +368,9 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
     """Continues the run at ``path`` from its last checkpoint.
 
     If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
-    the results are the same as those of a run without interruption.
+    the results are the same as those of a run without interruption. A run that has ended continues with a
+    larger ``total_steps``, over which learning rates fall; one that has reached ``stop_at_return`` then
+    continues without this goal, unless a new one is given.
 
     Args:
         path: the run directory.
@@ -353,25 +390,37 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
     _check_device(config.device, opened.maker)
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
-    setup = opened.make_setup(config)
+    topology, setup = topology_of(opened.name), opened.make_setup(config)
+
+    def last_checkpoint() -> tuple[Any, Checkpoint | None]:
+        """The setup and the last checkpoint, without which the run starts as :func:`train` does."""
+        saved = _last_checkpoint(opened.run, rank, trust)
+        if saved is not None:
+            return setup, saved
+        first = _saved_learner(opened.name, config.init_from, setup.algorithm, opened.maker)
+        return dataclasses.replace(setup, init_from=first), None
+
     try:
         if rank > 0:
-            return run_follower_rank(
-                opened.run, topology_of(opened.name), config, setup, _last_checkpoint(opened.run, rank, trust)
-            )
+            return run_follower_rank(opened.run, topology, config, *last_checkpoint())
         with opened.run.lock():
-            saved = _last_checkpoint(opened.run, rank, trust)
+            setup, saved = last_checkpoint()
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
+            elif "total_steps" in options and "stop_at_return" not in options and _has_reached_goal(saved):
+                config = replace(config, {"stop_at_return": None}, "resume")
             progress = Progress(config.total_steps, start, config.quiet)
             evaluation = _evaluation_maker(opened.maker, config)
-            return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).run(
-                saved
-            )
+            return Trainer(opened.run, topology, config, setup, evaluation, progress).run(saved)
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _has_reached_goal(saved: Checkpoint) -> bool:
+    """Whether ``saved`` is the end of a run that reached its ``stop_at_return``."""
+    return (saved.counters.get("score") or {}).get("confirmed") is not None
 
 
 def _last_checkpoint(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint | None:
@@ -406,6 +455,7 @@ def load(
         UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
             ``trust`` was given.
     """
+    from parl.nets import copy_named
     from parl.runtime import policy_file
     from parl.train.policy import Policy, PolicyConfig
 
@@ -415,7 +465,7 @@ def load(
     if saved.algorithm != opened.name:
         raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
     acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
-    policy_file.copy_named(saved.tensors, policy_file.named_weights(acting), str(folder / policy_file.NAME))
+    copy_named(saved.tensors, acting.network)
     return Policy(
         acting=acting,
         algorithm=opened.name,
@@ -428,13 +478,16 @@ def load(
     )
 
 
-def _locate(source: str | Path, checkpoint: str) -> tuple[Path, Path]:
-    """The run directory of ``source``, see :func:`load`, and the folder of its policy, verified."""
+def _locate(source: str | Path, checkpoint: str, *files: str) -> tuple[Path, Path]:
+    """The run directory of ``source``, see :func:`load`, and the folder of its policy.
+
+    The policy, and ``files`` in its folder, are verified.
+    """
     from parl.runtime.policy_file import NAME
 
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
-    path, only = Path(source), ["counters.json", NAME]
+    path, only = Path(source), ["counters.json", NAME, *files]
     if (path / "manifest.json").is_file():
         run = RunDirectory.open(path.resolve().parents[1])
         run.checkpoints.verify(path, only)

@@ -112,7 +112,9 @@ class Policy:
         if not isinstance(seen, Mapping):
             single = _is_single("observation", seen.shape, self.spec.observation_shape)
             return (seen[None] if single else seen), single
-        singles = [_is_single(name, seen[name].shape, shape) for name, shape, _ in self.spec.observation_parts]
+        singles = [
+            _is_single(name, seen[name].shape, shape) for name, shape, _ in self.spec.observation_parts
+        ]
         if any(singles) != all(singles) or len({len(part) for part in seen.values() if not singles[0]}) > 1:
             shapes = {name: part.shape for name, part in seen.items()}
             raise ConfigError(f"parts of the observation are batches of different sizes: {shapes}")

@@ -168,7 +168,7 @@ class StochasticPolicy(SeededPolicy):
         return parameters.reshape(-1, *self._shape)
 
     def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         return (self._mode(network(observations)[0]),)
 
     def _mode(self, parameters: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ class RecurrentPolicy(StochasticPolicy):
         self._network.restart(torch.from_numpy(starts))
 
     def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         parameters, _, following = network.step(observations, *memory)
         return self._mode(parameters), following
 

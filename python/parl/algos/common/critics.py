@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from parl.algos.common.off_policy import OffPolicyConfig
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import Encoder, Ensemble, flatten, tensors_of
+from parl.nets import Encoder, Ensemble, copy_named, flatten, named_weights, tensors_of
 from parl.nets.fused import Update
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
@@ -262,7 +262,7 @@ class CriticsPolicy(SeededPolicy):
         return torch.from_numpy(self._network.layers.act(seen))
 
     def greedy(self, network: Actor, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         out = network(observations)
         if self._box is None:
             return (out.argmax(dim=1),)
@@ -505,6 +505,11 @@ class CriticsLearner(ABC):
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update."""
         return {name: value.item() for name, value in self._latest.items()}
+
+    def start_from(self, other: CriticsLearner) -> None:
+        """See :class:`parl.types.Learned`; also takes critics and target networks."""
+        copy_named(named_weights(other.networks), self.networks)
+        copy_named(named_weights(other.targets), self.targets)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

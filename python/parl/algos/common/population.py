@@ -248,11 +248,11 @@ class DeterministicPolicy:
 
     @property
     def network(self) -> PopulationNetwork:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         return PopulationNetwork(self._shape, self.weights, self._spec.observation_dtype)
 
     def greedy(self, network: PopulationNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         x = network(observations)
         return (x.argmax(dim=1) if self._spec.num_actions else x.view(-1, *self._spec.action_shape),)
 

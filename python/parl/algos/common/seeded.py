@@ -12,14 +12,14 @@ from torch import nn
 class SeededPolicy:
     """Holds the network and the random generator ``_rng`` of the actions; saves and restores its state."""
 
-    _network: nn.Module
+    _network: Any
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
     @property
     def network(self) -> nn.Module:
-        """See :class:`parl.types.Policy`."""
+        """See :class:`parl.types.NetworkPolicy`."""
         return self._network
 
     def state_dict(self) -> dict[str, Any]:
