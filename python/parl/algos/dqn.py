@@ -390,7 +390,7 @@ class QNetwork(ExecutionModule):
         wanted = self.acting_fractions if fractions is None else fractions
         mixed = features.unsqueeze(1) * self.embedding(wanted)  # (B, M, features)
         values = self.head(mixed.flatten(0, 1)).squeeze(2)  # (B M, A)
-        return values.unflatten(0, (len(features), -1)).transpose(1, 2)
+        return values.unflatten(0, (features.shape[0], -1)).transpose(1, 2)
 
     def mean(self, outputs: Tensor) -> Tensor:
         """Returns action values (B, A) for outputs of :meth:`forward`."""

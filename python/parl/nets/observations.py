@@ -106,7 +106,7 @@ class Encoder(ExecutionModule):
                 return self.torsos[key](observations)
             with autocast_bf16(observations.device):
                 return self.torsos[key](observations).to(torch.float32)
-        return observations.reshape(len(observations), -1).to(torch.float32)
+        return observations.reshape(observations.shape[0], -1).to(torch.float32)
 
 
 def _key(name: str) -> str:

@@ -40,14 +40,12 @@ class PolicyFile:
         algorithm: name of the algorithm.
         spec: the environment that the policy acts in.
         env_steps: transitions that the run had collected.
-        parl: version of parl that wrote the file.
     """
 
     tensors: dict[str, Tensor]
     algorithm: str
     spec: EnvSpec
     env_steps: int
-    parl: str
 
 
 def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: int) -> None:
@@ -85,7 +83,7 @@ def read(path: Path) -> PolicyFile:
             about: dict[str, str] = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
         spec = EnvSpec(**{name: _tupled(value) for name, value in json.loads(about["spec"]).items()})
-        return PolicyFile(tensors, about["algorithm"], spec, int(about["env_steps"]), about["parl"])
+        return PolicyFile(tensors, about["algorithm"], spec, int(about["env_steps"]))
     except FileNotFoundError as error:
         raise RunDirectoryError(
             f"{path} is missing: the checkpoint was written by an older version of parl"

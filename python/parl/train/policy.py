@@ -133,6 +133,24 @@ class Policy:
             starts |= np.asarray(episode_start, bool)
         self.acting.restart(starts)
 
+    def export(self, path: str | Path) -> None:
+        """Writes the policy to a file that runs without parl.
+
+        Its input is ``observation``, (N, *shape) in the dtype of :attr:`spec`, for any N, or one input for
+        each part of a dictionary; its output is ``action``, the deterministic actions (N, ...). Normalization
+        and scaling of actions are part of it. Recurrent policies also have the input ``state`` and the output
+        ``next_state``, (2, N, H) float32; the state is 0 where an episode begins.
+
+        Args:
+            path: ``.onnx``, for programs such as onnxruntime; or ``.pt2``, for ``torch.export.load``.
+
+        Raises:
+            ConfigError: the ending is another one, or a package is missing.
+        """
+        from parl.train.export import export
+
+        export(self, path)
+
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.network.parameters())
         parts = {name: shape for name, shape, _ in self.spec.observation_parts}

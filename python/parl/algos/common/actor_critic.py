@@ -130,8 +130,6 @@ class StochasticPolicy(SeededPolicy):
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
     """
 
-    _network: Network
-
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec, seed: int) -> None:
         super().__init__(seed)
         self._network = make_network(config, spec)
