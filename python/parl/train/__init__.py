@@ -169,6 +169,8 @@ def _saved_learner(name: str, source: str | None, made: Any, maker: EnvMaker) ->
     from parl.runtime.setup import SavedLearner
 
     path, folder = _locate(source, "best", "learner.pt")
+    if not (folder / "learner.pt").is_file():
+        raise ConfigError(f"init_from = {source!r} has no learner.pt: name a run or one of its checkpoints")
     saved = policy_file.read(folder / policy_file.NAME)
     if saved.algorithm != name:
         raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
@@ -342,11 +344,26 @@ def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None
         data = pickled.read_bytes()
         pickles.check(data, pickled, trusted)
         maker = cloudpickle.loads(data)
+    elif run.about.get("function_env"):
+        maker = _absent_env(table["run"]["env"], run.path)
     else:
         maker = _env_maker(name, None, layers)
     spec = spec or _probe_env(maker)[0]
     config, algorithm = resolve(name, spec, layers)
     return _OpenedRun(run, name, config, algorithm, maker, spec)
+
+
+def _absent_env(name: str, path: Path) -> EnvMaker:
+    """A maker in place of a function that is not part of the folder ``path``; raises an error when called."""
+    from parl.envs import EnvMaker
+
+    def absent() -> Env[Any, Any]:
+        raise ConfigError(
+            f"the environment {name} is a function and not part of {path}: give env= to parl.load"
+        )
+
+    absent.__name__ = name
+    return EnvMaker(absent)
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -443,8 +460,9 @@ def load(
     """Loads the policy of a run.
 
     Args:
-        source: a run directory, a folder of one of its checkpoints, or a folder that
-            :meth:`parl.train.policy.Policy.save_for_hub` wrote.
+        source: a run directory, a folder of one of its checkpoints, a folder that
+            :meth:`parl.train.policy.Policy.save_for_hub` wrote, or ``"hf://user/repository"`` on the Hugging
+            Face Hub.
         checkpoint: of a run directory: ``"last"``; or ``"best"``, the one with the highest score.
         env: as in :func:`train`, in place of the run's environment.
         trust: load the environment of the run if it is a pickle, see :func:`resume`.
@@ -487,6 +505,10 @@ def _locate(source: str | Path, checkpoint: str, *files: str) -> tuple[Path, Pat
 
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
+    if str(source).startswith("hf://"):
+        from parl.train.hub import download
+
+        source = download(str(source))
     path, only = Path(source), ["counters.json", NAME, *files]
     if (path / "manifest.json").is_file():
         run = RunDirectory.open(path.resolve().parents[1])

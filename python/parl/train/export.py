@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import warnings
 from collections.abc import Callable, Mapping
@@ -87,8 +88,8 @@ def _write_onnx(
     module: nn.Module, path: Path, args: Any, sizes: Any, inputs: list[str], outputs: list[str]
 ) -> None:
     try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
+        for name in ("onnx", "onnxscript"):
+            importlib.import_module(name)
     except ImportError as error:
         raise ConfigError("ONNX files need onnx and onnxscript: pip install 'parl-rl[export]'") from error
     log = logging.getLogger("torch.onnx")

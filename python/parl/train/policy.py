@@ -151,6 +151,49 @@ class Policy:
 
         export(self, path)
 
+    def save_for_hub(self, folder: str | Path) -> Path:
+        """Writes the policy into a folder that :func:`parl.load` reads and the Hugging Face Hub shows.
+
+        The folder has the weights, the settings without local paths, the score, a model card (``README.md``),
+        the learning curve if matplotlib is installed, and the newest ``videos/*.mp4`` of the run. It has no
+        pickle: an environment that is a function is left out, and ``parl.load(folder, env=...)`` replaces it.
+
+        Args:
+            folder: created if missing; files of the same names are replaced.
+
+        Returns:
+            ``folder``.
+        """
+        from parl.train import hub
+
+        return hub.save(self, folder)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        token: str | None = None,
+        commit_message: str = "Upload a policy of parl",
+    ) -> str:
+        """Uploads the folder of :meth:`save_for_hub`; ``parl.load("hf://user/repository")`` loads it.
+
+        Args:
+            repo_id: ``user/repository``, which is created if missing.
+            private: whether a new repository is private.
+            token: access token of the Hub; None: that of ``hf auth login``.
+            commit_message: first line of the commit.
+
+        Returns:
+            The address of the commit.
+
+        Raises:
+            ConfigError: huggingface_hub is not installed.
+        """
+        from parl.train import hub
+
+        return hub.push(self, repo_id, private, token, commit_message)
+
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.network.parameters())
         parts = {name: shape for name, shape, _ in self.spec.observation_parts}
