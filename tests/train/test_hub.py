@@ -102,7 +102,7 @@ def test_a_pickled_environment_is_left_out(tmp_path):
     assert "env.pkl" not in {path.name for path in folder.iterdir()}
     again = parl.load(folder)
     assert again.predict(np.zeros(4))[0] == policy.predict(np.zeros(4))[0]
-    with pytest.raises(ConfigError, match="env = '<lambda>'"):
+    with pytest.raises(ConfigError, match="environment <lambda> is a function and not part of"):
         again.env_maker(1)
     assert parl.load(folder, env="CartPole-v1").env_maker(1).num_envs == 1
     shutil.copyfile(path / "env.pkl", folder / "env.pkl")
