@@ -70,6 +70,18 @@ def test_a_run_starts_from_the_weights_of_another(tmp_path, started, name, own):
     assert started
 
 
+@pytest.mark.parametrize(("name", "run"), [("dqn", {"learners": 2}), ("a3c", {})])
+def test_learners_of_other_processes_start_from_them_too(tmp_path, name, run):
+    path = train_small(tmp_path, name).path
+    options = RUN | run | {"schedule": "async", "evaluation_episodes": 0}
+    config = run_of(name, runs=str(tmp_path), init_from=str(path), **options)
+    still = config_of(name, learning_rate=0.0)
+    second = parl.train(name, env="CartPole-v1", run_config=config, algorithm_config=still)
+    assert second.updates and torch.equal(
+        parl.load(path).acting.weights, parl.load(second.path).acting.weights
+    )
+
+
 def test_a_source_that_does_not_fit_is_refused(tmp_path):
     small = dict(env="CartPole-v1", total_steps=64, num_envs=2, runs=str(tmp_path), quiet=True)
     ppo = parl.train("ppo", **small, hidden=(8, 8), rollout_steps=8, evaluation_episodes=0).path

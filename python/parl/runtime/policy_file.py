@@ -1,15 +1,17 @@
 """``policy.safetensors``: the policy of a checkpoint as named tensors, which can be read without parl.
 
 The tensors are the parameters of the network that chooses actions, with their names in
-``policy.network.named_parameters()``. Statistics that normalize observations are among them, as
-``...normalizer.mean`` and ``...normalizer.inverse_std``. The metadata names the algorithm, the version of
-parl, the environment's spaces (``spec``, JSON) and the transitions of the run at that time (``env_steps``).
+``policy.network.named_parameters()``; or ``weights`` alone if a registered algorithm names no network.
+Statistics that normalize observations are among them, as ``...normalizer.mean`` and
+``...normalizer.inverse_std``. The metadata names the algorithm, the version of parl, the environment's spaces
+(``spec``, JSON) and the transitions of the run at that time (``env_steps``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from torch import Tensor
 
 from parl import __version__
 from parl.errors import ConfigError, RunDirectoryError
-from parl.nets import named_weights
+from parl.nets import copy_named, named_weights
 from parl.types import EnvSpec
 
 try:
@@ -58,9 +60,12 @@ def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: i
         spec: the environment.
         env_steps: transitions that the run has collected.
     """
+    if hasattr(holder, "network"):
+        named = named_weights(holder.network)
+    else:  # Of an algorithm that was registered by a user.
+        named = {"weights": holder.weights}
     tensors = {
-        name: tensor.cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in named_weights(holder.network).items()
+        name: tensor.cpu().clone(memory_format=torch.contiguous_format) for name, tensor in named.items()
     }
     about = {
         "format": "pt",
@@ -70,6 +75,18 @@ def write(folder: Path, holder: Any, algorithm: str, spec: EnvSpec, env_steps: i
         "env_steps": str(env_steps),
     }
     (folder / NAME).write_bytes(save(tensors, about))
+
+
+def load_into(holder: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Copies the tensors of a file into the weights of a policy.
+
+    Raises:
+        ConfigError: names the first parameter that does not fit.
+    """
+    if hasattr(holder, "network"):
+        copy_named(tensors, holder.network)
+    else:
+        holder.weights.copy_(tensors["weights"])
 
 
 def read(path: Path) -> PolicyFile:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parl.envs import EnvMaker
+from parl.errors import ConfigError
 from parl.runtime.distributed.torchrun import Group
 from parl.types import EnvSpec, Policy
 
@@ -35,8 +36,10 @@ class SavedLearner:
         """Copies its weights and normalization into ``learner``.
 
         Raises:
-            ConfigError: names the first parameter whose shape differs.
+            ConfigError: the algorithm cannot start so; or the first parameter whose shape differs.
         """
+        if not hasattr(learner, "start_from"):
+            raise ConfigError(f"{type(learner).__name__} has no method start_from")
         other = self.algorithm.make_learner(0, "cpu")
         other.load_state_dict(self.state)
         learner.start_from(other)

@@ -473,7 +473,6 @@ def load(
         UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
             ``trust`` was given.
     """
-    from parl.nets import copy_named
     from parl.runtime import policy_file
     from parl.train.policy import Policy, PolicyConfig
 
@@ -483,7 +482,7 @@ def load(
     if saved.algorithm != opened.name:
         raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
     acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
-    copy_named(saved.tensors, acting.network)
+    policy_file.load_into(acting, saved.tensors)
     return Policy(
         acting=acting,
         algorithm=opened.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +46,6 @@ class Policy:
         env_maker: ``env_maker(n)`` makes a vector environment as the run's evaluations use it; Atari games
             neither clip rewards nor end an episode with a life there.
         env_steps: transitions that the run had collected.
-        network: the network that chooses actions, with named parameters, in operations of torch. Its
-            parameters share the memory of those that :meth:`predict` uses, so that changes in place have an
-            effect there.
     """
 
     def __init__(
@@ -64,8 +62,21 @@ class Policy:
         self.acting = acting
         self.algorithm, self.run, self.folder = algorithm, run, folder
         self.spec, self.config, self.env_maker, self.env_steps = spec, config, env_maker, env_steps
-        self.network: nn.Module = plain_copy(acting.network)
         self._observe = Observer(spec)
+
+    @functools.cached_property
+    def network(self) -> nn.Module:
+        """The network that chooses actions, with named parameters, in operations of torch alone.
+
+        Its parameters share the memory of those that :meth:`predict` uses, so that changes in place have an
+        effect there.
+
+        Raises:
+            ConfigError: the policies of a registered algorithm name no network.
+        """
+        if not hasattr(self.acting, "network"):
+            raise ConfigError(f"policies of {self.algorithm} have no attribute network")
+        return plain_copy(self.acting.network)
 
     def predict(
         self,
@@ -195,13 +206,13 @@ class Policy:
         return hub.push(self, repo_id, private, token, commit_message)
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.network.parameters())
         parts = {name: shape for name, shape, _ in self.spec.observation_parts}
         seen = parts or f"{self.spec.observation_shape} {self.spec.observation_dtype}"
         actions = self.spec.num_actions or f"{self.spec.action_shape} {self.spec.action_dtype}"
+        size = len(self.acting.weights)
         return (
             f"<Policy of {self.algorithm} for {self.env_maker.name} after {self.env_steps:,} steps: "
-            f"observations {seen}, actions {actions}, {size:,} parameters, from {self.folder}>"
+            f"observations {seen}, actions {actions}, {size:,} weights, from {self.folder}>"
         )
 
 
