@@ -77,6 +77,33 @@ def test_predict_gives_the_actions_of_the_runs_own_evaluation(tmp_path, evaluate
     envs.close()
 
 
+def test_stacked_frames_and_settings_of_evaluations_are_those_of_the_run(tmp_path):
+    run = parl.train(
+        "ppo",
+        env="parl/Pong-v0",
+        env_options={"obs_type": "ram", "stack_num": 2, "reward_clipping": True},
+        evaluation_env_options={"max_num_frames_per_episode": 400},
+        frame_deltas=True,
+        normalize_observations=True,
+        hidden=(8,),
+        rollout_steps=8,
+        num_envs=4,
+        total_steps=64,
+        schedule="deterministic",
+        runs=str(tmp_path),
+        **RUN,
+    )
+    policy = parl.load(run.path)
+    assert policy.spec.observation_shape == (2, 128) and policy.env_maker.options["reward_clipping"] is False
+    score = next(one for one in reversed(read_metrics(run.path)) if "evaluation_seed" in one)
+    envs, total, over = policy.env_maker(1), 0.0, False
+    obs, _ = envs.reset(seed=score["evaluation_seed"])
+    while not over:
+        obs, reward, terminated, truncated, _ = envs.step(policy.predict(obs)[0])
+        total, over = total + reward[0], terminated[0] or truncated[0]
+    assert total == score["evaluation_return"]
+
+
 @pytest.mark.parametrize(("name", "own"), VARIANTS, ids=IDS)
 def test_the_network_is_a_module_whose_named_parameters_are_the_policy(tmp_path, name, own):
     policy = parl.load(train_small(tmp_path, name, **own).path)
