@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 from test_policy import IDS, RUN, VARIANTS, train_small
-from wiring import config_of, run_of
+from wiring import config_of, run_of, spec_for
 
 import parl
 from parl import cli
 from parl.algos.common.on_policy import OnPolicyLearner
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
-from parl.runtime.setup import RunSetup
+from parl.runtime.setup import RunSetup, SavedLearner
+from parl.train.registry import make_algorithm
 
 
 def state_of(path):
@@ -68,6 +69,14 @@ def test_a_run_starts_from_the_weights_of_another(tmp_path, started, name, own):
         if "mean" in state:
             assert not state["mean"].any() and not state["square"].any()
     assert started
+
+
+def test_a_run_starts_from_one_of_another_device():
+    made = make_algorithm("dqn", config_of("dqn"), spec_for("CartPole-v1"))
+    other, learner = made.make_learner(1, "cpu"), made.make_learner(2, "cpu")
+    of_cuda = torch.zeros(16, dtype=torch.uint8)
+    SavedLearner(made, other.state_dict() | {"generator": of_cuda}).start(learner)
+    assert torch.equal(learner.weights, other.weights)
 
 
 @pytest.mark.parametrize(("name", "run"), [("dqn", {"learners": 2}), ("a3c", {})])

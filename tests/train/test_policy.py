@@ -146,6 +146,12 @@ def test_actions_that_are_not_deterministic_explore(tmp_path):
     actions = [int(policy.predict(np.zeros(4), deterministic=False)[0]) for _ in range(64)]
     assert set(actions) == {0, 1}
     assert len({int(policy.predict(np.zeros(4))[0]) for _ in range(8)}) == 1
+    noisy = parl.load(train_small(tmp_path, "dqn", noisy=True).path)
+    noisy.predict(np.zeros(4), deterministic=False)
+    obs = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+    values = noisy.network(obs).detach().numpy()
+    noisy.predict(obs.numpy())
+    np.testing.assert_allclose(values[:, :, 0], noisy.acting.network.act(obs.numpy()), rtol=1e-5)
 
 
 def test_the_state_of_an_lstm_is_that_of_the_caller(tmp_path):

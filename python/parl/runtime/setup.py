@@ -41,7 +41,9 @@ class SavedLearner:
         if not hasattr(learner, "start_from"):
             raise ConfigError(f"{type(learner).__name__} has no method start_from")
         other = self.algorithm.make_learner(0, "cpu")
-        other.load_state_dict(self.state)
+        # Random generators of other devices have other states; that of ``other`` is not used.
+        generators = {name: value for name, value in other.state_dict().items() if name == "generator"}
+        other.load_state_dict({**self.state, **generators})
         learner.start_from(other)
 
 

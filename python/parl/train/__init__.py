@@ -115,7 +115,7 @@ def train(
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
     made = make_algorithm(name, own, spec)
-    init_from = _saved_learner(name, settings.init_from, made, maker)
+    init_from = _saved_learner(name, settings, made, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, quiet=settings.quiet or is_follower)
@@ -149,18 +149,19 @@ def train(
             group.disconnect()
 
 
-def _saved_learner(name: str, source: str | None, made: Any, maker: EnvMaker) -> SavedLearner | None:
-    """The learner of the run ``source``, from whose weights a run starts; None if there is no source.
+def _saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> SavedLearner | None:
+    """The learner of the run ``config.init_from``, from whose weights a run starts; None without such a run.
 
     Args:
         name: name of the new run's algorithm.
-        source: see :class:`RunConfig`.
+        config: settings of the new run.
         made: the new run's algorithm.
         maker: makes the new run's environments.
 
     Raises:
         ConfigError: the other run has another algorithm, or the first parameter whose shape differs.
     """
+    source = config.init_from
     if source is None:
         return None
     import torch
@@ -175,10 +176,13 @@ def _saved_learner(name: str, source: str | None, made: Any, maker: EnvMaker) ->
     if saved.algorithm != name:
         raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
     opened = _open(path, False, maker.env, saved.spec)
-    state = torch.load(folder / "learner.pt", weights_only=True)
-    found = SavedLearner(make_algorithm(name, opened.algorithm, saved.spec), state)
+    state = torch.load(folder / "learner.pt", weights_only=True, map_location="cpu")
+    own = opened.algorithm
+    if getattr(own, "cuda_graph", False):
+        own = dataclasses.replace(own, cuda_graph=False)
+    found = SavedLearner(make_algorithm(name, own, saved.spec), state)
     try:
-        found.start(made.make_learner(0, "cpu"))
+        found.start(made.make_learner(0, config.device))
     except ConfigError as error:
         raise ConfigError(f"init_from = {source!r} does not fit: {error}") from error
     return found
@@ -414,7 +418,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
         saved = _last_checkpoint(opened.run, rank, trust)
         if saved is not None:
             return setup, saved
-        first = _saved_learner(opened.name, config.init_from, setup.algorithm, opened.maker)
+        first = _saved_learner(opened.name, config, setup.algorithm, opened.maker)
         return dataclasses.replace(setup, init_from=first), None
 
     try:

@@ -15,6 +15,7 @@ from torch import nn
 
 from parl.envs import EnvMaker, Observer
 from parl.errors import ConfigError
+from parl.nets import silence_noise
 from parl.nets.normalizer import Normalizer
 from parl.types import Array, EnvSpec, Observations, RecurrentPolicy
 
@@ -46,11 +47,13 @@ class Policy:
         env_maker: ``env_maker(n)`` makes a vector environment as the run's evaluations use it; Atari games
             neither clip rewards nor end an episode with a life there.
         env_steps: transitions that the run had collected.
+        folder: of the checkpoint.
+        acting: the policy as the run's evaluations use it.
     """
 
     def __init__(
         self,
-        acting: Any,
+        acting: Any,  # a NetworkPolicy; those of registered algorithms may have no network
         algorithm: str,
         run: Path,
         folder: Path,
@@ -221,6 +224,7 @@ def plain_copy(network: nn.Module) -> nn.Module:
     copied = copy.deepcopy(network)
     for mine, theirs in zip(copied.parameters(), network.parameters(), strict=True):
         mine.data = theirs.data
+    silence_noise(copied)
     for part in copied.modules():
         if not isinstance(part, Normalizer):
             for parameter in part.parameters(recurse=False):
