@@ -82,6 +82,8 @@ def test_the_model_card_has_settings_and_score(tmp_path):
     }
     (metric,) = data["model-index"][0]["results"][0]["metrics"]
     assert metric["value"].startswith(f"{run.evaluation_return:.2f} +/- ")
+    (result,) = huggingface_hub.ModelCard(card).data.eval_results
+    assert (result.dataset_name, result.metric_type) == ("CartPole-v1", "mean_reward")
     assert "Protocol: ppo on CartPole-v1, greedy, 1 whole undiscounted episodes" in text
     assert "parl.load('saved')" in text and "![Learning curve](learning-curve.png)" in text
     assert load_toml(tmp_path / "saved" / "config.toml")["ppo"]["hidden"] == [2] and "hidden = [" in text
