@@ -71,6 +71,17 @@ def test_a_run_starts_from_the_weights_of_another(tmp_path, started, name, own):
     assert started
 
 
+def test_the_scale_of_rewards_is_taken_too(tmp_path, started):
+    path = train_small(tmp_path, "ppo", normalize_rewards=True).path
+    started.clear()
+    config = run_of("ppo", runs=str(tmp_path), init_from=str(path), **RUN)
+    own = config_of("ppo", normalize_rewards=True)
+    parl.train("ppo", env="CartPole-v1", run_config=config, algorithm_config=own)
+    before, (after,) = state_of(path)["rewards"], [state["rewards"] for state in started]
+    assert after["count"] == before["count"] > 0 and torch.equal(after["square"], before["square"])
+    assert not len(after["returns"])
+
+
 def test_a_run_starts_from_one_of_another_device():
     made = make_algorithm("dqn", config_of("dqn"), spec_for("CartPole-v1"))
     other, learner = made.make_learner(1, "cpu"), made.make_learner(2, "cpu")

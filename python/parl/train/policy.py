@@ -101,8 +101,8 @@ class Policy:
                 is reset.
 
         Returns:
-            The action in shape and dtype of the action space, or (N, ...) actions; and the next state,
-            (2, N, H) float32, None if the policy is not recurrent.
+            The action in the shape of the action space, or (N, ...) actions, int64 if discrete, else float32;
+            and the next state, (2, N, H) float32, None if the policy is not recurrent.
 
         Raises:
             ConfigError: a shape is not that of the observation space, or not that of a batch of it.
