@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import Callback, evaluate, resume, train
+    from parl.train import Callback, evaluate, load, resume, train
     from parl.train.search import tune
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "atari",
     "errors",
     "evaluate",
+    "load",
     "make_vec",
     "replay",
     "resume",
@@ -55,6 +56,7 @@ _MODULES = {
     "atari": "parl.atari",
     "errors": "parl.errors",
     "evaluate": "parl.train",
+    "load": "parl.train",
     "make_vec": "parl.envs",
     "replay": "parl.replay",
     "resume": "parl.train",

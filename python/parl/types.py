@@ -15,7 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Array = np.ndarray[Any, Any]
 Observations = Array | Mapping[str, Array]
@@ -169,6 +169,28 @@ class Policy(Protocol):
         ...
 
 
+class NetworkPolicy(Policy, Protocol):
+    """A policy with a network, which :func:`parl.load` takes out of a run and exports."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network that chooses actions. Its parameters are views of ``weights``."""
+        ...
+
+    def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """As :meth:`Policy.act_greedily`, in operations of torch alone, which can be exported.
+
+        Args:
+            network: a copy of :attr:`network`.
+            observations: (N, ...) tensor, or a mapping of such tensors for dictionaries.
+            memory: of recurrent policies, (2, N, H).
+
+        Returns:
+            Actions (N, ...); recurrent policies also return the next memory (2, N, H).
+        """
+        ...
+
+
 class PriorityPolicy(Policy, Protocol):
     """A policy that also gives the first priorities of the rows it produces.
 
@@ -199,8 +221,21 @@ class Learned(Protocol):
 
     weights: Tensor
 
+    @property
+    def network(self) -> nn.Module:
+        """As that of its policies, see :class:`NetworkPolicy`, with views of this :attr:`weights`."""
+        ...
+
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update by name."""
+        ...
+
+    def start_from(self, other: Any) -> None:
+        """Takes weights and normalization of another learner of the algorithm, but not its optimizer.
+
+        Raises:
+            ConfigError: names the first parameter whose shape differs.
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import torch
 from parl.errors import ParlError
 from parl.replay import PrioritizedReplay
 from parl.run import RunDirectory
-from parl.runtime import checkpoint, states
+from parl.runtime import checkpoint, policy_file, states
 from parl.train import train
 
 _OPTIONS = {
@@ -48,7 +48,15 @@ HANGS_S = 10
 # All files with a checksum: of the run, of the index, and of a checkpoint.
 SETTINGS = ("run.json", "config.toml", "env.pkl")
 INDEX = ("checkpoints/index.json",)
-PARTS = ("manifest.json", "learner.pt", "counters.json", "actor-0.npz", "pending.npz", "replay.bin")
+PARTS = (
+    "manifest.json",
+    "learner.pt",
+    "policy.safetensors",
+    "counters.json",
+    "actor-0.npz",
+    "pending.npz",
+    "replay.bin",
+)
 
 
 def make_run(folder: Path, seed: int) -> Path:
@@ -109,6 +117,8 @@ def read_unverified(path: Path, name: str) -> None:
     match name:
         case "learner.pt":
             checkpoint.load_learner(checkpoint.Checkpoint(place.parent, {}), _Any())
+        case "policy.safetensors":
+            policy_file.read(place)
         case "counters.json":
             checkpoint.read(place.parent)
         case "actor-0.npz" | "pending.npz":

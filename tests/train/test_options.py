@@ -20,12 +20,14 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Literal, TypedDict
 
 '''
 # Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
 TYPES["logger"] = "Sequence[str]"
+TYPES["init_from"] = "str | PathLike[str] | None"
 
 
 def text_of(kind):

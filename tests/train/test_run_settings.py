@@ -18,7 +18,7 @@ from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
 from parl.runtime.on_policy import asynchronous, hogwild, predictor
 from parl.runtime.on_policy.sync import SyncRolloutLoop
-from parl.train import topologies, train, trainer
+from parl.train import load, topologies, train, trainer
 from parl.train.registry import make_algorithm, topology_of
 from parl.train.topologies import TOPOLOGIES
 
@@ -251,6 +251,15 @@ def check_env_options(runs):
     assert max(runs.records("episode_return", env_options=("max_episode_steps=2",))) == 2.0
 
 
+def check_init_from(runs):
+    first = runs.run(evaluation_episodes=0).path
+    weights = [
+        load(runs.run(learning_rate=0.0, **options).path).acting.weights
+        for options in ({}, {"init_from": first})
+    ]
+    assert torch.equal(weights[1], load(first).acting.weights) and not torch.equal(*weights)
+
+
 def check_evaluation_env_options(runs):
     options = {"evaluation_episodes": 3, "evaluation_env_options": ("max_episode_steps=2",)}
     assert runs.run(**options).evaluation_return == 2.0
@@ -332,6 +341,7 @@ def check_verbose(runs):
 COMMON = {
     "env": check_env,
     "env_options": check_env_options,
+    "init_from": check_init_from,
     "evaluation_env_options": check_evaluation_env_options,
     "evaluation_episodes": check_evaluation_episodes,
     "evaluation_every": check_evaluation_every,

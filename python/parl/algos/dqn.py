@@ -52,7 +52,9 @@ from parl.nets import (
     FractionEmbedding,
     NoisyLinear,
     check_observations,
+    copy_named,
     flatten,
+    named_weights,
     resample_noise,
     silence_noise,
     tensors_of,
@@ -388,7 +390,7 @@ class QNetwork(ExecutionModule):
         wanted = self.acting_fractions if fractions is None else fractions
         mixed = features.unsqueeze(1) * self.embedding(wanted)  # (B, M, features)
         values = self.head(mixed.flatten(0, 1)).squeeze(2)  # (B M, A)
-        return values.unflatten(0, (len(features), -1)).transpose(1, 2)
+        return values.unflatten(0, (features.shape[0], -1)).transpose(1, 2)
 
     def mean(self, outputs: Tensor) -> Tensor:
         """Returns action values (B, A) for outputs of :meth:`forward`."""
@@ -451,6 +453,8 @@ class QPolicy(SeededPolicy):
         action_values: see :class:`parl.types.PriorityPolicy`.
     """
 
+    _network: QNetwork
+
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
         super().__init__(seed)
         self._config = config
@@ -480,6 +484,10 @@ class QPolicy(SeededPolicy):
         if self._config.noisy:
             silence_noise(self._network)
         return self._values(observations).argmax(axis=1)
+
+    def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        return (network.mean(network(observations)).argmax(dim=1),)
 
     def _values(self, observations: Observations) -> Array:
         return self._network.act(observations)
@@ -556,6 +564,11 @@ class DQNLearner:
         )
         self._update = Update(self._write_gradients, self.gradients, self.online.fused)
         self._latest: Mapping[str, Any] = {}
+
+    @property
+    def network(self) -> QNetwork:
+        """See :class:`parl.types.Learned`."""
+        return self.online
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Returns the quantile fractions of the prediction and of the target.
@@ -701,6 +714,11 @@ class DQNLearner:
             "q_mean": q.mean().item(),
             "gradient_norm": torch.linalg.vector_norm(self.gradients).item(),
         }
+
+    def start_from(self, other: DQNLearner) -> None:
+        """See :class:`parl.types.Learned`."""
+        copy_named(named_weights(other.online), self.online)
+        self._target_weights.copy_(self.weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

@@ -21,9 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
+from parl.algos.common.population import (
+    DeterministicPolicy,
+    PopulationNetConfig,
+    PopulationNetwork,
+    WeightLayout,
+    noise,
+)
 from parl.errors import NonFiniteError
-from parl.nets import check_observations
+from parl.nets import check_observations, copy_named, named_weights
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -99,7 +105,9 @@ class ESLearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = ESDecoder(config)
-        self.weights = WeightLayout(config, spec).initial_weights(seed)
+        shape = WeightLayout(config, spec)
+        self.weights = shape.initial_weights(seed)
+        self.network = PopulationNetwork(shape, self.weights, spec.observation_dtype)
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._generation = 0
@@ -152,6 +160,10 @@ class ESLearner:
     def metrics(self) -> dict[str, float]:
         """Returns mean and best return of the latest generation."""
         return self._latest
+
+    def start_from(self, other: ESLearner) -> None:
+        """See :class:`parl.types.Learned`."""
+        copy_named(named_weights(other.network), self.network)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

@@ -21,9 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
+from parl.algos.common.population import (
+    DeterministicPolicy,
+    PopulationNetConfig,
+    PopulationNetwork,
+    WeightLayout,
+    noise,
+)
 from parl.errors import ConfigError
-from parl.nets import check_observations
+from parl.nets import check_observations, copy_named, named_weights
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
@@ -110,7 +116,9 @@ class GALearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
         self._decoder = GADecoder(config, spec)
-        self.weights = WeightLayout(config, spec).initial_weights(seed)
+        shape = WeightLayout(config, spec)
+        self.weights = shape.initial_weights(seed)
+        self.network = PopulationNetwork(shape, self.weights, spec.observation_dtype)
         self._parents: list[Member] = []
         self._rng = np.random.default_rng(seed)
         self._latest: dict[str, float] = {}
@@ -142,6 +150,17 @@ class GALearner:
     def metrics(self) -> dict[str, float]:
         """Returns mean and best return of the latest generation, and its best member's number of seeds."""
         return self._latest
+
+    def start_from(self, other: GALearner) -> None:
+        """See :class:`parl.types.Learned`; takes the parents, which are seeds, so that sigma must be equal.
+
+        Raises:
+            ConfigError: sigma or the shape of a parameter differs.
+        """
+        copy_named(named_weights(other.network), self.network)
+        if self._config.sigma != other._config.sigma:
+            raise ConfigError(f"sigma = {self._config.sigma} is not {other._config.sigma}, as in that run")
+        self._parents = list(other._parents)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

@@ -176,6 +176,8 @@ class PQNPolicy(SeededPolicy):
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
     """
 
+    _network: QNetwork
+
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         super().__init__(seed)
         self._config = config
@@ -197,6 +199,10 @@ class PQNPolicy(SeededPolicy):
     def act_greedily(self, observations: Observations) -> Array:
         """Returns greedy actions (N,) int64."""
         return self._network.act(rows_of(observations)).argmax(axis=1)
+
+    def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        return (network(observations).argmax(dim=1),)
 
 
 class DevicePQNPolicy:

@@ -16,7 +16,7 @@ usage: parl train ALGORITHM [OPTIONS]
 algorithms: {algorithms}
 
 parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file, --preset NAME from a
-preset. --presets lists the algorithm's presets, each tuned or untuned. --callback MODULE:CLASS adds a callback
+preset. --presets lists the presets, each tuned or untuned. --callback MODULE:CLASS adds a callback
 and can be repeated. Options that are not given have defaults for the environment: parl train ALGORITHM --env
 ID --help shows them.
 """

@@ -1,7 +1,7 @@
 """Networks: torsos, heads, encoders, and flat buffers of parameters."""
 
 from parl.nets.ensemble import Ensemble
-from parl.nets.flat import FlatModule, flatten
+from parl.nets.flat import FlatModule, copy_named, flatten, named_weights
 from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding
 from parl.nets.noisy import NoisyLinear, resample_noise, silence_noise
 from parl.nets.observations import Encoder, check_observations, count_of, tensors_of, torso_for
@@ -20,9 +20,11 @@ __all__ = [
     "NatureCNN",
     "NoisyLinear",
     "check_observations",
+    "copy_named",
     "count_of",
     "flatten",
     "make_torso",
+    "named_weights",
     "resample_noise",
     "silence_noise",
     "tensors_of",

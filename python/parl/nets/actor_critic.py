@@ -46,7 +46,7 @@ class Towers(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (towers, B, features)."""
         x = torch.nn.functional.linear(observations, self.first, self.first_bias)
-        x = self.activation(x).view(len(x), self.towers, -1).transpose(0, 1)
+        x = self.activation(x).view(x.shape[0], self.towers, -1).transpose(0, 1)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = self.activation(torch.baddbmm(bias, x, weight))
         return x

@@ -6,10 +6,13 @@ network: for small networks the number of calls determines the cost, not the ari
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from parl.errors import ConfigError
 
 
 @dataclass
@@ -62,3 +65,24 @@ def flatten(module: nn.Module, gradients: bool = True) -> FlatModule:
         if bind is not None:
             bind()
     return FlatModule(weights, grads)
+
+
+def named_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Returns the parameters of ``module`` by name, without gradients; changes in place change the module."""
+    return {name: parameter.detach() for name, parameter in module.named_parameters()}
+
+
+def copy_named(tensors: Mapping[str, Tensor], to: nn.Module) -> None:
+    """Copies tensors into the parameters of the same names.
+
+    Raises:
+        ConfigError: names or shapes differ; names the first parameter that differs. Nothing is copied.
+    """
+    expected = named_weights(to)
+    for name in [*expected, *tensors]:
+        shapes = [tuple(one[name].shape) if name in one else None for one in (tensors, expected)]
+        if shapes[0] != shapes[1]:
+            has, needs = ("missing" if shape is None else f"of shape {shape}" for shape in shapes)
+            raise ConfigError(f"parameter {name} is {has}, expected to be {needs}")
+    for name, tensor in tensors.items():
+        expected[name].copy_(tensor)

@@ -73,7 +73,7 @@ class DuelingHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
-        advantage = self.advantage(features).view(len(features), -1, self._outputs)
+        advantage = self.advantage(features).view(features.shape[0], -1, self._outputs)
         return self.value(features).unsqueeze(1) + advantage - advantage.mean(dim=1, keepdim=True)
 
 

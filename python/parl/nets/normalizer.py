@@ -186,7 +186,11 @@ class Flattener(nn.Module):
     def raw(self, observations: Tensor) -> Tensor:
         """Returns (B, inputs) float32 before normalization."""
         if self._frame_deltas:
-            change = observations[:, 1:] - observations[:, :-1]
+            if observations.dtype == torch.uint8 and torch.compiler.is_compiling():
+                wide = observations.to(torch.int32)  # ONNX neither subtracts nor reinterprets bytes.
+                change = (wide[:, 1:] - wide[:, :-1] + 128) % 256 - 128
+            else:
+                change = observations[:, 1:] - observations[:, :-1]
             if change.dtype == torch.uint8:
                 change = change.view(torch.int8)
             newest = observations[:, -1].to(torch.float32)

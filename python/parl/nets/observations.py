@@ -106,7 +106,7 @@ class Encoder(ExecutionModule):
                 return self.torsos[key](observations)
             with autocast_bf16(observations.device):
                 return self.torsos[key](observations).to(torch.float32)
-        return observations.reshape(len(observations), -1).to(torch.float32)
+        return observations.reshape(observations.shape[0], -1).to(torch.float32)
 
 
 def _key(name: str) -> str:
@@ -138,7 +138,8 @@ class DictTorso(nn.Module):
 class RowTorso(nn.Module):
     """A :class:`DictTorso` on rows of bytes, the form in which rollouts store dictionaries.
 
-    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`; output (B, hidden[-1]) float32.
+    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`, or the dictionary's parts (B, ...);
+    output (B, hidden[-1]) float32.
 
     Args:
         spec: describes the observations.
@@ -165,9 +166,9 @@ class RowTorso(nn.Module):
             for name, shape, dtype, start, end in self._parts
         }
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Seen) -> Tensor:
         """Returns features (B, features)."""
-        return self.torso(self.parts(rows))
+        return self.torso(self.parts(rows) if isinstance(rows, Tensor) else rows)
 
 
 def torso_for(

@@ -438,6 +438,10 @@ class Checkpoints:
                 if self._index() == before:
                     raise
 
+    def verify(self, folder: Path, only: Sequence[str] | None = None) -> None:
+        """Verifies the files of the checkpoint in ``folder``; see :meth:`verified`."""
+        self._verify(folder, None, only)
+
     def _verify(self, folder: Path, expected: str | None, only: Sequence[str] | None) -> None:
         path = folder / _MANIFEST
         try:

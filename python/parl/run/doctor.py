@@ -16,6 +16,7 @@ _PACKAGES = {
     "numpy": "required",
     "torch": "training: pip install 'parl-rl[train]'",
     "gymnasium": "environments: pip install 'parl-rl[train]'",
+    "safetensors": "checkpoints: pip install 'parl-rl[train]'",
     "ale-py": "Atari ROM files: pip install 'parl-rl[atari]'",
     "tensorboard": "parl train --logger tensorboard: pip install 'parl-rl[tensorboard]'",
     "optuna": "parl tune: pip install 'parl-rl[tune]'",

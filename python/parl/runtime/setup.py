@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from parl.envs import EnvMaker
+from parl.errors import ConfigError
 from parl.runtime.distributed.torchrun import Group
 from parl.types import EnvSpec, Policy
 
@@ -16,6 +18,33 @@ _RESUME_SEEDS, _RANK_SEEDS = 1_000_003, 2_000_029
 def env_range(index: int, actors: int, num_envs: int) -> tuple[int, int]:
     """Number of the first environment of actor ``index``, and number of its last one plus 1."""
     return index * num_envs // actors, (index + 1) * num_envs // actors
+
+
+@dataclass(frozen=True)
+class SavedLearner:
+    """The learner of another run, whose weights a run starts from; picklable.
+
+    Attributes:
+        algorithm: made the learner.
+        state: its ``state_dict``.
+    """
+
+    algorithm: Any
+    state: Mapping[str, Any]
+
+    def start(self, learner: Any) -> None:
+        """Copies its weights and normalization into ``learner``.
+
+        Raises:
+            ConfigError: the algorithm cannot start so; or the first parameter whose shape differs.
+        """
+        if not hasattr(learner, "start_from"):
+            raise ConfigError(f"{type(learner).__name__} has no method start_from")
+        other = self.algorithm.make_learner(0, "cpu")
+        # Random generators of other devices have other states; that of ``other`` is not used.
+        generators = {name: value for name, value in other.state_dict().items() if name == "generator"}
+        other.load_state_dict({**self.state, **generators})
+        learner.start_from(other)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +62,7 @@ class RunSetup:
         device: torch device of the learners.
         threads: number of torch threads of each learner.
         group: the process group that torchrun started, or None.
+        init_from: the learner whose weights the run starts from; None: random weights.
     """
 
     algorithm: Any
@@ -45,6 +75,7 @@ class RunSetup:
     device: str = "cpu"
     threads: int = 1
     group: Group | None = None
+    init_from: SavedLearner | None = None
 
     def own_seed(self, resumes: int = 0) -> int:
         """Seed of random numbers that differ between processes of torchrun and between resumes."""
@@ -67,7 +98,10 @@ class RunSetup:
 
     def make_learner(self) -> Any:
         """Makes a learner with the initial weights of the run."""
-        return self.algorithm.make_learner(self.seed, self.device)
+        learner = self.algorithm.make_learner(self.seed, self.device)
+        if self.init_from is not None:
+            self.init_from.start(learner)
+        return learner
 
     def make_policy(self) -> Policy:
         """Makes a policy for evaluations."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from parl import pickles
-from parl.errors import ConfigError
+from parl.errors import ConfigError, RunDirectoryError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train.callbacks import (
@@ -55,7 +55,7 @@ from parl.train.registry import (
     topology_of,
 )
 from parl.train.summary import summary_of
-from parl.train.trainer import Run, Trainer, TrainingInterrupted, make_evaluator, run_follower_rank
+from parl.train.trainer import Run, Trainer, TrainingInterrupted, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.torchrun import Group
     from parl.runtime.evaluate import Evaluator
+    from parl.runtime.setup import SavedLearner
+    from parl.train.policy import Policy
     from parl.types import EnvSpec
 
 __all__ = [
@@ -80,6 +82,7 @@ __all__ = [
     "TrainingInterrupted",
     "default_settings",
     "evaluate",
+    "load",
     "load_callback",
     "presets_of",
     "protocol",
@@ -135,10 +138,11 @@ def train(
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
     hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
+    made = make_algorithm(name, own, spec)
+    init_from = _saved_learner(name, settings, made, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
-    made = make_algorithm(name, own, spec)
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
     progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
@@ -157,7 +161,7 @@ def train(
     if group is not None:
         settings, path = group.from_rank_zero((settings, path))
     assert path is not None
-    setup = topology.setup(made, settings, maker, spec)
+    setup = dataclasses.replace(topology.setup(made, settings, maker, spec), init_from=init_from)
     run = RunDirectory(path)
     try:
         if is_follower:
@@ -168,6 +172,45 @@ def train(
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> SavedLearner | None:
+    """The learner of the run ``config.init_from``, from whose weights a run starts; None without such a run.
+
+    Args:
+        name: name of the new run's algorithm.
+        config: settings of the new run.
+        made: the new run's algorithm.
+        maker: makes the new run's environments.
+
+    Raises:
+        ConfigError: the other run has another algorithm, or the first parameter whose shape differs.
+    """
+    source = config.init_from
+    if source is None:
+        return None
+    import torch
+
+    from parl.runtime import policy_file
+    from parl.runtime.setup import SavedLearner
+
+    path, folder = _locate(source, "best", "learner.pt")
+    if not (folder / "learner.pt").is_file():
+        raise ConfigError(f"init_from = {source!r} has no learner.pt: name a run or one of its checkpoints")
+    saved = policy_file.read(folder / policy_file.NAME)
+    if saved.algorithm != name:
+        raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
+    opened = _open(path, False, maker.env, saved.spec)
+    state = torch.load(folder / "learner.pt", weights_only=True, map_location="cpu")
+    own = opened.algorithm
+    if getattr(own, "cuda_graph", False):
+        own = dataclasses.replace(own, cuda_graph=False)
+    found = SavedLearner(make_algorithm(name, own, saved.spec), state)
+    try:
+        found.start(made.make_learner(0, config.device))
+    except ConfigError as error:
+        raise ConfigError(f"init_from = {source!r} does not fit: {error}") from error
+    return found
 
 
 def _check_device(device: str, maker: EnvMaker) -> None:
@@ -314,24 +357,42 @@ class _OpenedRun:
         return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
 
-def _open(path: str | Path, trusted: bool) -> _OpenedRun:
+def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None = None) -> _OpenedRun:
+    """Opens a run directory; ``env`` and ``spec`` are those of the run if None."""
     run = RunDirectory.open(path)
     run.verify()
     table = run.config
     name = str(table.get("algorithm"))
     layers = [table_layer(name, table, run.path / "config.toml")]
     pickled = run.path / "env.pkl"
-    if pickled.exists():
+    if env is not None:
+        maker = _env_maker(name, env, [] if callable(env) else layers)
+    elif pickled.exists():
         import cloudpickle
 
         data = pickled.read_bytes()
         pickles.check(data, pickled, trusted)
         maker = cloudpickle.loads(data)
+    elif run.about.get("function_env"):
+        maker = _absent_env(table["run"]["env"], run.path)
     else:
         maker = _env_maker(name, None, layers)
-    spec, _ = _probe_env(maker)
+    spec = spec or _probe_env(maker)[0]
     config, algorithm = resolve(name, spec, layers)
     return _OpenedRun(run, name, config, algorithm, maker, spec)
+
+
+def _absent_env(name: str, path: Path) -> EnvMaker:
+    """A maker in place of a function that is not part of the folder ``path``; raises an error when called."""
+    from parl.envs import EnvMaker
+
+    def absent() -> Env[Any, Any]:
+        raise ConfigError(
+            f"the environment {name} is a function and not part of {path}: give env= to parl.load"
+        )
+
+    absent.__name__ = name
+    return EnvMaker(absent)
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -361,7 +422,9 @@ def resume(
     """Continues the run at ``path`` from its last checkpoint.
 
     If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
-    the results are the same as those of a run without interruption.
+    the results are the same as those of a run without interruption. A run that has ended continues with a
+    larger ``total_steps``, over which learning rates fall; one that has reached ``stop_at_return`` then
+    continues without this goal, unless a new one is given.
 
     Args:
         path: the run directory.
@@ -385,26 +448,39 @@ def resume(
     hooks = CallbackList([*make_loggers(config.logger), *callbacks])
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
-    setup = opened.make_setup(config)
+    topology, setup = topology_of(opened.name), opened.make_setup(config)
+
+    def last_checkpoint() -> tuple[Any, Checkpoint | None]:
+        """The setup and the last checkpoint, without which the run starts as :func:`train` does."""
+        saved = _last_checkpoint(opened.run, rank, trust)
+        if saved is not None:
+            return setup, saved
+        first = _saved_learner(opened.name, config, setup.algorithm, opened.maker)
+        return dataclasses.replace(setup, init_from=first), None
+
     try:
         if rank > 0:
-            return run_follower_rank(
-                opened.run, topology_of(opened.name), config, setup, _last_checkpoint(opened.run, rank, trust)
-            )
+            return run_follower_rank(opened.run, topology, config, *last_checkpoint())
         with opened.run.lock():
-            saved = _last_checkpoint(opened.run, rank, trust)
+            setup, saved = last_checkpoint()
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
+            elif "total_steps" in options and "stop_at_return" not in options and _has_reached_goal(saved):
+                config = replace(config, {"stop_at_return": None}, "resume")
             progress = Progress(config.total_steps, config.quiet, config.verbose)
             said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
             progress.print_line(f"{said}, from step {start:,}")
             evaluation = _evaluation_maker(opened.maker, config)
-            topology = topology_of(opened.name)
             return Trainer(opened.run, topology, config, setup, evaluation, progress, hooks).run(saved)
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _has_reached_goal(saved: Checkpoint) -> bool:
+    """Whether ``saved`` is the end of a run that reached its ``stop_at_return``."""
+    return (saved.counters.get("score") or {}).get("confirmed") is not None
 
 
 def _last_checkpoint(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint | None:
@@ -415,6 +491,75 @@ def _last_checkpoint(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint 
         return checkpoint.read(run.checkpoints_of(rank).verified("last"), trusted)
     except FileNotFoundError:
         return None
+
+
+def load(
+    source: str | Path,
+    checkpoint: str = "best",
+    *,
+    env: str | Callable[..., Any] | None = None,
+    trust: bool = False,
+) -> Policy:
+    """Loads the policy of a run.
+
+    Args:
+        source: a run directory, a folder of one of its checkpoints, a folder that
+            :meth:`parl.train.policy.Policy.save_for_hub` wrote, or ``"hf://user/repository"`` on the Hugging
+            Face Hub.
+        checkpoint: of a run directory: ``"last"``; or ``"best"``, the one with the highest score.
+        env: as in :func:`train`, in place of the run's environment.
+        trust: load the environment of the run if it is a pickle, see :func:`resume`.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or the run has no checkpoint.
+        RunDirectoryError: a file is missing, damaged or of another run. The message names it.
+        UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
+            ``trust`` was given.
+    """
+    from parl.runtime import policy_file
+    from parl.train.policy import Policy, PolicyConfig
+
+    path, folder = _locate(source, checkpoint)
+    saved = policy_file.read(folder / policy_file.NAME)
+    opened = _open(path, trust, env, saved.spec)
+    if saved.algorithm != opened.name:
+        raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
+    acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
+    policy_file.load_into(acting, saved.tensors)
+    return Policy(
+        acting=acting,
+        algorithm=opened.name,
+        run=path,
+        folder=folder,
+        spec=saved.spec,
+        config=PolicyConfig(opened.config, opened.algorithm),
+        env_maker=_evaluation_maker(opened.maker, opened.config),
+        env_steps=saved.env_steps,
+    )
+
+
+def _locate(source: str | Path, checkpoint: str, *files: str) -> tuple[Path, Path]:
+    """The run directory of ``source``, see :func:`load`, and the folder of its policy.
+
+    The policy, and ``files`` in its folder, are verified.
+    """
+    from parl.runtime.policy_file import NAME
+
+    if checkpoint not in ("best", "last"):
+        raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
+    if str(source).startswith("hf://"):
+        from parl.train.hub import download
+
+        source = download(str(source))
+    path, only = Path(source), ["counters.json", NAME, *files]
+    if (path / "manifest.json").is_file():
+        run = RunDirectory.open(path.resolve().parents[1])
+        run.checkpoints.verify(path, only)
+        return run.path, path
+    if (path / NAME).is_file():
+        return path, path
+    run = RunDirectory.open(path)
+    return path, run.checkpoints.verified(checkpoint, only)
 
 
 def evaluate(
@@ -479,23 +624,14 @@ def _steps_of(path: str | Path, checkpoint: str) -> tuple[RunDirectory, int]:
 
 def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
     """Returns an evaluator with the policy of a checkpoint, and the maker of its environments."""
-    from parl.runtime import checkpoint as files
+    from parl.runtime.evaluate import Evaluator
 
-    if checkpoint not in ("best", "last"):
-        raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
-    opened = _open(path, trusted)
-    setup = opened.make_setup(opened.config)
-    folder = opened.run.checkpoints.verified(checkpoint, only=["counters.json", "learner.pt"])
-    if not setup.spec.has_images:
+    policy = load(path, checkpoint, trust=trusted)
+    if not policy.spec.has_images:
         import torch
 
         torch.set_num_threads(1)  # Several threads make small networks slower.
-    learner = setup.make_learner()
-    files.load_learner(files.read(folder), learner)
-    maker = _evaluation_maker(opened.maker, opened.config)
-    evaluator = make_evaluator(setup, maker)
-    evaluator.policy.weights.copy_(learner.weights)
-    return evaluator, maker
+    return Evaluator(policy.env_maker, policy.acting, policy.spec), policy.env_maker
 
 
 def record(

@@ -57,6 +57,9 @@ class RunConfig:
     schedule: Literal["async", "deterministic"] = "async"
     """async: actors and learners run at the same time. deterministic: they alternate in a fixed order, so
     that equal seeds give equal results."""
+    init_from: str | None = None
+    """Run directory, or folder of a checkpoint, whose weights and normalization training starts from; of a
+    run, those of its best checkpoint. Algorithm and shapes must be the same."""
     evaluation_episodes: int = 100
     """Episodes per evaluation, played without exploration; 0 turns evaluations off."""
     evaluation_every: int = 0

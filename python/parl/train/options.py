@@ -6,6 +6,7 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Literal, TypedDict
 
 
@@ -18,6 +19,7 @@ class RunOptions(TypedDict, total=False):
     total_steps: int
     num_envs: int
     schedule: Literal["async", "deterministic"]
+    init_from: str | PathLike[str] | None
     evaluation_episodes: int
     evaluation_every: int
     stop_at_return: float | None

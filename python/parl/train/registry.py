@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,6 +213,8 @@ def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None 
 def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """Converts ``value`` to the type of the field's default; whole numbers may be text such as 10M."""
     name, default = field.name, field.default
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     number_or_auto = default == "auto" and "int" in str(field.type)
     try:
         if isinstance(default, bool):

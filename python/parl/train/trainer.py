@@ -168,6 +168,9 @@ class Trainer:
         self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
         self._began = time.monotonic() - before_s
         self._saved_clock = self._logged_clock = time.monotonic()
+        from parl.runtime import policy_file  # Raises before training if safetensors is missing.
+
+        self._write_policy = policy_file.write
         # Made before workers are forked, so that these inherit the modules that it imports.
         evaluator = make_evaluator(self._setup, self._evaluation)
         with (
@@ -408,6 +411,8 @@ class Trainer:
         """Writes a checkpoint with ``save``; returns its number of transitions."""
         with self._run.checkpoints.write(loop.env_steps, score) as folder:
             save(folder)
+            name = self._run.config["algorithm"]
+            self._write_policy(folder, loop.learner, name, self._setup.spec, loop.env_steps)
             path = folder / "counters.json"
             counters = json.loads(path.read_text(encoding="utf-8"))
             counters["training_s"] = time.monotonic() - self._began

@@ -165,6 +165,16 @@ class StochasticPolicy(SeededPolicy):
             return parameters.argmax(axis=1)
         return parameters.reshape(-1, *self._shape)
 
+    def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        return (self._mode(network(observations)[0]),)
+
+    def _mode(self, parameters: Tensor) -> Tensor:
+        """Returns the most probable actions (N, ...) for policy parameters (N, outputs)."""
+        if self._network.log_std is None:
+            return parameters.argmax(dim=1)
+        return parameters.view(-1, *self._shape)
+
 
 class RecurrentPolicy(StochasticPolicy):
     """As :class:`StochasticPolicy`, with an LSTM. See :class:`parl.types.RecurrentPolicy`."""
@@ -176,9 +186,18 @@ class RecurrentPolicy(StochasticPolicy):
         """(2, N, H) float32."""
         return self._network.memory
 
+    @memory.setter
+    def memory(self, memory: Tensor) -> None:
+        self._network.memory = memory
+
     def restart(self, starts: Array) -> None:
         """See :class:`parl.types.RecurrentPolicy`."""
         self._network.restart(torch.from_numpy(starts))
+
+    def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        parameters, _, following = network.step(observations, *memory)
+        return self._mode(parameters), following
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

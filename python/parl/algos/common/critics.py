@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from parl.algos.common.off_policy import OffPolicyConfig
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import Encoder, Ensemble, flatten, tensors_of
+from parl.nets import Encoder, Ensemble, copy_named, flatten, named_weights, tensors_of
 from parl.nets.fused import Update
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
@@ -141,9 +141,13 @@ class ActionBox:
         """D, number of elements of an action."""
         return len(self.center)
 
-    def to_env(self, action: Tensor) -> Array:
+    def scaled(self, action: Tensor) -> Tensor:
         """Scales actions (N, D) in -1..1 to the environment's bounds, (N, *shape) float32."""
-        return torch.addcmul(self.center, action, self.half).view(-1, *self.shape).numpy()
+        return torch.addcmul(self.center, action, self.half).view(-1, *self.shape)
+
+    def to_env(self, action: Tensor) -> Array:
+        """As :meth:`scaled`, as a numpy array."""
+        return self.scaled(action).numpy()
 
     def to(self, device: torch.device) -> ActionBox:
         """Returns a copy with its tensors on ``device``."""
@@ -237,6 +241,8 @@ class CriticsPolicy(SeededPolicy):
         action_values: see :class:`parl.types.PriorityPolicy`; without entropy terms.
     """
 
+    _network: Actor
+
     def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
         super().__init__(seed)
         self._box = box
@@ -254,6 +260,13 @@ class CriticsPolicy(SeededPolicy):
             return self._network(tensors_of(observations))
         seen = self._network.encoder(tensors_of(observations)).numpy()
         return torch.from_numpy(self._network.layers.act(seen))
+
+    def greedy(self, network: Actor, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        out = network(observations)
+        if self._box is None:
+            return (out.argmax(dim=1),)
+        return (self._box.scaled(torch.tanh(out[:, : self._box.size])),)
 
     def _keep_action_values(self, observations: Observations, action: Array) -> None:
         """Stores the critics' values of ``action`` (N, ...) and of the policy, if there are critics."""
@@ -286,6 +299,11 @@ class CriticsLearner(ABC):
     """
 
     may_record_graph: bool = False
+
+    @property
+    def network(self) -> Actor:
+        """See :class:`parl.types.Learned`."""
+        return self.networks.actor
 
     def __init__(
         self,
@@ -487,6 +505,11 @@ class CriticsLearner(ABC):
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update."""
         return {name: value.item() for name, value in self._latest.items()}
+
+    def start_from(self, other: CriticsLearner) -> None:
+        """See :class:`parl.types.Learned`; also takes critics and target networks."""
+        copy_named(named_weights(other.networks), self.networks)
+        copy_named(named_weights(other.targets), self.targets)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

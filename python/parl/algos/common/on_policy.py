@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from parl._native import all_finite
 from parl.errors import ConfigError, NonFiniteError
-from parl.nets import flatten
+from parl.nets import copy_named, flatten, named_weights
 from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
@@ -374,6 +374,14 @@ class OnPolicyLearner(ABC):
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update."""
         return {name: float(value) for name, value in self.figures.items()}
+
+    def start_from(self, other: OnPolicyLearner) -> None:
+        """See :class:`parl.types.Learned`."""
+        copy_named(named_weights(other.network), self.network)
+        if self._moments is not None and other._moments is not None:
+            self._moments.load_state_dict(other._moments.state_dict())
+        if self._scaler is not None and other._scaler is not None:
+            self._scaler.load_state_dict(other._scaler.state_dict() | {"returns": torch.zeros(0)})
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from parl.nets.torsos import is_channels_last
@@ -112,6 +112,48 @@ class WeightLayout:
         return pictures.flatten(1)
 
 
+class PopulationNetwork(nn.Module):
+    """One network as a module: observations (N, ...) to outputs (N, outputs) float32.
+
+    Args:
+        shape: of the network.
+        weights: (P,) float32, of which the parameters are views.
+        dtype: numpy name of the observations; bytes are scaled to 0..1.
+    """
+
+    def __init__(self, shape: WeightLayout, weights: Tensor, dtype: str) -> None:
+        super().__init__()
+        self._shape = shape
+        self._scale = 1 / 255 if dtype == "uint8" else None
+        parts: list[nn.Module] = []
+        channels = shape.image_shape[0] if shape.image_shape else 0
+        layers = shape.layers(weights.unsqueeze(0))
+        for number, (matrix, bias) in enumerate(layers):
+            inputs, width = matrix.shape[1:]
+            weight = matrix[0].T
+            if number < len(shape.kernels):
+                side, stride = math.isqrt(inputs // channels), shape.kernels[number][2]
+                part: nn.Module = nn.Conv2d(channels, width, side, stride, device="meta")
+                weight, channels = weight.view(width, channels, side, side), width
+            else:
+                part = nn.Linear(inputs, width, device="meta")
+            part.weight = nn.Parameter(weight, requires_grad=False)
+            part.bias = nn.Parameter(bias[0, 0], requires_grad=False)
+            parts.append(part)
+            if number < len(shape.kernels):
+                parts += [nn.ReLU(), *([nn.Flatten()] if number + 1 == len(shape.kernels) else [])]
+            elif number + 1 < len(layers):
+                parts.append(nn.Tanh())
+        self.layers = nn.Sequential(*parts)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """See the class."""
+        if self._shape.image_shape is not None:
+            return self.layers(self._shape.to_images(observations))
+        x = observations.flatten(1).to(torch.float32)
+        return self.layers(x if self._scale is None else x * self._scale)
+
+
 def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
     """Draws (size,) float32 standard normal numbers; processes exchange the seed instead of the numbers.
 
@@ -203,6 +245,16 @@ class DeterministicPolicy:
         self._spec = spec
         self._scale = 1 / 255 if spec.observation_dtype == "uint8" else None
         self.weights = torch.zeros(self._shape.size)
+
+    @property
+    def network(self) -> PopulationNetwork:
+        """See :class:`parl.types.NetworkPolicy`."""
+        return PopulationNetwork(self._shape, self.weights, self._spec.observation_dtype)
+
+    def greedy(self, network: PopulationNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
+        """See :class:`parl.types.NetworkPolicy`."""
+        x = network(observations)
+        return (x.argmax(dim=1) if self._spec.num_actions else x.view(-1, *self._spec.action_shape),)
 
     def assemble(self, weights: Tensor) -> PopulationNetworks:
         """See :class:`parl.types.PopulationPolicy`."""
