@@ -14,10 +14,10 @@ from parl._native import SumTree, __version__
 from parl.errors import ParlError
 
 if TYPE_CHECKING:
-    from parl import adapters, atari, errors, replay
+    from parl import adapters, atari, errors, replay, types
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import evaluate, resume, train
+    from parl.train import evaluate, register_algorithm, resume, train
 
 __all__ = [
     "AtariVectorEnv",
@@ -34,9 +34,11 @@ __all__ = [
     "errors",
     "evaluate",
     "make_vec",
+    "register_algorithm",
     "replay",
     "resume",
     "train",
+    "types",
 ]
 
 # Public name -> module that defines it. The value of a module's own name is the module.
@@ -52,9 +54,11 @@ _MODULES = {
     "errors": "parl.errors",
     "evaluate": "parl.train",
     "make_vec": "parl.envs",
+    "register_algorithm": "parl.train",
     "replay": "parl.replay",
     "resume": "parl.train",
     "train": "parl.train",
+    "types": "parl.types",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class EnvSpec:
             that a replay stores only one frame per step. 1: observations are not stacked.
         stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
             it.
+        spaces: observation and action space of one environment, as Gymnasium spaces with the shapes and
+            dtypes that networks get: a ``Box``, or a ``Dict`` of them without nesting. None if unknown.
     """
 
     observation_shape: tuple[int, ...]
@@ -58,6 +60,7 @@ class EnvSpec:
     observation_parts: tuple[tuple[str, tuple[int, ...], str], ...] = ()
     frame_stack: int = 1
     stack_padding: Literal["zero", "first"] = "zero"
+    spaces: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def observation_kind(self) -> ObservationKind:
@@ -287,6 +290,40 @@ class Algorithm(Protocol):
         ...
 
     def make_learner(self, seed: int, device: str) -> Learner:
+        """A learner; equal seeds give equal weights."""
+        ...
+
+
+class RegisteredAlgorithm(Protocol):
+    """Class of an algorithm of your own, for :func:`parl.register_algorithm`.
+
+    Its instances are also an :class:`Algorithm`, a :class:`RolloutAlgorithm` or a
+    :class:`PopulationAlgorithm`, as ``topology`` says. They are pickled for worker processes.
+
+    Optional static members: ``default_config(spec)`` returns settings that suit an :class:`EnvSpec`;
+    ``default_run(spec)`` returns settings of the run by name; ``PRESETS`` maps names to :class:`Preset`. The
+    method ``unused(spec)`` of ``Config``, also optional, returns the settings that have no effect, with the
+    reasons.
+
+    Attributes:
+        Config: frozen dataclass of the settings, all with defaults and other names than settings of a run. A
+            string below a field is its help text on the command line.
+        topology: how actors and learners are arranged. An :class:`Algorithm` has ``"replay"``; a
+            :class:`RolloutAlgorithm` has ``"rollout"`` (one process collects, then learns), ``"async"``
+            (actors collect while the learner learns), ``"hogwild"``, ``"predictor"`` or ``"data"``; a
+            :class:`PopulationAlgorithm` has ``"population"``.
+    """
+
+    Config: ClassVar[type[Any]]
+    topology: ClassVar[str]
+
+    def __init__(self, config: Any, spec: EnvSpec) -> None: ...
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Policy:
+        """The policy of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
+        ...
+
+    def make_learner(self, seed: int, device: str) -> Learned:
         """A learner; equal seeds give equal weights."""
         ...
 

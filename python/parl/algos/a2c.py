@@ -34,7 +34,7 @@ from parl.algos.common.actor_critic import (
 )
 from parl.algos.common.on_policy import Average
 from parl.errors import ConfigError
-from parl.nets.actor_critic import ActorCritic
+from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import normalized
@@ -232,7 +232,7 @@ class A2CLearner(ActorCriticLearner):
             self._group = (self._group + 1) % config.env_groups
         if rollout.valid.all():
             rollout = dataclasses.replace(rollout, valid=rollout.valid[:0])
-        if isinstance(self.network, ActorCritic):
+        if not isinstance(self.network, RecurrentActorCritic):
             columns = (getattr(rollout, name) for name in COLUMNS)
             self.differentiate(*columns, *self._successors(rollout))
         else:

@@ -40,6 +40,7 @@ from parl.algos.common.critics import (
     CriticsPolicy,
     Networks,
     default_run,
+    user_networks,
 )
 from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.errors import ConfigError
@@ -128,11 +129,13 @@ class SAC(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("sac", spec, images=config.images)
+        check_observations("sac", spec, images=config.convolutions)
         if not spec.num_actions:
             ActionBox.from_spec("sac", spec)
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            make_networks(config, spec)  # raises its errors before the run starts
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> SACPolicy:
         """The policy of one actor."""
@@ -149,10 +152,14 @@ def _outputs(spec: EnvSpec) -> int:
 
 def make_networks(config: Config, spec: EnvSpec) -> Networks:
     """Creates actor, logarithm of the temperature, and critics."""
+    temperature = torch.tensor([math.log(config.temperature)])
+    if config.network is not None:
+        kind = "logits" if spec.num_actions else "means and logarithms of deviations"
+        return user_networks(config, spec, (kind, _outputs(spec)), config.critics, temperature)
     actions, outputs = (0, spec.num_actions) if spec.num_actions else (math.prod(spec.action_shape), 1)
     actor = Actor(config, spec, _outputs(spec))
     critics = Critics(config, spec, config.critics, actions, outputs)
-    return Networks(actor, torch.tensor([math.log(config.temperature)]), critics)
+    return Networks(actor, temperature, critics)
 
 
 class SACPolicy(CriticsPolicy):

@@ -6,7 +6,9 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
+from parl.cli.arguments import take_option
 from parl.errors import ParlError
+from parl.functions import import_module
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -28,7 +30,8 @@ usage: parl COMMAND [OPTIONS]
                      settings of the Atari presets, --sweep removes shared memory that dead processes left,
                      --compile [device] compiles the CUDA kernels into the kernel cache
 
-parl COMMAND --help lists a command's options.
+parl COMMAND --help lists a command's options. --import MODULE imports a module of your own first, which can
+register algorithms.
 """
 _COMMANDS = ("train", "resume", "eval", "plot", "bench", "doctor", "games", "play", "record")
 
@@ -43,8 +46,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _usage() -> str:
-    algorithms = importlib.import_module("parl.train").ALGORITHMS
-    return _USAGE.format(algorithms=", ".join(sorted(algorithms)))
+    algorithms = importlib.import_module("parl.train").algorithm_names()
+    return _USAGE.format(algorithms=", ".join(algorithms))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parl: there is no command {command!r}\n\n{_usage()}", end="", file=sys.stderr)
         return 2
     try:
-        return _command(command)(arguments[1:])
+        module, rest = take_option("--import", arguments[1:])
+        if module is not None:
+            import_module(module, "--import")
+        return _command(command)(rest)
     except (ParlError, FileNotFoundError) as error:
         print(f"parl: {error}", file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ from parl.errors import ConfigError, ParlError
 def train_command(arguments: Sequence[str]) -> int:
     """Trains an agent. Returns the exit status."""
     train = importlib.import_module("parl.train")
-    names = sorted(train.ALGORITHMS)
+    names = train.algorithm_names()
     if not arguments or arguments[0].startswith("-"):
         print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
         print("parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file,")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from parl import pickles
+from parl import functions, pickles
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
@@ -32,12 +32,17 @@ from parl.train.options import Options
 from parl.train.registry import (
     ALGORITHMS,
     Layer,
+    algorithm_names,
+    check_known,
     default_settings,
+    import_paths,
     make_algorithm,
     module_of,
+    pickled_functions,
     preset_layer,
     presets_of,
     refuse_unused,
+    register_algorithm,
     replace,
     resolve,
     table_layer,
@@ -61,11 +66,13 @@ __all__ = [
     "OffPolicyRunConfig",
     "Run",
     "RunConfig",
+    "algorithm_names",
     "default_settings",
     "evaluate",
     "presets_of",
     "protocol",
     "record",
+    "register_algorithm",
     "resume",
     "settings_for",
     "settings_from",
@@ -88,7 +95,7 @@ def train(
     """Trains a policy and writes its checkpoints and metrics to a run directory.
 
     Args:
-        algorithm: one of :data:`ALGORITHMS`.
+        algorithm: one of :func:`algorithm_names`.
         env: a Gymnasium id; or a function without parameters that returns one environment; or a function
             that takes the number of environments and returns a vector environment of them. Default: that of
             ``run_config`` or ``preset``.
@@ -119,12 +126,9 @@ def train(
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-        files: dict[str, bytes] = {}
-        if not isinstance(maker.env, str):
-            import cloudpickle
-
-            files["env.pkl"] = cloudpickle.dumps(maker)
-            pickles.remember(files["env.pkl"])
+        files = {} if isinstance(maker.env, str) else {"env.pkl": pickles.dump(maker)}
+        if pickled := pickled_functions(own):
+            files["network.pkl"] = pickles.dump(pickled)
         table = table_of(name, settings, own)
         return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
@@ -292,16 +296,15 @@ class _OpenedRun:
 def _open(path: str | Path, trusted: bool) -> _OpenedRun:
     run = RunDirectory.open(path)
     run.verify()
-    table = run.config
-    name = str(table.get("algorithm"))
-    layers = [table_layer(name, table, run.path / "config.toml")]
-    pickled = run.path / "env.pkl"
-    if pickled.exists():
-        import cloudpickle
-
-        data = pickled.read_bytes()
-        pickles.check(data, pickled, trusted)
-        maker = cloudpickle.loads(data)
+    table, path = run.config, run.path / "config.toml"
+    name = check_known(table, path)
+    layers = [table_layer(name, table, path)]
+    for value in import_paths(name, table):
+        functions.check(value, path, trusted)
+    if (pickled := run.path / "network.pkl").exists():
+        layers.append(Layer(str(pickled), {}, pickles.load(pickled, trusted)))
+    if (pickled := run.path / "env.pkl").exists():
+        maker = pickles.load(pickled, trusted)
     else:
         maker = _env_maker(name, None, layers)
     spec, _ = _probe_env(maker)
