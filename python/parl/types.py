@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -314,8 +314,8 @@ class RegisteredAlgorithm(Protocol):
             :class:`PopulationAlgorithm` has ``"population"``.
     """
 
-    Config: ClassVar[type[Any]]
-    topology: ClassVar[str]
+    Config: type[Any]
+    topology: str
 
     def __init__(self, config: Any, spec: EnvSpec) -> None: ...
 

@@ -360,7 +360,7 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
             return value
         if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
-        if isinstance(default, float) or (default is None and isinstance(value, int)):
+        if isinstance(default, float) or (default is None and type(value) is int):
             return float(value)
         if isinstance(default, tuple):
             return words(value) if name.endswith("env_options") else tuple(value)
