@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,8 +45,6 @@ class EnvSpec:
             that a replay stores only one frame per step. 1: observations are not stacked.
         stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
             it.
-        spaces: observation and action space of one environment, as Gymnasium spaces with the shapes and
-            dtypes that networks get: a ``Box``, or a ``Dict`` of them without nesting. None if unknown.
     """
 
     observation_shape: tuple[int, ...]
@@ -60,7 +58,6 @@ class EnvSpec:
     observation_parts: tuple[tuple[str, tuple[int, ...], str], ...] = ()
     frame_stack: int = 1
     stack_padding: Literal["zero", "first"] = "zero"
-    spaces: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def observation_kind(self) -> ObservationKind:
@@ -319,12 +316,12 @@ class RegisteredAlgorithm(Protocol):
 
     def __init__(self, config: Any, spec: EnvSpec) -> None: ...
 
-    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Policy:
-        """The policy of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Any:
+        """The :class:`Policy` of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
         ...
 
-    def make_learner(self, seed: int, device: str) -> Learned:
-        """A learner; equal seeds give equal weights."""
+    def make_learner(self, seed: int, device: str) -> Any:
+        """A :class:`Learned`; equal seeds give equal weights."""
         ...
 
 

@@ -13,6 +13,9 @@ With many environments, one update per rollout of all of them wastes experience.
 update is made every ``rollout_steps`` steps, from the last ``window`` steps of one of ``env_groups`` groups
 of environments, which alternate. Windows then overlap and hold steps of several policies, for which V-trace
 corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU Atari emulation", section 4).
+
+A ``network`` of your own returns a tuple: logits (batch, actions), or means (batch, D) of continuous actions
+with D elements, and values (batch,). The standard deviation is a parameter of its own.
 """
 
 from __future__ import annotations

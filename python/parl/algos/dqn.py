@@ -28,6 +28,9 @@ With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see
 
 Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``, and samples
 in proportion to ``p ** alpha``.
+
+A ``network`` of your own returns Q-values (batch, actions); for c51 logits (batch, actions, atoms), for qr
+quantiles (batch, actions, quantiles). iqn takes only a ``torso``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Layer normalization keeps it stable. For a rollout of T steps of N environments,
 
 The loss is minimized over several epochs of minibatches. Actions are epsilon-greedy.
 
+A ``network`` of your own returns Q-values (batch, actions).
+
 Source: Gallici et al. (2024), "Simplifying Deep Temporal Difference Learning", algorithm 1, appendix C (Adam
 here in place of rectified Adam).
 """

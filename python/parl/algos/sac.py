@@ -12,6 +12,11 @@ terminated; truncation bootstraps), E critics Q_e, target networks Q'_e and temp
                  L_pi = mean_b sum_a pi(a|s) (T log pi(a|s) - min_e Q_e(s, a))
                  L_t = -mean_b t (sum_a pi(a|s) log pi(a|s) + H)            Christodoulou (2019), 10 to 12
 
+A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
+returns means and logarithms of standard deviations (batch, 2 D), side by side, or logits (batch, actions).
+``critic(observations, actions)`` returns values (critics, batch) for actions (batch, D) in -1..1;
+``critic(observations)`` values (critics, batch, actions) for discrete actions.
+
 H is the target entropy: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
 for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are
 computed at the weights before the update (see ``parl.algos.common.critics``).

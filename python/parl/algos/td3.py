@@ -12,6 +12,10 @@ The target networks change in the same updates as the actor. Actions are scaled 
 normal noise. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
 weights before the update (see ``parl.algos.common.critics``).
 
+A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
+returns (batch, D), to which tanh is applied; ``critic(observations, actions)`` values (critics, batch)
+for actions (batch, D) in -1..1.
+
 Source: Fujimoto, van Hoof and Meger (2018), "Addressing Function Approximation Error in Actor-Critic
 Methods", algorithm 1.
 """

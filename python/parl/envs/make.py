@@ -214,26 +214,7 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         observation_parts=parts,
         frame_stack=stack,
         stack_padding=padding,
-        spaces=(_seen_space(observation), action),
     )
-
-
-def _seen_space(space: Any) -> Any:
-    """The space of observations as networks get them: float32 in place of float64, without nested parts."""
-    from gymnasium.spaces import Box, Dict
-
-    if isinstance(space, Dict):
-        return Dict({name: _seen_space(_part_of(space, name)) for name, _, _ in _parts(space)})
-    if space.dtype != np.float64:
-        return space
-    with np.errstate(over="ignore"):  # the bounds of float64 become infinite
-        return Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
-
-
-def _part_of(space: Any, name: str) -> Any:
-    for part in name.split("."):
-        space = space[part]
-    return space
 
 
 def _dtype_of(space: Any) -> str:

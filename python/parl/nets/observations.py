@@ -138,7 +138,7 @@ class DictTorso(nn.Module):
 class RowTorso(nn.Module):
     """A network for dictionaries on rows of bytes, the form in which rollouts store them.
 
-    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`.
+    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`, or the dictionary's parts (B, ...).
 
     Args:
         spec: describes the observations.
@@ -163,9 +163,9 @@ class RowTorso(nn.Module):
             for name, shape, dtype, start, end in self._parts
         }
 
-    def forward(self, rows: Tensor) -> Any:
+    def forward(self, rows: Seen) -> Any:
         """Returns the network's outputs."""
-        return self.torso(self.parts(rows))
+        return self.torso(self.parts(rows) if isinstance(rows, Tensor) else rows)
 
 
 def torso_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,32 @@ _STATEFUL = (
 )
 # Number of observations with which a new module is tried.
 _TRIED = 2
+
+
+def spaces_of(spec: EnvSpec) -> tuple[Any, Any]:
+    """Returns observation and action space of one environment, as networks get observations.
+
+    Observations are a ``Box``, or a ``Dict`` of them without nesting; their bounds are those of the dtype.
+    """
+    from gymnasium.spaces import Box, Dict, Discrete
+
+    def box(shape: tuple[int, ...], dtype: str) -> Any:
+        kind: Any = np.dtype(dtype)
+        if kind.kind == "f":
+            low, high = -np.inf, np.inf
+        else:
+            low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        return Box(low, high, shape, kind.type)
+
+    if spec.observation_parts:
+        observation: Any = Dict({name: box(shape, dtype) for name, shape, dtype in spec.observation_parts})
+    else:
+        observation = box(spec.observation_shape, spec.observation_dtype)
+    if spec.num_actions:
+        return observation, Discrete(spec.num_actions)
+    low, high = (np.array(one, np.float32) for one in (spec.action_low, spec.action_high))
+    shape = spec.action_shape
+    return observation, Box(low.reshape(shape), high.reshape(shape), dtype=np.float32)
 
 
 class UserPart(ExecutionModule):
@@ -75,10 +102,8 @@ class UserModule(UserPart):
         normalized: bool = False,
     ) -> None:
         name = f"{algorithm}: {setting} = {function!r}"
-        if spec.spaces is None:
-            raise ConfigError(f"{name} needs the environment's spaces, see EnvSpec.spaces")
         names = ("observation_space", "action_space")[: 1 if setting == "torso" else 2]
-        given = dict(zip(names, spec.spaces, strict=False))
+        given = dict(zip(names, spaces_of(spec), strict=False))
         module = functions.call(f"{algorithm}: {setting}", function, **given)
         if not isinstance(module, nn.Module):
             raise ConfigError(f"{name} returned a {type(module).__name__}, not a torch.nn.Module")
