@@ -16,6 +16,7 @@ from parl.cli import main
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, UntrustedRunError
 from parl.nets import flatten
+from parl.ops.batches import TensorBatch
 from parl.run import RunDirectory
 from parl.train import ALGORITHMS, evaluate, resume, train
 from parl.train.registry import make_algorithm, module_of
@@ -58,6 +59,31 @@ def test_every_algorithm_trains_resumes_exactly_and_is_evaluated(name, setting, 
     assert evaluate(half.path, 2).shape == (2,)
     path = RunDirectory.open(half.path).config[name][setting]
     assert path == f"own_networks:{(Torso if setting == 'torso' else NETWORKS[name]).__name__}"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_the_loss_of_the_actor_does_not_reach_a_users_critics(name, threads):
+    spec = spec_of(EnvMaker("Pendulum-v1")(1))
+    learner = make_algorithm(name, module_of(name).Config(network=NETWORKS[name]), spec).make_learner(
+        0, "cpu"
+    )
+    learner.use_threads(threads)
+    batch, noise = batch_of(spec, 8), learner.draws(8)
+    learner._updates = 1  # TD3 changes its actor in every second update
+    learner.compute(batch)
+    assert all(part.abs().sum() > 0 for part in (learner._actor_gradients, learner._critics_gradients))
+    before = learner._critics_gradients.clone()
+    given = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weights)
+    learner._compute_actor(*given, noise)
+    assert torch.equal(learner._critics_gradients, before)
+
+
+def batch_of(spec, rows):
+    """A batch of random transitions."""
+    obs, following = torch.randn(2, rows, *spec.observation_shape)
+    action, ones = torch.rand(rows, *spec.action_shape), torch.ones(rows)
+    return TensorBatch(obs, action, torch.randn(rows), 0.9 * ones, following, ones, tickets=None)
 
 
 def test_discrete_sac_takes_a_network(tmp_path):

@@ -90,7 +90,9 @@ def test_commands_know_it_once_its_module_is_imported(tmp_path, capsys, monkeypa
         assert "--import own_algorithm" in said and "own_algorithm" not in sys.modules
     assert main(["resume", run, "--import=own_algorithm"]) == 0
     assert main(["eval", run, "--episodes", "1"]) == 0
-    assert main(["eval", run, "--import", "no_such_module"]) == 1
+    assert main(["eval", run, "--import"]) == 1
+    assert "--import needs the name of a module" in capsys.readouterr().err
+    assert main(["eval", run, "--import", "own_algorithm", "--import", "no_such_module"]) == 1
     assert "--import: No module named 'no_such_module'" in capsys.readouterr().err
 
 

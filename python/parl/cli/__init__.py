@@ -6,7 +6,6 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from parl.cli.arguments import take_option
 from parl.errors import ParlError
 from parl.functions import import_module
 
@@ -50,6 +49,26 @@ def _usage() -> str:
     return _USAGE.format(algorithms=", ".join(algorithms))
 
 
+def import_modules(arguments: Sequence[str]) -> list[str]:
+    """Imports each ``--import MODULE`` among ``arguments``; returns the other ones.
+
+    Raises:
+        ParlError: there is no such module, or its name is missing.
+    """
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        option, sign, name = word.partition("=")
+        if option != "--import":
+            rest.append(word)
+            continue
+        module = name if sign else next(words, "")
+        if not module:
+            raise ParlError("--import needs the name of a module")
+        import_module(module, "--import")
+    return rest
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (run saved)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -66,10 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parl: there is no command {command!r}\n\n{_usage()}", end="", file=sys.stderr)
         return 2
     try:
-        module, rest = take_option("--import", arguments[1:])
-        if module is not None:
-            import_module(module, "--import")
-        return _command(command)(rest)
+        return _command(command)(import_modules(arguments[1:]))
     except (ParlError, FileNotFoundError) as error:
         print(f"parl: {error}", file=sys.stderr)
         return 1

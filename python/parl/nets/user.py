@@ -111,7 +111,7 @@ class UserModule(UserPart):
             raise ConfigError(f"{name} returned a module a second time; make a new one in each call")
         vars(module)["_parl_uses"] = 1
         for part in module.modules():
-            if isinstance(part, _STATEFUL):
+            if isinstance(part, _STATEFUL) and getattr(part, "p", 1.0):
                 raise ConfigError(
                     f"{name}: {type(part).__name__} has random numbers or statistics that actors and "
                     "checkpoints do not get; use LayerNorm or GroupNorm"

@@ -127,10 +127,12 @@ def _check_class(name: str, algorithm: Any) -> None:
 
 
 def _place(algorithm: type) -> tuple[str, str]:
-    """Module and name of a class; of a script that is run, the module that its file would be."""
+    """Module and name of a class; of a program that is run, the name by which its file can be imported."""
     module = algorithm.__module__
     if module == "__main__":
-        module = Path(getattr(sys.modules[module], "__file__", None) or module).stem
+        program: Any = sys.modules[module]
+        file = Path(getattr(program, "__file__", None) or module)
+        module = program.__spec__.name if program.__spec__ else file.stem
     return module, algorithm.__qualname__
 
 
@@ -197,7 +199,7 @@ def module_of(name: str) -> Any:
     kind: Any = _REGISTERED.get(name)
     if kind is None:
         return importlib.import_module(found.module)
-    optional = {"default_config": lambda spec: kind.Config()}  # pyright: ignore[reportUnknownLambdaType]
+    optional: dict[str, Any] = {"default_config": lambda spec: kind.Config()}
     optional |= {one: getattr(kind, one) for one in _OPTIONAL if hasattr(kind, one)}
     return SimpleNamespace(Config=kind.Config, **optional)
 

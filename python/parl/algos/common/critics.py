@@ -241,15 +241,9 @@ class UserCritics(UserPart):
         frozen: bool = False,
         members: int | None = None,
     ) -> Tensor:
-        """See :class:`Critics`."""
-        inputs = (observations,) if actions is None else (observations, actions)
-        if frozen:
-            fixed = {name: parameter.detach() for name, parameter in self.named_parameters()}
-            found = torch.func.functional_call(self, fixed, inputs)
-        else:
-            found = super().forward(*inputs)
-            found = found if actions is None else found.unsqueeze(2)
-        return found[:members]
+        """See :class:`Critics`; the learner leaves out the gradients of weights that are ``frozen``."""
+        found = super().forward(*(observations,) if actions is None else (observations, actions))
+        return (found if actions is None else found.unsqueeze(2))[:members]
 
 
 class Networks(nn.Module):
@@ -394,6 +388,11 @@ class CriticsLearner(ABC):
         # Indices of the critics that the targets use, if they are drawn anew for each update.
         self._target_critics: Tensor | None = None
         self._no_indices = torch.empty(0, dtype=torch.int64)
+        # Parameters that the actor's loss changes, if a user's critics would get gradients from it too.
+        self._actor_parameters: list[Tensor] | None = None
+        if isinstance(networks.critics, UserCritics):
+            every = (*networks.actor.parameters(), *networks.extra)
+            self._actor_parameters = [one for one in every if one.requires_grad]
         replay = networks.actor.only_flattens
         if isinstance(networks.actor, Actor) and isinstance(networks.critics, Critics):
             replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
@@ -507,7 +506,7 @@ class CriticsLearner(ABC):
         *columns, noise = tensors
         self._actor_gradients.zero_()
         loss, figures = self._losses[1](TensorBatch(*columns, tickets=None), noise)
-        loss.backward()
+        loss.backward(inputs=self._actor_parameters)
         return figures
 
     def optimize_actor(self) -> None:
