@@ -117,8 +117,19 @@ def test_fused_passes_of_a_torso_equal_those_of_torch(name):
     torch.testing.assert_close(torch.from_numpy(acted), fused[0].reshape(acted.shape), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "replays"), [("dqn", True), ("ppo", True), ("a2c", True), ("pqn", True)])
-def test_updates_of_a_small_torso_are_replayed(name, replays, tmp_path, monkeypatch):
+@pytest.mark.parametrize("setting", ["torso", "network"])
+@pytest.mark.parametrize("name", ["dqn", "ppo", "pqn"])
+def test_policies_of_the_learners_device_act_with_it(name, setting):
+    given = Torso if setting == "torso" else NETWORKS[name]
+    made = make_algorithm(name, module_of(name).Config(**{setting: given}), SPEC)
+    learner = made.make_learner(0, "cpu")
+    policy, obs = made.make_device_policy(learner, 0), torch.randn(5, 4)
+    action = policy.act(obs, 0) if name == "dqn" else policy.sample(obs)[0]
+    assert action.shape == (5,) and set(action.tolist()) <= {0, 1}
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo", "a2c", "pqn"])
+def test_updates_of_a_small_torso_are_replayed(name, tmp_path, monkeypatch):
     seen = []
     update = type(make_algorithm(name, module_of(name).Config(), SPEC).make_learner(0, "cpu")._update)
     call = update.__call__
