@@ -14,10 +14,10 @@ from parl._native import SumTree, __version__
 from parl.errors import ParlError
 
 if TYPE_CHECKING:
-    from parl import adapters, atari, errors, replay
+    from parl import adapters, atari, errors, replay, types
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
-    from parl.train import Callback, evaluate, load, resume, train
+    from parl.train import Callback, evaluate, load, register_algorithm, resume, train
     from parl.train.search import tune
 
 __all__ = [
@@ -37,10 +37,12 @@ __all__ = [
     "evaluate",
     "load",
     "make_vec",
+    "register_algorithm",
     "replay",
     "resume",
     "train",
     "tune",
+    "types",
 ]
 
 # Public name -> module that defines it. The value of a module's own name is the module.
@@ -58,10 +60,12 @@ _MODULES = {
     "evaluate": "parl.train",
     "load": "parl.train",
     "make_vec": "parl.envs",
+    "register_algorithm": "parl.train",
     "replay": "parl.replay",
     "resume": "parl.train",
     "train": "parl.train",
     "tune": "parl.train.search",
+    "types": "parl.types",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.

@@ -24,7 +24,7 @@ class RunDirectoryError(ParlError, ValueError):
 
 
 class UntrustedRunError(RunDirectoryError):
-    """A run contains pickles, which run code when loaded, and was opened without ``trust``."""
+    """A run has pickles, or names modules, which run code when loaded, and was opened without ``trust``."""
 
 
 class WorkerError(ParlError, RuntimeError):

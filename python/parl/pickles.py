@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from parl.errors import UntrustedRunError
 
@@ -37,3 +38,21 @@ def check(pickled: bytes, path: Path, trust: bool) -> None:
         f"{path} is a pickle: loading it runs the code in it. Open only runs you trust, with --trust on the "
         "command line or trust=True in Python"
     )
+
+
+def dump(value: Any) -> bytes:
+    """Pickles ``value`` for a run that this process writes."""
+    import cloudpickle
+
+    pickled = cloudpickle.dumps(value)
+    remember(pickled)
+    return pickled
+
+
+def load(path: Path, trust: bool) -> Any:
+    """Loads the pickle at ``path`` after :func:`check`."""
+    import cloudpickle
+
+    pickled = path.read_bytes()
+    check(pickled, path, trust)
+    return cloudpickle.loads(pickled)

@@ -326,6 +326,40 @@ class Algorithm(Protocol):
         ...
 
 
+class RegisteredAlgorithm(Protocol):
+    """Class of an algorithm of your own, for :func:`parl.register_algorithm`.
+
+    Its instances are also an :class:`Algorithm`, a :class:`RolloutAlgorithm` or a
+    :class:`PopulationAlgorithm`, as ``topology`` says. They are pickled for worker processes.
+
+    Optional static members: ``default_config(spec)`` returns settings that suit an :class:`EnvSpec`;
+    ``default_run(spec)`` returns settings of the run by name; ``PRESETS`` maps names to :class:`Preset`. The
+    method ``unused(spec)`` of ``Config``, also optional, returns the settings that have no effect, with the
+    reasons.
+
+    Attributes:
+        Config: frozen dataclass of the settings, all with defaults and other names than settings of a run. A
+            string below a field is its help text on the command line.
+        topology: how actors and learners are arranged. An :class:`Algorithm` has ``"replay"``; a
+            :class:`RolloutAlgorithm` has ``"rollout"`` (one process collects, then learns), ``"async"``
+            (actors collect while the learner learns), ``"hogwild"``, ``"predictor"`` or ``"data"``; a
+            :class:`PopulationAlgorithm` has ``"population"``.
+    """
+
+    Config: type[Any]
+    topology: str
+
+    def __init__(self, config: Any, spec: EnvSpec) -> None: ...
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Any:
+        """The :class:`Policy` of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
+        ...
+
+    def make_learner(self, seed: int, device: str) -> Any:
+        """A :class:`Learned`; equal seeds give equal weights."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rollout:
     """T steps of N environments by one actor (torch tensors, time first).

@@ -14,7 +14,7 @@ from rollouts import BOX, SPEC, no_averaging
 from parl.algos import a2c, bc, impala, ppo, pqn
 from parl.envs import Rows, rows_of, spec_of
 from parl.errors import ConfigError
-from parl.nets.observations import RowTorso
+from parl.nets.observations import DictTorso, RowTorso
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 
 torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def test_rows_contain_all_parts_and_can_be_decoded():
     obs = observations(CAMERA, 5, rng)
     rows = Rows(PARTED)(obs)
     assert rows.shape == (5, *PARTED.flat_row[0]) and rows.dtype == PARTED.flat_row[1] == "uint8"
-    torso = RowTorso(PARTED, (8,), False, "nature")
+    torso = RowTorso(PARTED, DictTorso(PARTED, (8,), False, "nature"))
     for name, part in torso.parts(torch.from_numpy(rows)).items():
         np.testing.assert_array_equal(part.numpy(), obs[name])
         assert part.numpy().dtype == obs[name].dtype

@@ -19,7 +19,7 @@ def make_run(root, name, algorithm="ppo", score=None, steps=100, counters=None, 
     """A run directory with metrics and, with ``counters``, a checkpoint."""
     config = {"algorithm": algorithm, "run": SETTINGS | {"seed": 0} | settings, algorithm: own or {}}
     run = RunDirectory.create(root, name, config, command=["parl", "train", algorithm])
-    with MetricsLog(run, tensorboard=False) as log:
+    with MetricsLog(run) as log:
         for step in (steps // 2, steps):
             log.write(
                 {

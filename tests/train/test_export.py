@@ -7,7 +7,7 @@ import pytest
 import torch
 from onnxruntime import InferenceSession
 from test_policy import IDS, VARIANTS, Parts, train_small
-from wiring import PICTURES, config_of
+from tiny_runs import PICTURES, config_of
 
 import parl
 from parl.errors import ConfigError

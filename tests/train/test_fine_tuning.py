@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from test_policy import IDS, RUN, VARIANTS, train_small
-from wiring import config_of, run_of, spec_for
+from tiny_runs import config_of, run_of, spec_for
 
 import parl
 from parl import cli

@@ -19,15 +19,23 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+    from torch.nn import Module
 
 '''
 # Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
 TYPES["logger"] = "Sequence[str]"
 TYPES["init_from"] = "str | PathLike[str] | None"
+TYPES |= {
+    "torso": "str | Callable[[Space[Any]], Module] | None",
+    "network": "str | Callable[[Space[Any], Space[Any]], Module] | None",
+}
 
 
 def text_of(kind):

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
-from wiring import CONTINUOUS, config_of, run_of, write_play
+from tiny_runs import CONTINUOUS, config_of, run_of, write_play
 
 import parl
 from parl import pickles
@@ -18,7 +18,7 @@ from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
 from parl.train import ALGORITHMS, trainer
 
-RUN = {"evaluation_episodes": 1, "tensorboard": False, "quiet": True}
+RUN = {"evaluation_episodes": 1, "quiet": True}
 VARIANTS = [
     *((name, {}) for name in sorted(ALGORITHMS)),
     ("ppo", {"lstm": 3}),

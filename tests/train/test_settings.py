@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import tiny_runs
 import torch
+from own_networks import NETWORKS
 
 import parl
 from parl.errors import ConfigError
@@ -282,6 +283,11 @@ TABLE = {
     | {"learning_rate": learning(0.01), "weight_decay": learning(0.1), "adam_epsilon": learning(0.1)},
     "ga": POPULATION | {"parents": learning(3), "elites": learning(0)},
 }
+for _name, _network in NETWORKS.items():
+    TABLE[_name] = TABLE[_name] | {
+        "torso": network("own_networks:Torso"),
+        "network": network(f"own_networks:{_network.__name__}"),
+    }
 SETTINGS = [
     pytest.param(name, field.name, id=f"{name}-{field.name}")
     for name in sorted(ALGORITHMS)

@@ -3,8 +3,11 @@
 from typing import assert_type
 
 import numpy as np
+from gymnasium import Space
+from torch import nn
 
 import parl
+from parl.algos.dqn import DQN, Config
 from parl.train import Run
 from parl.train.policy import Policy
 
@@ -13,3 +16,22 @@ assert_type(parl.load("runs/dqn", "last", env="CartPole-v1"), Policy)
 assert_type(parl.make_vec("pong", 4, preset="machado", device="cpu"), parl.AtariVectorEnv)
 assert_type(parl.PrioritizedReplay(10, {"obs": ((4,), np.float32)}), parl.PrioritizedReplay)
 assert_type(parl.UniformReplay(10, {"obs": ((4,), np.float32)}, device="cuda"), parl.UniformReplay)
+
+
+def torso(observation_space: Space[object]) -> nn.Module:
+    """A torso of a user."""
+    return nn.Linear(4, 8)
+
+
+assert_type(parl.train("dqn", torso=torso), Run)
+assert_type(parl.train("dqn", network="module:function"), Run)
+
+
+class Mine(DQN):
+    """An algorithm of a user."""
+
+    Config = Config
+    topology = "replay"
+
+
+parl.register_algorithm("mine", Mine)

@@ -13,6 +13,9 @@ With many environments, one update per rollout of all of them wastes experience.
 update is made every ``rollout_steps`` steps, from the last ``window`` steps of one of ``env_groups`` groups
 of environments, which alternate. Windows then overlap and hold steps of several policies, for which V-trace
 corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU Atari emulation", section 4).
+
+A ``network`` of your own returns a tuple: logits (batch, actions), or means (batch, D) of continuous actions
+with D elements, and values (batch,). The standard deviation is a parameter of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from parl.algos.common.actor_critic import (
 )
 from parl.algos.common.on_policy import Average
 from parl.errors import ConfigError
-from parl.nets.actor_critic import ActorCritic
+from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import normalized
@@ -232,7 +235,7 @@ class A2CLearner(ActorCriticLearner):
             self._group = (self._group + 1) % config.env_groups
         if rollout.valid.all():
             rollout = dataclasses.replace(rollout, valid=rollout.valid[:0])
-        if isinstance(self.network, ActorCritic):
+        if not isinstance(self.network, RecurrentActorCritic):
             columns = (getattr(rollout, name) for name in COLUMNS)
             self.differentiate(*columns, *self._successors(rollout))
         else:

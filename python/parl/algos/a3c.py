@@ -8,6 +8,8 @@ gradients are shared by all workers (topology ``hogwild``)::
 
 Mnih et al. (2016), "Asynchronous Methods for Deep Reinforcement Learning", algorithm S3 and section 4. With
 the deterministic schedule the workers alternate.
+
+A ``network`` of your own has the outputs of ``a2c.py``.
 """
 
 from __future__ import annotations

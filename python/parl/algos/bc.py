@@ -8,6 +8,9 @@
 Demonstrations come from ``parl play --record`` or from any file of observations and actions
 (:mod:`parl.envs.recorded`). A run reads rows of the files instead of stepping environments; evaluations step
 the environment.
+
+A ``network`` of your own returns a tuple: logits (batch, actions), or means (batch, D) of continuous actions
+with D elements, and values (batch,). The standard deviation is a parameter of its own; values are not used.
 """
 
 from __future__ import annotations

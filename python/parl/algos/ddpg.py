@@ -11,6 +11,8 @@ All networks change at every update. DDPG is TD3 (:mod:`parl.algos.td3`) with on
 noise on the target's actions. Exploration adds normal noise, which works as well as the source's
 Ornstein-Uhlenbeck process (Fujimoto et al., 2018).
 
+A ``network`` of your own has the parts of ``td3.py``, with one critic.
+
 Source: Lillicrap et al. (2016), "Continuous Control with Deep Reinforcement Learning", algorithm 1.
 """
 

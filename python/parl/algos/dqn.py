@@ -28,6 +28,9 @@ With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see
 
 Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``, and samples
 in proportion to ``p ** alpha``.
+
+A ``network`` of your own returns Q-values (batch, actions); for c51 logits (batch, actions, atoms), for qr
+quantiles (batch, actions, quantiles). iqn takes only a ``torso``.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ from parl.nets import (
 )
 from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
+from parl.nets.user import UserModule
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
@@ -184,7 +188,8 @@ class Config(OffPolicyConfig):
             found["epsilon_spread"] = f"epsilon_last = {self.epsilon_last}"
         if not spec.has_images:
             found["images"] = NO_IMAGES
-        return found
+        head = ("dueling", "dueling_hidden", "noisy_sigma")
+        return found | self.replaced(("hidden", "images", "layer_norm"), head)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,6 +231,8 @@ class Config(OffPolicyConfig):
             )
         if self.dueling_hidden and not self.dueling:
             raise ConfigError(f"dqn: dueling_hidden = {self.dueling_hidden} needs dueling = True")
+        if self.network is not None and self.distribution == "iqn":
+            raise ConfigError("dqn: distribution = 'iqn' needs parl's head: set torso in place of network")
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -320,31 +327,42 @@ class QNetwork(ExecutionModule):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
         self._kind = config.distribution
-        dense = not config.dueling_hidden
-        self.torso = torso_for(spec, config.hidden, config.layer_norm, config.images, dense)
         outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
+        actions = spec.num_actions or 0
+        self._dense: MLPWithHeads | None = None
+        support = torch.linspace(config.value_min, config.value_max, config.atoms)
+        self.register_buffer("support", support, persistent=False)
+        acting = midpoints(config.policy_quantiles).unsqueeze(0)
+        self.register_buffer("acting_fractions", acting, persistent=False)
+        own = config.own and config.make_own(spec)
+        self.network = own if config.network is not None else None
+        if self.network is not None:
+            self.network.expect(("values", (actions,) if self._kind == "none" else (actions, outputs)))
+            return
+        dense = not config.dueling_hidden
+        self.torso = own or torso_for(spec, config.hidden, config.layer_norm, config.images, dense)
 
         def make_linear(inputs: int, width: int) -> nn.Module:
             return (
                 NoisyLinear(inputs, width, config.noisy_sigma) if config.noisy else nn.Linear(inputs, width)
             )
 
-        actions, features = spec.num_actions or 0, int(cast("Any", self.torso).features)
+        features = int(cast("Any", self.torso).features)
         if config.dueling:
             self.head = DuelingHead(features, actions, outputs, config.dueling_hidden, make_linear)
         else:
             self.head = ActionHead(features, actions, outputs, make_linear)
         if self._kind == "iqn":
             self.embedding = FractionEmbedding(config.cosines, features)
-        support = torch.linspace(config.value_min, config.value_max, config.atoms)
-        self.register_buffer("support", support, persistent=False)
-        acting = midpoints(config.policy_quantiles).unsqueeze(0)
-        self.register_buffer("acting_fractions", acting, persistent=False)
-        self._dense: MLPWithHeads | None = None
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`. Without a distribution, layers and heads are one fused operation."""
-        if self._kind != "none" or not isinstance(self.torso, MLP):
+        if self._kind != "none":
+            return
+        if self.network is not None:
+            self._dense = self.network.as_dense()
+            return
+        if not isinstance(self.torso, MLP | UserModule):
             return
         streams = [self.head.values] if isinstance(self.head, ActionHead) else []
         if isinstance(self.head, DuelingHead):
@@ -374,8 +392,8 @@ class QNetwork(ExecutionModule):
         if self.use_bf16:
             with autocast_bf16(self.support.device):
                 return self._outputs(observations, fractions).to(torch.float32)
-        if self._dense is not None and isinstance(self.torso, MLP) and not self.torch_only:
-            x = self.torso.vectors(observations)
+        if self._dense is not None and not self.torch_only:
+            x = cast("MLP | UserModule", self.network or self.torso).vectors(observations)
             if self._dense.accepts(x):
                 q, *value = self._dense.outputs(x)
                 if value:
@@ -384,6 +402,9 @@ class QNetwork(ExecutionModule):
         return self._outputs(observations, fractions)
 
     def _outputs(self, observations: Any, fractions: Tensor | None) -> Tensor:
+        if self.network is not None:
+            values = self.network(observations)
+            return values.unsqueeze(2) if self._kind == "none" else values
         features = self.torso(observations)
         if self._kind != "iqn":
             return self.head(features)
@@ -417,7 +438,7 @@ class DQN(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("dqn", spec, images=config.images)
+        check_observations("dqn", spec, images=config.convolutions)
         if not spec.num_actions:
             raise ConfigError(
                 f"dqn needs a discrete action space; this environment's is continuous, of shape "
@@ -425,6 +446,8 @@ class DQN(OffPolicyAlgorithm):
             )
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            QNetwork(config, spec)  # raises its errors before the run starts
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> QPolicy:
         """The policy of one actor."""

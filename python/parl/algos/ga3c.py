@@ -4,6 +4,8 @@ The loss is that of A2C (``a2c.py``) with n-step advantages. The weights may cha
 collected (topology ``predictor``); ``advantage = "vtrace"`` corrects for that, the source does not. With the
 deterministic schedule the actors alternate.
 
+A ``network`` of your own has the outputs of ``a2c.py``.
+
 Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
 GPU".
 """

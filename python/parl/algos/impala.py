@@ -8,6 +8,8 @@ equation 1 and section 4.2::
 
 where mu is the policy that acted, whose log-probabilities are part of the rollout. Each rollout gives one
 update. The policy lag is measured, and rollouts with a lag above the run's ``max_lag`` are discarded.
+
+A ``network`` of your own has the outputs of ``a2c.py``.
 """
 
 from __future__ import annotations

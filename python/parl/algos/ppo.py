@@ -11,6 +11,9 @@ pi_old(a_b | s_b)``, advantages ``A`` of generalized advantage estimation and re
 
 A is normalized to mean 0 and standard deviation 1 in each minibatch. Learning from a rollout stops early when
 KL exceeds ``target_kl``. ``anneal`` and ``anneal_clip`` decrease learning rate and clip range linearly.
+
+A ``network`` of your own returns a tuple: logits (batch, actions), or means (batch, D) of continuous actions
+with D elements, and values (batch,). The standard deviation is a parameter of its own.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Layer normalization keeps it stable. For a rollout of T steps of N environments,
 
 The loss is minimized over several epochs of minibatches. Actions are epsilon-greedy.
 
+A ``network`` of your own returns Q-values (batch, actions).
+
 Source: Gallici et al. (2024), "Simplifying Deep Temporal Difference Learning", algorithm 1, appendix C (Adam
 here in place of rectified Adam).
 """
@@ -36,7 +38,8 @@ from parl.nets import MLP, check_observations, flatten, make_torso
 from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
 from parl.nets.normalizer import Flattener
-from parl.nets.observations import RowTorso
+from parl.nets.observations import DictTorso, RowTorso
+from parl.nets.user import UserInputs, UserModule
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.execution import ExecutionModule, autocast_bf16
@@ -82,6 +85,10 @@ class Config(OnPolicyConfig):
             ("epsilon_steps", 0, 2**53),
         )
         check_choices(self, ("images", ("nature", "impala")))
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
+        return super().unused(spec) | self.replaced(("layer_norm",), ())
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -129,21 +136,33 @@ class QNetwork(ExecutionModule):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
-        shape, dtype = spec.observation_shape, spec.observation_dtype
+        self._dense: MLPWithHeads | None = None
+        shape, dtype, actions = spec.observation_shape, spec.observation_dtype, spec.num_actions or 0
+        if config.own is not None:
+            own = config.make_own(spec)
+            if config.network is not None:
+                own.expect(("values", (actions,)))
+            self.flattener = UserInputs(spec, config.normalize_observations)
+            self.torso: nn.Module = self.flattener.on_rows(own, spec)
+            self.head = nn.Linear(own.features, actions) if own.features else nn.Identity()
+            return
         if not spec.observation_parts and (len(shape) != 3 or dtype != "uint8"):
             self.flattener = Flattener(shape, dtype, config.normalize_observations, config.frame_deltas)
             shape, dtype = (self.flattener.inputs,), "float32"
         if spec.observation_parts:
-            self.torso: nn.Module = RowTorso(spec, config.hidden, config.layer_norm, config.images)
+            inner = DictTorso(spec, config.hidden, config.layer_norm, config.images)
+            self.torso = RowTorso(spec, inner)
         else:
             self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm, config.images)
-        self.head = nn.Linear(config.hidden[-1], spec.num_actions or 0)
-        self._dense: MLPWithHeads | None = None
+        self.head = nn.Linear(config.hidden[-1], actions)
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`. Layers and head become one fused operation."""
-        if isinstance(self.torso, MLP):
-            self._dense = self.torso.with_heads([head(0, self.head)])
+        linear = self.head if isinstance(self.head, nn.Linear) else None
+        if isinstance(self.torso, MLP | UserModule) and linear is not None:
+            self._dense = self.torso.with_heads([head(0, linear)])
+        elif isinstance(self.torso, UserModule):
+            self._dense = self.torso.as_dense()
 
     def act(self, observations: Array) -> Array:
         """Returns action values (B, A) for observations (B, ...), both numpy; no gradient."""
@@ -164,8 +183,10 @@ class QNetwork(ExecutionModule):
     def _values(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
             observations = self.flattener(observations)
-            if self._dense is not None and not self.torch_only and self._dense.accepts(observations):
-                return self._dense.outputs(observations)[0]
+            if self._dense is not None and not self.torch_only:
+                x = observations.flatten(1) if observations.dim() > 2 else observations
+                if self._dense.accepts(x):
+                    return self._dense.outputs(x)[0]
         return self.head(self.torso(observations))
 
 
@@ -281,12 +302,14 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("pqn", spec, images=config.images)
+        check_observations("pqn", spec, images=config.convolutions)
         check_vectors(config, spec)
         if not spec.num_actions:
             raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            QNetwork(config, spec)  # raises its errors before the run starts
 
     @property
     def rollout_steps(self) -> int:

@@ -5,6 +5,8 @@ option of ``dqn`` can still be set. For vectors, where the source has no setting
 with random actions: the noise is one draw for a whole batch of environments, and alone leaves some
 actions untried for long.
 
+A ``network`` of your own returns logits (batch, actions, atoms), see ``dqn``.
+
 Source: Hessel et al. (2018), "Rainbow: Combining Improvements in Deep Reinforcement Learning", table 1.
 """
 

@@ -12,6 +12,11 @@ terminated; truncation bootstraps), E critics Q_e, target networks Q'_e and temp
                  L_pi = mean_b sum_a pi(a|s) (T log pi(a|s) - min_e Q_e(s, a))
                  L_t = -mean_b t (sum_a pi(a|s) log pi(a|s) + H)            Christodoulou (2019), 10 to 12
 
+A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
+returns means and logarithms of standard deviations (batch, 2 D), side by side, or logits (batch, actions).
+``critic(observations, actions)`` returns values (critics, batch) for actions (batch, D) in -1..1;
+``critic(observations)`` values (critics, batch, actions) for discrete actions.
+
 H is the target entropy: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
 for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are
 computed at the weights before the update (see ``parl.algos.common.critics``).
@@ -40,6 +45,7 @@ from parl.algos.common.critics import (
     CriticsPolicy,
     Networks,
     default_run,
+    user_networks,
 )
 from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.errors import ConfigError
@@ -128,11 +134,13 @@ class SAC(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("sac", spec, images=config.images)
+        check_observations("sac", spec, images=config.convolutions)
         if not spec.num_actions:
             ActionBox.from_spec("sac", spec)
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            make_networks(config, spec)  # raises its errors before the run starts
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> SACPolicy:
         """The policy of one actor."""
@@ -149,10 +157,14 @@ def _outputs(spec: EnvSpec) -> int:
 
 def make_networks(config: Config, spec: EnvSpec) -> Networks:
     """Creates actor, logarithm of the temperature, and critics."""
+    temperature = torch.tensor([math.log(config.temperature)])
+    if config.network is not None:
+        kind = "logits" if spec.num_actions else "means and logarithms of deviations"
+        return user_networks(config, spec, (kind, _outputs(spec)), config.critics, temperature)
     actions, outputs = (0, spec.num_actions) if spec.num_actions else (math.prod(spec.action_shape), 1)
     actor = Actor(config, spec, _outputs(spec))
     critics = Critics(config, spec, config.critics, actions, outputs)
-    return Networks(actor, torch.tensor([math.log(config.temperature)]), critics)
+    return Networks(actor, temperature, critics)
 
 
 class SACPolicy(CriticsPolicy):

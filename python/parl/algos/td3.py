@@ -12,6 +12,10 @@ The target networks change in the same updates as the actor. Actions are scaled 
 normal noise. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
 weights before the update (see ``parl.algos.common.critics``).
 
+A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
+returns (batch, D), to which tanh is applied; ``critic(observations, actions)`` values (critics, batch)
+for actions (batch, D) in -1..1.
+
 Source: Fujimoto, van Hoof and Meger (2018), "Addressing Function Approximation Error in Actor-Critic
 Methods", algorithm 1.
 """
@@ -34,6 +38,7 @@ from parl.algos.common.critics import (
     CriticsPolicy,
     Networks,
     default_run,
+    user_networks,
 )
 from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.nets import check_observations, count_of
@@ -132,10 +137,12 @@ class TD3(OffPolicyAlgorithm):
     name = "td3"
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(self.name, spec, images=config.images)
+        check_observations(self.name, spec, images=config.convolutions)
         ActionBox.from_spec(self.name, spec)
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            make_networks(config, spec)  # raises its errors before the run starts
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> DeterministicPolicy:
         """The policy of one actor."""
@@ -151,6 +158,8 @@ class TD3(OffPolicyAlgorithm):
 def make_networks(config: Config, spec: EnvSpec) -> Networks:
     """Creates actor and critics."""
     size = math.prod(spec.action_shape)
+    if config.network is not None:
+        return user_networks(config, spec, ("means", size), config.critics)
     critics = Critics(config, spec, config.critics, size, 1)
     return Networks(Actor(config, spec, size), None, critics)
 

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from parl.cli.errors import UsageError, close_broken_streams, message_of
+from parl.errors import ParlError
+from parl.functions import import_module
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -34,7 +36,8 @@ usage: parl COMMAND [OPTIONS]
                      settings of the Atari presets, --sweep removes shared memory that dead processes left,
                      --compile [device] compiles the CUDA kernels into the kernel cache
 
-parl COMMAND --help lists a command's options. --traceback, or PARL_TRACEBACK=1, shows where an error arose.
+parl COMMAND --help lists a command's options. --import MODULE imports a module of your own first, which can
+register algorithms. --traceback, or PARL_TRACEBACK=1, shows where an error arose.
 """
 _COMMANDS = (
     "train", "resume", "tune", "eval", "runs", "compare", "plot", "report", "bench", "games", "play",
@@ -48,8 +51,28 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _usage() -> str:
-    algorithms = importlib.import_module("parl.train").ALGORITHMS
-    return _USAGE.format(algorithms=", ".join(sorted(algorithms)))
+    algorithms = importlib.import_module("parl.train").algorithm_names()
+    return _USAGE.format(algorithms=", ".join(algorithms))
+
+
+def import_modules(arguments: Sequence[str]) -> list[str]:
+    """Imports each ``--import MODULE`` among ``arguments``; returns the other ones.
+
+    Raises:
+        ParlError: there is no such module, or its name is missing.
+    """
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        option, sign, name = word.partition("=")
+        if option != "--import":
+            rest.append(word)
+            continue
+        module = name if sign else next(words, "")
+        if not module:
+            raise ParlError("--import needs the name of a module")
+        import_module(module, "--import")
+    return rest
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -85,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     traced = "--traceback" in words or os.environ.get("PARL_TRACEBACK", "0") not in ("", "0")
     try:
         try:
-            status = _run([word for word in words if word != "--traceback"])
+            status = _run(import_modules([word for word in words if word != "--traceback"]))
         except SystemExit as end:  # tyro's, after --help
             status = int(end.code or 0)
         sys.stdout.flush()

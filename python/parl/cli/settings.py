@@ -23,7 +23,7 @@ _GROUPS = {
     "common": """env env_options total_steps stop_at_return seed device name num_envs actors learners
         learning_rate gamma batch_size rollout_steps n_step""",
     "algorithm": "",
-    "network": """hidden activation images image_features shared_layers layer_norm lstm dueling
+    "network": """torso network hidden activation images image_features shared_layers layer_norm lstm dueling
         dueling_hidden initial_log_std normalize_observations precision channels_last compile cuda_graph""",
     "exploration": """epsilon_first epsilon_last epsilon_steps epsilon_spread noisy noisy_sigma
         entropy_coefficient exploration_noise exploration_spread random_steps temperature learn_temperature
@@ -54,7 +54,7 @@ def algorithm_in(arguments: Sequence[str], command: str, usage: str) -> str | No
     Raises:
         UsageError: there is no such algorithm, or the first argument is an option.
     """
-    names = sorted(importlib.import_module("parl.train").ALGORITHMS)
+    names = importlib.import_module("parl.train").algorithm_names()
     if arguments and arguments[0] in ("-h", "--help"):
         print(usage.format(algorithms=", ".join(names)), end="")
         return None
@@ -96,6 +96,7 @@ def parse_settings(
     parts: tuple[Any, Any] = (run, algorithm)
     fields = {field.name: part for part in parts for field in dataclasses.fields(part)}
     hints = {name: kind for part in parts for name, kind in get_type_hints(type(part)).items()}
+    hints |= dict.fromkeys({"torso", "network"} & fields.keys(), str | None)  # by import path
     texts = {name: text for part in parts for name, text in _help_of(type(part)).items()}
     grouped = {name for names in GROUPS.values() for name in names}
     rest = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head, view_parameter
 from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
+from parl.nets.user import UserModule, with_heads
 from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import Array
 
@@ -91,6 +93,8 @@ class ActorCritic(ExecutionModule):
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: convolutions, ``nature`` or ``impala``.
         torso: replaces the CNN; has ``features`` outputs, which policy and value share.
+        own: torsos of a user, in place of all others: one that policy and value share, or one each.
+        inputs: prepares observations for ``own``.
 
     Raises:
         ValueError: ``hidden`` is empty or a width is below 1.
@@ -109,12 +113,19 @@ class ActorCritic(ExecutionModule):
         frame_deltas: bool = False,
         images: str = "nature",
         torso: nn.Module | None = None,
+        own: Sequence[nn.Module] = (),
+        inputs: Flattener | None = None,
     ) -> None:
         super().__init__()
         if not hidden or min(hidden) < 1:
             raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
-        self.image = torso is not None or (len(shape) == 3 and dtype == "uint8")
-        if self.image:
+        self.image = not own and (torso is not None or (len(shape) == 3 and dtype == "uint8"))
+        self.own = nn.ModuleList(own)
+        features = hidden[-1]
+        if inputs is not None:
+            self.flattener = inputs
+            features = int(cast("Any", own[0]).features)
+        elif self.image:
             self.cnn = torso or make_torso(shape, dtype, hidden, False, images)
             for layer in self.cnn.modules():
                 if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -124,8 +135,8 @@ class ActorCritic(ExecutionModule):
         else:
             self.flattener = Flattener(shape, dtype, normalize, frame_deltas)
             self.towers = Towers(self.flattener.inputs, hidden, 1 if shared else 2, activation)
-        self.policy = _head(hidden[-1], outputs, 0.01)
-        self.value = _head(hidden[-1], 1, 1.0)
+        self.policy = _head(features, outputs, 0.01)
+        self.value = _head(features, 1, 1.0)
         self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
         self._dense: MLPWithHeads | None = None
 
@@ -133,12 +144,21 @@ class ActorCritic(ExecutionModule):
         """See :func:`parl.nets.flatten`."""
         if self.image:
             return
+        if len(self.own):
+            torsos = [one for one in self.own if isinstance(one, UserModule)]
+            if len(torsos) == len(self.own):  # not of dictionaries
+                heads = [head(0, self.policy), head(len(torsos) - 1, self.value, scalar=True)]
+                self._dense = with_heads(torsos, heads)
+            return
         heads = [head(0, self.policy), head(self.towers.towers - 1, self.value, scalar=True)]
         self._dense = MLPWithHeads(self.towers.stack(), heads, self.policy.weight)
 
-    def _features(self, observations: Tensor) -> Tensor:
+    def _features(self, observations: Tensor) -> Tensor | list[Tensor]:
         if self.image:
             return self.cnn(observations).unsqueeze(0)
+        if len(self.own):
+            x = self.flattener(observations)
+            return [torso(x) for torso in self.own]
         return self.towers(self.flattener(observations))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,11 +168,15 @@ class ActorCritic(ExecutionModule):
                 policy, value = self._heads(observations)
             return policy.to(torch.float32), value.to(torch.float32)
         if self._dense is not None:
-            x = self.flattener(observations)
+            x = self._vectors(observations)
             if self._dense.accepts(x):
                 policy, value = self._dense.outputs(x)
                 return policy, value
         return self._heads(observations)
+
+    def _vectors(self, observations: Tensor) -> Tensor:
+        x = self.flattener(observations)
+        return x if x.dim() == 2 else x.flatten(1)
 
     def _heads(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         features = self._features(observations)
@@ -177,7 +201,43 @@ class ActorCritic(ExecutionModule):
     def _one(self, observations: Tensor, number: int) -> Tensor:
         with torch.no_grad():
             if self._dense is not None and not self.use_bf16:
-                x = self.flattener(observations)
+                x = self._vectors(observations)
                 if self._dense.accepts(x):
                     return self._dense.output(x, number)
             return self(observations)[number]
+
+
+class UserActorCritic(ExecutionModule):
+    """As :class:`ActorCritic`, with a user's network, which returns policy parameters and values.
+
+    Args:
+        network: the user's network.
+        inputs: prepares observations for it.
+        outputs: policy parameters per observation.
+        log_std: initial logarithm of a state-independent standard deviation; None: there is none.
+    """
+
+    def __init__(self, network: nn.Module, inputs: Flattener, outputs: int, log_std: float | None) -> None:
+        super().__init__()
+        self.flattener = inputs
+        self.network = network
+        self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns policy parameters (B, outputs) and values (B,), float32."""
+        policy, value = self.network(self.flattener(observations))
+        return policy, value
+
+    def act(self, observations: Array) -> Array:
+        """Returns policy parameters (B, outputs) for observations (B, ...), both numpy; no gradient."""
+        return self.policy_of(torch.from_numpy(observations)).numpy()
+
+    def policy_of(self, observations: Tensor) -> Tensor:
+        """Returns policy parameters (B, outputs) only; no gradient."""
+        with torch.no_grad():
+            return self(observations)[0]
+
+    def value_of(self, observations: Tensor) -> Tensor:
+        """Returns values (B,) only; no gradient."""
+        with torch.no_grad():
+            return self(observations)[1]

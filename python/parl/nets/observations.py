@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ def check_observations(
     name: str,
     spec: EnvSpec,
     kinds: Sequence[ObservationKind] = ("vector", "image", "dict"),
-    images: str = "nature",
+    images: str | None = "nature",
 ) -> None:
     """Refuses observations that algorithm ``name`` does not support.
 
@@ -43,7 +43,7 @@ def check_observations(
         name: of the algorithm.
         spec: describes the observations.
         kinds: that the algorithm supports.
-        images: the name of the convolutions for images.
+        images: the name of the convolutions for images; None: those of the user.
 
     Raises:
         ConfigError: names the algorithm, the kind and the shape.
@@ -136,22 +136,19 @@ class DictTorso(nn.Module):
 
 
 class RowTorso(nn.Module):
-    """A :class:`DictTorso` on rows of bytes, the form in which rollouts store dictionaries.
+    """A network for dictionaries on rows of bytes, the form in which rollouts store them.
 
-    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`, or the dictionary's parts (B, ...);
-    output (B, hidden[-1]) float32.
+    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.flat_row`, or the dictionary's parts (B, ...).
 
     Args:
         spec: describes the observations.
-        hidden: widths of the dense layers; images first pass one more of the last width.
-        layer_norm: normalize each dense layer before its ReLU.
-        images: the convolutions.
+        torso: takes the dictionary's parts, such as :class:`DictTorso`.
     """
 
-    def __init__(self, spec: EnvSpec, hidden: Sequence[int], layer_norm: bool, images: str) -> None:
+    def __init__(self, spec: EnvSpec, torso: nn.Module) -> None:
         super().__init__()
-        self.torso = DictTorso(spec, hidden, layer_norm, images)
-        self.features = self.torso.features
+        self.torso = torso
+        self.features: int = cast("Any", torso).features
         self._parts: list[tuple[str, tuple[int, ...], torch.dtype, int, int]] = []
         start = 0
         for name, shape, dtype in spec.observation_parts:
@@ -166,8 +163,8 @@ class RowTorso(nn.Module):
             for name, shape, dtype, start, end in self._parts
         }
 
-    def forward(self, rows: Seen) -> Tensor:
-        """Returns features (B, features)."""
+    def forward(self, rows: Seen) -> Any:
+        """Returns the network's outputs."""
         return self.torso(self.parts(rows) if isinstance(rows, Tensor) else rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ class RecurrentActorCritic(ExecutionModule):
         log_std: initial logarithm of a state-independent standard deviation; None: there is none.
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: ``nature`` or ``impala``.
-        torso: replaces the layers and convolutions; has ``hidden[-1]`` outputs.
+        torso: replaces the layers and convolutions; has ``features`` outputs.
+        inputs: prepares observations for a user's ``torso``.
 
     Source: Hochreiter and Schmidhuber (1997); used so by Mnih et al. (2016), section 5.2.
     """
@@ -51,16 +52,21 @@ class RecurrentActorCritic(ExecutionModule):
         frame_deltas: bool = False,
         images: str = "nature",
         torso: nn.Module | None = None,
+        inputs: Flattener | None = None,
     ) -> None:
         super().__init__()
+        features = hidden[-1]
         if torso is not None:
             self.torso: nn.Module = torso
+            features = int(cast("Any", torso).features)
+            if inputs is not None:
+                self.flattener = inputs
         elif len(shape) == 3 and dtype == "uint8":
             self.torso = make_torso(shape, dtype, hidden, False, images)
         else:
             self.flattener = Flattener(shape, dtype, normalize, frame_deltas)
             self.torso = Towers(self.flattener.inputs, hidden, 1, activation)
-        self.cell = nn.LSTMCell(hidden[-1], width)
+        self.cell = nn.LSTMCell(features, width)
         self.policy, self.value = nn.Linear(width, outputs), nn.Linear(width, 1)
         for weight, gain in (
             (self.cell.weight_ih, 1.0),
@@ -83,7 +89,7 @@ class RecurrentActorCritic(ExecutionModule):
         self.memory = self.memory * ~starts.view(1, -1, 1)
 
     def features(self, observations: Tensor) -> Tensor:
-        """Returns the inputs of the LSTM, (B, hidden[-1]) float32."""
+        """Returns the inputs of the LSTM, (B, features) float32."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
                 return self._features(observations).to(torch.float32)
@@ -91,8 +97,9 @@ class RecurrentActorCritic(ExecutionModule):
 
     def _features(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
-            return self.torso(self.flattener(observations))[0]
-        return self.torso(observations)
+            observations = self.flattener(observations)
+        features = self.torso(observations)
+        return features[0] if isinstance(self.torso, Towers) else features
 
     def step(self, observations: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns policy parameters (B, outputs), values (B,) and the new memory (2, B, H)."""

@@ -7,6 +7,7 @@
                            settings of an Atari environment
       config.toml          every setting, resolved
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
+      network.pkl          functions that make torso or network, if they have no import path
       lock                 locked by the training process; contains its process id
       metrics.jsonl        one JSON object per line
       tensorboard/         event files of the logger tensorboard
@@ -194,7 +195,9 @@ class RunDirectory:
             RunDirectoryError: a file is missing, damaged or was edited, or is from another version of parl.
         """
         files = self.about["files"]
-        for name in sorted({"config.toml", "env.pkl"} & {path.name for path in self.path.iterdir()}):
+        for name in sorted(
+            {"config.toml", "env.pkl", "network.pkl"} & {path.name for path in self.path.iterdir()}
+        ):
             if name not in files:
                 raise RunDirectoryError(f"{self.path / name} was added after the start of the run: remove it")
         for name, expected in files.items():

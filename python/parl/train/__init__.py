@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from parl import pickles
+from parl import functions, pickles
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
@@ -42,12 +42,17 @@ from parl.train.options import Options
 from parl.train.registry import (
     ALGORITHMS,
     Layer,
+    algorithm_names,
+    check_known,
     default_settings,
+    import_paths,
     make_algorithm,
     module_of,
+    pickled_functions,
     preset_layer,
     presets_of,
     refuse_unused,
+    register_algorithm,
     replace,
     resolve,
     table_layer,
@@ -80,6 +85,7 @@ __all__ = [
     "RunInfo",
     "SavedCheckpoint",
     "TrainingInterrupted",
+    "algorithm_names",
     "default_settings",
     "evaluate",
     "load",
@@ -88,6 +94,7 @@ __all__ = [
     "protocol",
     "protocol_table",
     "record",
+    "register_algorithm",
     "resume",
     "settings_for",
     "settings_from",
@@ -111,7 +118,7 @@ def train(
     """Trains a policy and writes its checkpoints and metrics to a run directory.
 
     Args:
-        algorithm: one of :data:`ALGORITHMS`.
+        algorithm: one of :func:`algorithm_names`.
         env: a Gymnasium id; or a function without parameters that returns one environment; or a function
             that takes the number of environments and returns a vector environment of them. Default: that of
             ``run_config`` or ``preset``.
@@ -148,12 +155,9 @@ def train(
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-        files: dict[str, bytes] = {}
-        if not isinstance(maker.env, str):
-            import cloudpickle
-
-            files["env.pkl"] = cloudpickle.dumps(maker)
-            pickles.remember(files["env.pkl"])
+        files = {} if isinstance(maker.env, str) else {"env.pkl": pickles.dump(maker)}
+        if pickled := pickled_functions(own):
+            files["network.pkl"] = pickles.dump(pickled)
         table = table_of(name, settings, own)
         return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
@@ -361,18 +365,17 @@ def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None
     """Opens a run directory; ``env`` and ``spec`` are those of the run if None."""
     run = RunDirectory.open(path)
     run.verify()
-    table = run.config
-    name = str(table.get("algorithm"))
-    layers = [table_layer(name, table, run.path / "config.toml")]
-    pickled = run.path / "env.pkl"
+    table, path = run.config, run.path / "config.toml"
+    name = check_known(table, path)
+    layers = [table_layer(name, table, path)]
+    for value in import_paths(name, table):
+        functions.check(value, path, trusted)
+    if (pickled := run.path / "network.pkl").exists():
+        layers.append(Layer(str(pickled), {}, pickles.load(pickled, trusted)))
     if env is not None:
         maker = _env_maker(name, env, [] if callable(env) else layers)
-    elif pickled.exists():
-        import cloudpickle
-
-        data = pickled.read_bytes()
-        pickles.check(data, pickled, trusted)
-        maker = cloudpickle.loads(data)
+    elif (pickled := run.path / "env.pkl").exists():
+        maker = pickles.load(pickled, trusted)
     elif run.about.get("function_env"):
         maker = _absent_env(table["run"]["env"], run.path)
     else:

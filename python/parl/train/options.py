@@ -5,9 +5,13 @@ Generated from the settings' dataclasses by ``python tests/train/test_options.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+    from torch.nn import Module
 
 
 class RunOptions(TypedDict, total=False):
@@ -61,6 +65,8 @@ class RunOptions(TypedDict, total=False):
 class Options(RunOptions, total=False):
     """Settings of a run or an algorithm."""
 
+    torso: str | Callable[[Space[Any]], Module] | None
+    network: str | Callable[[Space[Any], Space[Any]], Module] | None
     rollout_steps: int
     gamma: float
     reward_scale: float

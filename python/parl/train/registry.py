@@ -1,27 +1,35 @@
 """Table of all algorithms with their topologies, and resolution of their settings for an environment.
 
-An algorithm is a module with ``Config``, ``default_config(spec)``, a class that makes policies and learners,
-and optionally ``default_run(spec)`` (default settings of the run for an environment) and ``PRESETS``.
+An algorithm of parl is a module with ``Config``, ``default_config(spec)``, a class that makes policies and
+learners, and optionally ``default_run(spec)`` (default settings of the run for an environment) and
+``PRESETS``.
+An algorithm of a user or of another package is a class, see :class:`parl.types.RegisteredAlgorithm`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import os
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parl.errors import ConfigError
+from parl.functions import PickledFunction
 from parl.run import check_keys, parse_count
 from parl.train.config import words
 from parl.train.presets import PRESETS
 from parl.train.topologies import TOPOLOGIES, Topology
 
 if TYPE_CHECKING:
-    from parl.types import EnvSpec, Preset
+    from parl.types import EnvSpec, Preset, RegisteredAlgorithm
 
 
 @dataclass(frozen=True)
@@ -55,23 +63,146 @@ ALGORITHMS: dict[str, Entry] = {
     "td3": Entry("parl.algos.td3", "TD3"),
     "ddpg": Entry("parl.algos.ddpg", "DDPG"),
 }
-"""Every algorithm by its name."""
+"""Every algorithm of parl, and those registered so far, by name."""
+ENTRY_POINTS = "parl.algorithms"
+"""Group of entry points: name of an algorithm -> its class, or a module that registers it."""
+_REGISTERED: dict[str, type[RegisteredAlgorithm]] = {}
+# Keys of config.toml beside the algorithm's own.
+_RESERVED = ("algorithm", "module", "run")
+_METHODS = ("make_policy", "make_learner")
+# Members of an instance, by topology; those that are not listed are on-policy.
+_MEMBERS = {"replay": ("replay_options", "replay_beta", "actor_priorities"), "population": ("make_decoder",)}
+_OPTIONAL = ("default_config", "default_run", "PRESETS")
+_ON_POLICY_MEMBERS = ("rollout_steps", "memory", "shareable")
+
+
+def register_algorithm(name: str, algorithm: type[RegisteredAlgorithm]) -> None:
+    """Makes an algorithm available under ``name`` to :func:`parl.train`, ``parl train`` and the rest.
+
+    Call it where the module of the class is imported: ``parl resume RUN --import MODULE`` then knows it too.
+
+    Args:
+        name: lower-case letters, digits, ``-`` and ``_``, the first one a letter.
+        algorithm: see :class:`parl.types.RegisteredAlgorithm`.
+
+    Raises:
+        ConfigError: the name is not valid or belongs to another algorithm, or the class lacks a member.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
+        raise ConfigError(
+            f"{name!r} is not a name for an algorithm: it takes lower-case letters, digits, - and _, begins "
+            f"with a letter, and is none of {', '.join(_RESERVED)}"
+        )
+    _check_class(name, algorithm)
+    new, old = _place(algorithm), ALGORITHMS.get(name)
+    if old is not None and (old.module, old.kind) != new:
+        raise ConfigError(f"algorithm {name!r} exists already: {old.module}:{old.kind}; choose another name")
+    for point in _entry_points().get(name, ()):
+        if point.module.split(".")[0] != algorithm.__module__.split(".")[0]:
+            raise ConfigError(f"algorithm {name!r} exists already: {_shown(point)}; choose another name")
+    # A class of the same place replaces the earlier one: a cell of a notebook is run again.
+    _REGISTERED[name] = algorithm
+    ALGORITHMS[name] = Entry(*new, algorithm.topology)
+
+
+def _check_class(name: str, algorithm: Any) -> None:
+    if not isinstance(algorithm, type):
+        raise ConfigError(f"algorithm {name!r} is {algorithm!r}, not a class")
+    kind: Any = algorithm
+    where = f"algorithm {name!r}: {kind.__name__}"
+    missing = [one for one in ("Config", "topology", *_METHODS) if not hasattr(kind, one)]
+    if missing:
+        raise ConfigError(f"{where} has no {', '.join(missing)}; see parl.types.RegisteredAlgorithm")
+    if kind.topology not in TOPOLOGIES:
+        raise ConfigError(f"{where}.topology = {kind.topology!r} is not one of {', '.join(TOPOLOGIES)}")
+    if not isinstance(kind.Config, type) or not dataclasses.is_dataclass(kind.Config):
+        raise ConfigError(f"{where}.Config is not a dataclass")
+    fields = dataclasses.fields(kind.Config)
+    unset = [one.name for one in fields if one.default is dataclasses.MISSING]
+    if unset:
+        raise ConfigError(f"{where}.Config has fields without a default: {', '.join(unset)}")
+    run = {one.name for one in dataclasses.fields(TOPOLOGIES[kind.topology].config)}
+    both = sorted(run & {one.name for one in fields})
+    if both:
+        raise ConfigError(f"{where}.Config has fields that are settings of the run: {', '.join(both)}")
+
+
+def _place(algorithm: type) -> tuple[str, str]:
+    """Module and name of a class; of a program that is run, the name by which its file can be imported."""
+    module = algorithm.__module__
+    if module == "__main__":
+        program: Any = sys.modules[module]
+        file = Path(getattr(program, "__file__", None) or module)
+        module = program.__spec__.name if program.__spec__ else file.stem
+    return module, algorithm.__qualname__
+
+
+@functools.cache
+def _entry_points() -> dict[str, list[metadata.EntryPoint]]:
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _shown(point: metadata.EntryPoint) -> str:
+    return f"{point.value}, an entry point of {point.dist.name if point.dist else 'a package'}"
+
+
+def algorithm_names() -> list[str]:
+    """The names of all algorithms, also of entry points that are not loaded yet, sorted."""
+    return sorted({*ALGORITHMS, *_entry_points()})
 
 
 def entry(name: str) -> Entry:
-    """The entry of ``name``.
+    """The entry of ``name``; loads an entry point of that name.
 
     Raises:
-        ConfigError: there is no such algorithm.
+        ConfigError: there is no such algorithm; or there are several, or the entry point cannot be loaded.
     """
+    points = _entry_points().get(name, [])
+    if len(points) > 1 or (points and name in ALGORITHMS and name not in _REGISTERED):
+        own = [f"parl's own {name}"] if name in ALGORITHMS and name not in _REGISTERED else []
+        shown = "; ".join([*own, *map(_shown, points)])
+        raise ConfigError(f"there are several algorithms {name!r}: {shown}")
+    if points and name not in ALGORITHMS:
+        try:
+            loaded = points[0].load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"algorithm {name!r}: {_shown(points[0])} cannot be loaded: {error}") from error
+        if isinstance(loaded, type):
+            register_algorithm(name, loaded)
+        elif name not in ALGORITHMS:
+            raise ConfigError(f"algorithm {name!r}: {_shown(points[0])} is no class and registers none")
     if name not in ALGORITHMS:
-        raise ConfigError(f"there is no algorithm {name!r}; there are: {', '.join(sorted(ALGORITHMS))}")
+        raise ConfigError(f"there is no algorithm {name!r}; there are: {', '.join(algorithm_names())}")
     return ALGORITHMS[name]
 
 
+def check_known(table: Mapping[str, Any], where: str | Path) -> str:
+    """Returns the name of the algorithm of a run's settings.
+
+    Raises:
+        ConfigError: it is not registered; the message says how to register it.
+    """
+    name, module = str(table.get("algorithm")), table.get("module")
+    if module is not None and name not in algorithm_names():
+        raise ConfigError(
+            f"{where}: algorithm {name!r} is not registered; module {module} registers it: import it first, "
+            f"with --import {module} on the command line"
+        )
+    return name
+
+
 def module_of(name: str) -> Any:
-    """The module of algorithm ``name``."""
-    return importlib.import_module(entry(name).module)
+    """The module of algorithm ``name``, or an object with the same members for a registered one."""
+    found = entry(name)
+    kind: Any = _REGISTERED.get(name)
+    if kind is None:
+        return importlib.import_module(found.module)
+    optional: dict[str, Any] = {"default_config": lambda spec: kind.Config()}
+    optional |= {one: getattr(kind, one) for one in _OPTIONAL if hasattr(kind, one)}
+    return SimpleNamespace(Config=kind.Config, **optional)
 
 
 def topology_of(name: str) -> Topology:
@@ -80,8 +211,19 @@ def topology_of(name: str) -> Topology:
 
 
 def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
-    """The algorithm ``name`` with the settings ``algorithm`` for the environment ``spec``."""
-    return getattr(module_of(name), entry(name).kind)(algorithm, spec)
+    """The algorithm ``name`` with the settings ``algorithm`` for the environment ``spec``.
+
+    Raises:
+        ConfigError: the settings do not suit the environment, or a registered algorithm lacks a member.
+    """
+    if name not in _REGISTERED:
+        return getattr(module_of(name), entry(name).kind)(algorithm, spec)
+    made: Any = _REGISTERED[name](algorithm, spec)
+    members = _MEMBERS.get(entry(name).topology, _ON_POLICY_MEMBERS)
+    missing = [one for one in members if not hasattr(made, one)]
+    if missing:
+        raise ConfigError(f"algorithm {name!r}: {type(made).__name__} has no {', '.join(missing)}")
+    return made
 
 
 def presets_of(name: str) -> dict[str, Preset]:
@@ -133,7 +275,7 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
     Raises:
         ConfigError: an unknown key or another algorithm; names ``where``.
     """
-    check_keys(table, {"algorithm", "run", name}, str(where))
+    check_keys(table, {*_RESERVED, name}, str(where))
     if table.get("algorithm", name) != name:
         raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
     return Layer(str(where), table.get("run", {}), table.get(name, {}))
@@ -192,7 +334,7 @@ def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
         ConfigError: a setting was changed that has no effect with the others; names it and the reason.
     """
     suited = module_of(name).default_config(spec)
-    reasons = own.unused(spec)
+    reasons = own.unused(spec) if hasattr(own, "unused") else {}
     for field in dataclasses.fields(own):
         value = getattr(own, field.name)
         if field.name in reasons and value not in (field.default, getattr(suited, field.name)):
@@ -223,7 +365,7 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
             return value
         if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
-        if isinstance(default, float) or (default is None and isinstance(value, int)):
+        if isinstance(default, float) or (default is None and type(value) is int):
             return float(value)
         if isinstance(default, tuple):
             if name.endswith("env_options"):
@@ -244,5 +386,23 @@ def replace(config: Any, values: Mapping[str, Any], kind: str) -> Any:
 
 
 def table_of(name: str, config: Any, algorithm: Any) -> dict[str, Any]:
-    """The settings as a table that :func:`table_layer` reads."""
-    return {"algorithm": name, "run": dataclasses.asdict(config), name: dataclasses.asdict(algorithm)}
+    """The settings as a table that :func:`table_layer` reads, without functions that have no import path."""
+    own = {key: value for key, value in dataclasses.asdict(algorithm).items() if not _is_pickled(value)}
+    module = {"module": entry(name).module} if name in _REGISTERED else {}
+    return {"algorithm": name, **module, "run": dataclasses.asdict(config), name: own}
+
+
+def pickled_functions(algorithm: Any) -> dict[str, Any]:
+    """The settings of an algorithm that :func:`table_of` leaves out: functions without an import path."""
+    return {name: value for name, value in vars(algorithm).items() if _is_pickled(value)}
+
+
+def import_paths(name: str, table: Mapping[str, Any]) -> list[str]:
+    """The import paths of functions that a table of settings names, see ``parl.algos.common.networks``."""
+    defaults = vars(module_of(name).Config())
+    own = table.get(name, {})
+    return [own[key] for key in ("torso", "network") if key in defaults and isinstance(own.get(key), str)]
+
+
+def _is_pickled(value: Any) -> bool:
+    return isinstance(value, PickledFunction)

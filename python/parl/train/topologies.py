@@ -355,7 +355,7 @@ class SyncTopology:
                 )
             print_line(f"environments, policy, rollouts and learner are on {config.device}, in one process")
             return dataclasses.replace(config, threads=1)
-        if getattr(algorithm.config, "cuda_graph", False):
+        if getattr(getattr(algorithm, "config", None), "cuda_graph", False):
             raise ConfigError(
                 "cuda_graph = True records what environments on a CUDA device give: env_options device=cuda"
             )

@@ -15,14 +15,15 @@ from parl.algos.common.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
-from parl.nets.actor_critic import ActorCritic
-from parl.nets.observations import RowTorso
+from parl.nets.actor_critic import ActorCritic, UserActorCritic
+from parl.nets.observations import DictTorso, RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
+from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
-Network = ActorCritic | RecurrentActorCritic
+Network = ActorCritic | UserActorCritic | RecurrentActorCritic
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class ActorCriticConfig(OnPolicyConfig):
             found["shared_layers"] = f"lstm = {self.lstm}"
         elif spec.has_images:
             found["shared_layers"] = "images, whose layers are always shared"
-        return found
+        return found | self.replaced(("activation",), ("shared_layers",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,17 +71,30 @@ class ActorCriticConfig(OnPolicyConfig):
             ("lstm", 0, 2**20),
         )
         check_choices(self, ("activation", ("tanh", "relu")), ("images", ("nature", "impala")))
+        if self.network is not None and self.lstm:
+            raise ConfigError(f"lstm = {self.lstm} needs parl's layers: set torso in place of network")
 
 
-def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | RecurrentActorCritic:
+def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
     """Creates the network of ``config`` for ``spec``."""
     if spec.num_actions:
         outputs, log_std = spec.num_actions, None
     else:
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
-    torso = None
-    if spec.observation_parts:
-        torso = RowTorso(spec, config.hidden, False, config.images)
+    torso, own, inputs = None, [], None
+    if config.own is not None:
+        # Images and dictionaries have one torso, as parl's do.
+        shared = config.shared_layers or config.lstm or spec.has_images or spec.observation_parts
+        count = 1 if shared or config.network is not None else 2
+        modules = [config.make_own(spec) for _ in range(count)]
+        inputs = UserInputs(spec, config.normalize_observations)
+        own = [inputs.on_rows(module, spec) for module in modules]
+        torso = own[0] if config.lstm else None
+        if config.network is not None:
+            modules[0].expect(("logits" if spec.num_actions else "means", (outputs,)), ("values", ()))
+            return UserActorCritic(own[0], inputs, outputs, log_std)
+    elif spec.observation_parts:
+        torso = RowTorso(spec, DictTorso(spec, config.hidden, False, config.images))
     if config.lstm:
         return RecurrentActorCritic(
             spec.observation_shape,
@@ -94,6 +108,7 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
             config.frame_deltas,
             config.images,
             torso,
+            inputs,
         )
     return ActorCritic(
         spec.observation_shape,
@@ -107,6 +122,8 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
         config.frame_deltas,
         config.images,
         torso,
+        own,
+        inputs,
     )
 
 
@@ -215,7 +232,9 @@ class DeviceStochasticPolicy:
     See :class:`parl.types.RolloutAlgorithm`.
     """
 
-    def __init__(self, network: ActorCritic, spec: EnvSpec, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, network: ActorCritic | UserActorCritic, spec: EnvSpec, device: torch.device, seed: int
+    ) -> None:
         self._network, self._shape = network, spec.action_shape
         self.generator = torch.Generator(device).manual_seed(seed)
 
@@ -294,10 +313,12 @@ class ActorCriticAlgorithm:
     kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        check_observations(type(self).__name__.lower(), spec, self.kinds, config.images)
+        check_observations(type(self).__name__.lower(), spec, self.kinds, config.convolutions)
         check_vectors(config, spec)
         self.config = config
         self.spec = spec
+        if config.own is not None:
+            make_network(config, spec)  # raises its errors before the run starts
 
     @property
     def rollout_steps(self) -> int:
@@ -336,5 +357,5 @@ class ActorCriticAlgorithm:
 
     def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:
         """See :class:`parl.types.RolloutAlgorithm`."""
-        assert isinstance(learner.network, ActorCritic)
+        assert not isinstance(learner.network, RecurrentActorCritic)
         return DeviceStochasticPolicy(learner.network, self.spec, learner.weights.device, seed)

@@ -24,6 +24,7 @@ from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, copy_named, flatten, named_weights, tensors_of
 from parl.nets.fused import Update
+from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
@@ -61,8 +62,10 @@ class CriticsConfig(OffPolicyConfig):
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
-        found = super().unused(spec)
-        return found if spec.has_images else found | dict.fromkeys(("images", "image_features"), NO_IMAGES)
+        found, pictures = super().unused(spec), ("images", "image_features")
+        if not spec.has_images:
+            found |= dict.fromkeys(pictures, NO_IMAGES)
+        return found | self.replaced(pictures, ("hidden", "layer_norm"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,8 +165,8 @@ class ActionBox:
         return (action.flatten(1) - self.center) / self.half
 
 
-def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder:
-    """Creates the encoder of the actor or of the critics.
+def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder | UserModule:
+    """Creates the encoder of the actor or of the critics, which is a user's torso if there is one.
 
     The features of images are normalized. Otherwise the changes that an optimizer step makes to each of the
     convolutions multiply, and within tens of updates the actor's tanh saturates: its gradient is then 0 in
@@ -172,6 +175,8 @@ def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder:
     Source: Yarats et al. (2021), "Improving Sample Efficiency in Model-Free Reinforcement Learning from
     Images", appendix.
     """
+    if config.torso is not None:
+        return config.make_own(spec)
     return Encoder(spec, config.image_features, config.images, layer_norm=True)
 
 
@@ -181,6 +186,8 @@ class Actor(nn.Module):
     def __init__(self, config: CriticsConfig, spec: EnvSpec, outputs: int) -> None:
         super().__init__()
         self.encoder = _encoder(config, spec)
+        self.only_flattens = isinstance(self.encoder, Encoder) and not self.encoder.torsos
+        """Whether the encoder has no weights, so that observations can be encoded before an update."""
         self.layers = Ensemble(1, self.encoder.features, config.hidden, outputs)
 
     def forward(self, observations: Any) -> Tensor:
@@ -222,15 +229,66 @@ class Critics(nn.Module):
         return self.ensemble(*parts, frozen=frozen, members=members)
 
 
+class UserActor(UserPart):
+    """The actor of a user's network."""
+
+    only_flattens = False
+
+
+class UserCritics(UserPart):
+    """The critics of a user's network; called like :class:`Critics`."""
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        observations: Any,
+        actions: Tensor | None = None,
+        frozen: bool = False,
+        members: int | None = None,
+    ) -> Tensor:
+        """See :class:`Critics`; the learner leaves out the gradients of weights that are ``frozen``."""
+        found = super().forward(*(observations,) if actions is None else (observations, actions))
+        return (found if actions is None else found.unsqueeze(2))[:members]
+
+
 class Networks(nn.Module):
     """Actor, extra parameters and critics; all flat buffers have this order."""
 
-    def __init__(self, actor: Actor, extra: Tensor | None, critics: Critics) -> None:
+    def __init__(
+        self, actor: Actor | UserActor, extra: Tensor | None, critics: Critics | UserCritics
+    ) -> None:
         super().__init__()
         self.actor = actor
         # In a list: a module's own parameters would come before those of its submodules.
         self.extra = nn.ParameterList([] if extra is None else [nn.Parameter(extra)])
         self.critics = critics
+
+
+def user_networks(
+    config: CriticsConfig, spec: EnvSpec, outputs: tuple[str, int], count: int, extra: Tensor | None = None
+) -> Networks:
+    """Creates the networks from a user's module with the parts ``actor`` and ``critic``.
+
+    Args:
+        config: names the module.
+        spec: describes the environment.
+        outputs: meaning and number of the actor's outputs.
+        count: number of critics.
+        extra: see :class:`Networks`.
+
+    Raises:
+        ConfigError: a part is missing, its output has another shape, or both parts share a parameter.
+    """
+    own = config.make_own(spec)
+    own.expect((outputs[0], (outputs[1],)), part="actor")
+    if spec.num_actions:
+        own.expect(("values", (count, -1, spec.num_actions)), part="critic")
+    else:
+        own.expect(("values", (count, -1)), part="critic", actions=(math.prod(spec.action_shape),))
+    parts: Any = own.module
+    shared = {id(one) for one in parts.actor.parameters()} & {id(one) for one in parts.critic.parameters()}
+    if shared:
+        raise ConfigError(f"network = {config.network!r}: actor and critic share {len(shared)} parameters")
+    return Networks(UserActor(parts.actor), extra, UserCritics(parts.critic))
 
 
 class CriticsPolicy(SeededPolicy):
@@ -241,7 +299,7 @@ class CriticsPolicy(SeededPolicy):
         action_values: see :class:`parl.types.PriorityPolicy`; without entropy terms.
     """
 
-    _network: Actor
+    _network: Actor | UserActor
 
     def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
         super().__init__(seed)
@@ -256,8 +314,9 @@ class CriticsPolicy(SeededPolicy):
 
     def _outputs(self, observations: Observations) -> Tensor:
         """Returns the actor's outputs (N, outputs); call in inference mode."""
-        if self._network.encoder.torsos:
+        if not self._network.only_flattens:
             return self._network(tensors_of(observations))
+        assert isinstance(self._network, Actor)
         seen = self._network.encoder(tensors_of(observations)).numpy()
         return torch.from_numpy(self._network.layers.act(seen))
 
@@ -301,7 +360,7 @@ class CriticsLearner(ABC):
     may_record_graph: bool = False
 
     @property
-    def network(self) -> Actor:
+    def network(self) -> Actor | UserActor:
         """See :class:`parl.types.Learned`."""
         return self.networks.actor
 
@@ -315,7 +374,7 @@ class CriticsLearner(ABC):
     ) -> None:
         self._settings = config
         self._device = torch.device(device)
-        if self._device.type == "cpu" and networks.actor.encoder.torsos:
+        if self._device.type == "cpu" and not networks.actor.only_flattens:
             keep_freed_memory()
         self.networks, self.targets = networks.to(self._device), targets.to(self._device)
         flat = flatten(self.networks)
@@ -347,8 +406,14 @@ class CriticsLearner(ABC):
         # Indices of the critics that the targets use, if they are drawn anew for each update.
         self._target_critics: Tensor | None = None
         self._no_indices = torch.empty(0, dtype=torch.int64)
-        replay = not networks.actor.encoder.torsos
-        replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
+        # Parameters that the actor's loss changes, if a user's critics would get gradients from it too.
+        self._actor_parameters: list[Tensor] | None = None
+        if isinstance(networks.critics, UserCritics):
+            every = (*networks.actor.parameters(), *networks.extra)
+            self._actor_parameters = [one for one in every if one.requires_grad]
+        replay = networks.actor.only_flattens
+        if isinstance(networks.actor, Actor) and isinstance(networks.critics, Critics):
+            replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
         self._critics_gradients, self._actor_gradients = (
             self.gradients[self._critics],
             self.gradients[self._actor],
@@ -424,10 +489,9 @@ class CriticsLearner(ABC):
     def _backward(self, batch: Batch) -> dict[str, Any]:
         """Writes the gradients; returns priorities (B,) and metrics."""
         noise = self.draws(len(batch.reward))
-        encoder = self.networks.actor.encoder
-        obs, next_obs = batch.obs, batch.next_obs
-        if not encoder.torsos:  # concatenates the parts of dictionaries
-            obs, next_obs = encoder(obs), encoder(next_obs)
+        actor, obs, next_obs = self.networks.actor, batch.obs, batch.next_obs
+        if isinstance(actor, Actor) and actor.only_flattens:  # concatenates the parts of dictionaries
+            obs, next_obs = actor.encoder(obs), actor.encoder(next_obs)
         given = (obs, batch.action, batch.reward, batch.discount, next_obs, batch.weights, noise)
         drawn = self._no_indices if self._target_critics is None else self._target_critics
         critics, actor = self._replayed_updates
@@ -460,7 +524,7 @@ class CriticsLearner(ABC):
         *columns, noise = tensors
         self._actor_gradients.zero_()
         loss, figures = self._losses[1](TensorBatch(*columns, tickets=None), noise)
-        loss.backward()
+        loss.backward(inputs=self._actor_parameters)
         return figures
 
     def optimize_actor(self) -> None:

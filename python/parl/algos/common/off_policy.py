@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from parl.algos.common.networks import NetworkConfig
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices
 from parl.ops.execution import Precision
 from parl.ops.schedules import linear
@@ -17,7 +18,7 @@ _PRIORITY_SETTINGS = ("beta", "beta_steps", "priority_epsilon", "initial_priorit
 
 
 @dataclass(frozen=True)
-class OffPolicyConfig:
+class OffPolicyConfig(NetworkConfig):
     """Settings that all off-policy algorithms share. Steps are environment steps."""
 
     algorithm_name: ClassVar[str] = ""
@@ -73,9 +74,10 @@ class OffPolicyConfig:
             found |= dict.fromkeys(_PRIORITY_SETTINGS, "alpha = 0")
         if not spec.has_images:
             found["channels_last"] = NO_IMAGES
-        return found
+        return found | self.replaced(("channels_last",), ())
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_bounds(
             self,
             ("n_step", 1, 64),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from parl._native import all_finite
+from parl.algos.common.networks import NetworkConfig
 from parl.errors import ConfigError, NonFiniteError
 from parl.nets import copy_named, flatten, named_weights
 from parl.nets.fused import Update
@@ -31,7 +32,7 @@ Average = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig:
+class OnPolicyConfig(NetworkConfig):
     """Settings that all on-policy algorithms share. Steps are vector steps."""
 
     rollout_steps: int = 32
@@ -69,9 +70,11 @@ class OnPolicyConfig:
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
-        return {} if spec.has_images else {"channels_last": NO_IMAGES, "images": NO_IMAGES}
+        found = {} if spec.has_images else {"channels_last": NO_IMAGES, "images": NO_IMAGES}
+        return found | self.replaced(("hidden", "images", "channels_last", "frame_deltas"), ())
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         infinite = float("inf")
         check_bounds(
             self,

@@ -1,0 +1,231 @@
+"""Algorithms of a user: `examples/own_algorithm.py`, registration, entry points, commands, resuming."""
+
+import dataclasses
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from parl import register_algorithm
+from parl.algos import dqn
+from parl.cli import main
+from parl.errors import ConfigError
+from parl.run import RunDirectory
+from parl.train import algorithm_names, evaluate, record, registry, resume, settings_for, train
+from parl.types import Preset
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = {"env": "CartPole-v1", "num_envs": 4, "rollout_steps": 16, "quiet": True, "evaluation_episodes": 2}
+SMALL |= {"schedule": "deterministic"}
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch):
+    """Forgets what a test registers and imports."""
+    monkeypatch.setattr(registry, "ALGORITHMS", dict(registry.ALGORITHMS))
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *(one for one in sys.path if one)])
+    registry._entry_points.cache_clear()
+    yield
+    registry._entry_points.cache_clear()
+    for name in ("own_algorithm", "mine"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def example():
+    return importlib.import_module("own_algorithm")
+
+
+def weights_of(path):
+    return torch.load(RunDirectory.open(path).checkpoints.last() / "learner.pt", weights_only=True)["weights"]
+
+
+def test_the_example_learns(example, tmp_path):
+    options = SMALL | {"num_envs": 8, "rollout_steps": 32, "evaluation_episodes": 20}
+    run = train("reinforce", **options, total_steps=40_000, runs=str(tmp_path))
+    assert run.evaluation_return > 100
+
+
+def test_a_registered_algorithm_resumes_exactly_and_is_evaluated_and_recorded(example, tmp_path):
+    whole = train("reinforce", **SMALL, total_steps=600, runs=str(tmp_path), name="whole")
+    half = train("reinforce", **SMALL, total_steps=300, runs=str(tmp_path), name="half")
+    resumed = resume(half.path, total_steps=600)
+    assert (resumed.env_steps, resumed.updates) == (whole.env_steps, whole.updates)
+    assert torch.equal(weights_of(half.path), weights_of(whole.path))
+    assert evaluate(half.path, 3).shape == (3,)
+    record(half.path, tmp_path / "episode.gif")
+    assert RunDirectory.open(half.path).config["module"] == "own_algorithm"
+    settings = half.path / "config.toml"
+    assert main(["train", "reinforce", "--config", str(settings), "--name", "again", "--quiet"]) == 0
+
+
+def test_commands_know_it_once_its_module_is_imported(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "reinforce", "--total-steps", "64"]) == 1
+    assert "there is no algorithm 'reinforce'; there are: a2c" in capsys.readouterr().err
+    words = ["--num-envs", "2", "--evaluation-episodes", "0", "--quiet", "--total-steps", "64"]
+    assert main(["train", "reinforce", *words, "--import", "own_algorithm"]) == 0
+    capsys.readouterr()
+    assert main(["--help"]) == 0 and main(["train", "--help"]) == 0
+    assert capsys.readouterr().out.count("reinforce") == 2
+    with pytest.raises(SystemExit):
+        main(["train", "reinforce", "--help"])
+    text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    assert "--width INT Width of the hidden layer. (default: 64)" in text
+    assert main(["train", "reinforce", "--presets"]) == 0
+    assert "no presets" in capsys.readouterr().out
+
+    registry.ALGORITHMS.pop("reinforce"), registry._REGISTERED.clear()
+    del sys.modules["own_algorithm"]
+    run = "runs/reinforce-CartPole-v1-0"
+    for command in ("eval", "resume"):
+        assert main([command, run]) == 1
+        said = capsys.readouterr().err
+        assert "algorithm 'reinforce' is not registered; module own_algorithm registers it" in said
+        assert "--import own_algorithm" in said and "own_algorithm" not in sys.modules
+    assert main(["resume", run, "--import=own_algorithm"]) == 0
+    assert main(["eval", run, "--episodes", "1"]) == 0
+    assert main(["eval", run, "--import"]) == 1
+    assert "--import needs the name of a module" in capsys.readouterr().err
+    assert main(["eval", run, "--import", "own_algorithm", "--import", "no_such_module"]) == 1
+    assert "--import: No module named 'no_such_module'" in capsys.readouterr().err
+
+
+def test_worker_processes_import_the_module_of_the_class(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = """
+import parl
+from own_algorithm import Reinforce
+
+class Mine(Reinforce):
+    topology = "async"
+
+parl.register_algorithm("mine", Mine)
+"""
+    (tmp_path / "mine.py").write_text(source)
+    importlib.import_module("mine")
+    # Workers are started by a forkserver and unpickle their setup.
+    monkeypatch.setattr("parl.runtime.workers._backward_works_in_a_fork", lambda: False)
+    options = SMALL | {"schedule": "async", "actors": 2, "total_steps": 200}
+    assert train("mine", **options, runs=str(tmp_path)).updates > 0
+
+
+class Mine(dqn.DQN):
+    """DQN with a preset and defaults of its own."""
+
+    Config = dqn.Config
+    topology = "replay"
+    PRESETS: ClassVar = {
+        "quick": Preset({"env": "CartPole-v1"}, {"gamma": 0.5}, tuned=False, note="For tests.")
+    }
+
+    @staticmethod
+    def default_config(spec):
+        return dqn.Config(n_step=2, hidden=(spec.num_actions,))
+
+    @staticmethod
+    def default_run(spec):
+        return {"learning_starts": 40, "num_envs": 2, "batch_size": 8}
+
+
+def test_defaults_and_presets_of_a_class_are_used(tmp_path):
+    register_algorithm("mine", Mine)
+    run, own = settings_for("mine", preset="quick")
+    assert (run.learning_starts, own.n_step, own.hidden, own.gamma) == (40, 2, (2,), 0.5)
+    options = {"total_steps": 100, "schedule": "deterministic", "evaluation_episodes": 0, "quiet": True}
+    assert train("mine", preset="quick", **options, runs=str(tmp_path)).updates > 0
+    with pytest.raises(ConfigError, match=r"mine: target_period = 3 has no effect with target_tau = 0\.1"):
+        train("mine", target_period=3, target_tau=0.1, **options, runs=str(tmp_path))
+
+
+def variant(**members):
+    """A class like :class:`Mine` with other members; None removes one."""
+    kept = {
+        key: value for key, value in vars(dqn.DQN).items() if not key.startswith("__") or key == "__init__"
+    }
+    found = kept | {"Config": dqn.Config, "topology": "replay"} | members
+    return type("Variant", (), {key: value for key, value in found.items() if value is not None})
+
+
+def config_with(**fields):
+    return dataclasses.make_dataclass("Config", [(name, int, value) for name, value in fields.items()])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("Mine", Mine, "'Mine' is not a name for an algorithm"),
+        ("run", Mine, "'run' is not a name for an algorithm.*none of algorithm, module, run"),
+        ("dqn", Mine, r"'dqn' exists already: parl\.algos\.dqn:DQN; choose another name"),
+        ("mine", 3, "algorithm 'mine' is 3, not a class"),
+        ("mine", variant(topology=None), r"Variant has no topology; see parl\.types\.RegisteredAlgorithm"),
+        ("mine", variant(Config=None, make_learner=None), "Variant has no Config, make_learner"),
+        (
+            "mine",
+            variant(topology="sync"),
+            r"Variant\.topology = 'sync' is not one of replay, rollout, async",
+        ),
+        ("mine", variant(Config=int), r"Variant\.Config is not a dataclass"),
+        ("mine", variant(Config=config_with(seed=0)), r"Variant\.Config has fields that are .* run: seed"),
+    ],
+)
+def test_errors_of_registration(name, kind, message):
+    with pytest.raises(ConfigError, match=message):
+        register_algorithm(name, kind)
+
+
+def test_a_name_belongs_to_one_class_and_a_class_of_the_same_place_replaces_it():
+    register_algorithm("mine", Mine)
+    register_algorithm("mine", Mine)
+    with pytest.raises(ConfigError, match=r"'mine' exists already: test_registered:Mine"):
+        register_algorithm("mine", variant())
+
+
+def test_a_member_that_the_topology_needs_is_named(tmp_path):
+    register_algorithm("mine", variant(topology="rollout"))
+    with pytest.raises(ConfigError, match="'mine': Variant has no rollout_steps, memory, shareable"):
+        train("mine", env="CartPole-v1", runs=str(tmp_path))
+
+
+def package(folder, entry_points):
+    """Installs a package with a module ``mine`` and entry points."""
+    (folder / "mine.py").write_text(
+        "import parl\nfrom own_algorithm import Reinforce as Base\n"
+        "class Mine(Base):\n    pass\n"
+        "parl.register_algorithm('from-module', Mine)\n"
+    )
+    about = folder / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entry_points.items()]
+    (about / "entry_points.txt").write_text("\n".join(["[parl.algorithms]", *lines, ""]))
+    sys.path.insert(0, str(folder))
+
+
+def test_entry_points_name_classes_and_modules(tmp_path, capsys):
+    package(
+        tmp_path, {"from-class": "mine:Mine", "from-module": "mine", "none": "mine:parl", "gone": "mine:No"}
+    )
+    assert {"from-class", "from-module"} <= set(algorithm_names()) and "mine" not in sys.modules
+    for name in ("from-class", "from-module"):
+        run = train(name, **SMALL, total_steps=70, runs=str(tmp_path))
+        assert evaluate(run.path, 1).shape == (1,)
+    with pytest.raises(
+        ConfigError, match="'none': mine:parl, an entry point of mine is no class and registers"
+    ):
+        train("none")
+    with pytest.raises(ConfigError, match="'gone': mine:No, an entry point of mine cannot be loaded"):
+        train("gone")
+
+
+def test_an_entry_point_with_the_name_of_another_algorithm_is_an_error(tmp_path):
+    package(tmp_path, {"dqn": "mine:Mine", "mine": "mine:Mine"})
+    with pytest.raises(ConfigError, match="several algorithms 'dqn': parl's own dqn; mine:Mine, an entry"):
+        train("dqn", env="CartPole-v1")
+    with pytest.raises(ConfigError, match="'mine' exists already: mine:Mine, an entry point of mine"):
+        register_algorithm("mine", Mine)
