@@ -229,5 +229,5 @@ def test_the_command_searches_only_what_is_not_given(tmp_path, capsys):
     assert files == ["history.png", "importance.png", "slice.png"]
     for file in files:
         assert str(tmp_path / "cart" / file) in out
-    assert main(["tune", "nothing"]) == 1
+    assert main(["tune", "nothing"]) == 2
     assert main(["tune"]) == 2

@@ -97,7 +97,7 @@ _NAMES_ELSEWHERE = {
     "target_update_freq": "target_period",
     "target_update_interval": "target_period",
     "tau": "target_tau",
-    "tensorboard_log": "tensorboard",
+    "tensorboard_log": "logger",
     "timesteps": "total_steps",
     "torch_deterministic": "schedule",
     "total_timesteps": "total_steps",
