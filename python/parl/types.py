@@ -329,21 +329,21 @@ class Algorithm(Protocol):
 class RegisteredAlgorithm(Protocol):
     """Class of an algorithm of your own, for :func:`parl.register_algorithm`.
 
-    Its instances are also an :class:`Algorithm`, a :class:`RolloutAlgorithm` or a
-    :class:`PopulationAlgorithm`, as ``topology`` says. They are pickled for worker processes.
+    Its instances are also an ``Algorithm``, a ``RolloutAlgorithm`` or a
+    ``PopulationAlgorithm``, as ``topology`` says. They are pickled for worker processes.
 
-    Optional static members: ``default_config(spec)`` returns settings that suit an :class:`EnvSpec`;
-    ``default_run(spec)`` returns settings of the run by name; ``PRESETS`` maps names to :class:`Preset`. The
+    Optional static members: ``default_config(spec)`` returns settings that suit an ``EnvSpec``;
+    ``default_run(spec)`` returns settings of the run by name; ``PRESETS`` maps names to ``Preset``. The
     method ``unused(spec)`` of ``Config``, also optional, returns the settings that have no effect, with the
     reasons.
 
     Attributes:
         Config: frozen dataclass of the settings, all with defaults and other names than settings of a run. A
             string below a field is its help text on the command line.
-        topology: how actors and learners are arranged. An :class:`Algorithm` has ``"replay"``; a
-            :class:`RolloutAlgorithm` has ``"rollout"`` (one process collects, then learns), ``"async"``
+        topology: how actors and learners are arranged. An ``Algorithm`` has ``"replay"``; a
+            ``RolloutAlgorithm`` has ``"rollout"`` (one process collects, then learns), ``"async"``
             (actors collect while the learner learns), ``"hogwild"``, ``"predictor"`` or ``"data"``; a
-            :class:`PopulationAlgorithm` has ``"population"``.
+            ``PopulationAlgorithm`` has ``"population"``.
     """
 
     Config: type[Any]
@@ -356,7 +356,7 @@ class RegisteredAlgorithm(Protocol):
         ...
 
     def make_learner(self, seed: int, device: str) -> Any:
-        """A :class:`Learned`; equal seeds give equal weights."""
+        """A ``Learned``; equal seeds give equal weights."""
         ...
 
 

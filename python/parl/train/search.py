@@ -97,7 +97,7 @@ def tune(
     ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more.
 
     Args:
-        algorithm: one of :data:`parl.train.ALGORITHMS`.
+        algorithm: one of :data:`parl.train.registry.ALGORITHMS`.
         env: as for :func:`parl.train`.
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
@@ -106,7 +106,7 @@ def tune(
             ``.toml``, the best settings, and a folder without suffix, the runs of the trials, of which
             checkpoints are not kept.
         space: setting -> Optuna's distribution. Default: that of the algorithm, see
-            :mod:`parl.train.search_spaces`, without settings that have no effect here.
+            ``parl.train.search_spaces``, without settings that have no effect here.
         startup_trials: trials with random settings, none of which is pruned.
         evaluations: evaluations of a trial, equally spaced.
         sampler: Optuna's sampler. Default: ``TPESampler``.
