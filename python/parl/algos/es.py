@@ -23,7 +23,7 @@ from torch import Tensor
 
 from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
 from parl.errors import NonFiniteError
-from parl.nets import check_observations
+from parl.nets import check_actions, check_observations
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -177,6 +177,7 @@ class ES:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("es", spec, ("vector", "image"), config.images)
+        check_actions("es", spec, "discrete", "continuous")
         self.config = config
         self.spec = spec
 

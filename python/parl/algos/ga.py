@@ -23,7 +23,7 @@ from torch import Tensor
 
 from parl.algos.common.population import DeterministicPolicy, PopulationNetConfig, WeightLayout, noise
 from parl.errors import ConfigError
-from parl.nets import check_observations
+from parl.nets import check_actions, check_observations
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
@@ -163,6 +163,7 @@ class GA:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("ga", spec, ("vector", "image"), config.images)
+        check_actions("ga", spec, "discrete", "continuous")
         self.config = config
         self.spec = spec
 

@@ -82,7 +82,7 @@ def default_config(spec: EnvSpec) -> Config:
             value_clip=0.1,
             hidden=(512,),
         )
-    if not spec.num_actions:
+    if not spec.is_discrete:
         return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=True)
     return Config(gamma=0.98, gae_lambda=0.8, epochs=20, anneal_clip=True)
 

@@ -96,6 +96,9 @@ class ActorCritic(ExecutionModule):
         ValueError: ``hidden`` is empty or a width is below 1.
     """
 
+    branches: tuple[int, ...] = ()
+    """Of MultiDiscrete actions: number of logits of each choice, see :class:`parl.types.EnvSpec`."""
+
     def __init__(
         self,
         shape: Sequence[int],

@@ -73,6 +73,11 @@ def module_of(name: str) -> Any:
     return importlib.import_module(entry(name).module)
 
 
+def class_of(name: str) -> Any:
+    """The class of algorithm ``name`` that makes policies and learners."""
+    return getattr(module_of(name), entry(name).kind)
+
+
 def topology_of(name: str) -> Topology:
     """The topology of algorithm ``name``."""
     return TOPOLOGIES[entry(name).topology]
@@ -80,7 +85,7 @@ def topology_of(name: str) -> Topology:
 
 def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
     """The algorithm ``name`` with the settings ``algorithm`` for the environment ``spec``."""
-    return getattr(module_of(name), entry(name).kind)(algorithm, spec)
+    return class_of(name)(algorithm, spec)
 
 
 def presets_of(name: str) -> dict[str, Preset]:
@@ -156,6 +161,7 @@ def resolve(
         ConfigError: a key is unknown or a value wrong; names the layer.
     """
     module = module_of(name)
+    spec = None if spec is None else spec.without_mask
     suited: list[Layer] = []
     if run is None:
         run = topology_of(name).config()
@@ -190,6 +196,7 @@ def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
     Raises:
         ConfigError: a setting was changed that has no effect with the others; names it and the reason.
     """
+    spec = spec.without_mask
     suited = module_of(name).default_config(spec)
     reasons = own.unused(spec)
     for field in dataclasses.fields(own):
