@@ -97,9 +97,10 @@ def make_registered(
     Raises:
         ConfigError: the id is not registered, or a package that the environment needs is missing.
     """
-    given = {"wrappers": list(wrappers)} if wrappers else {}
+    # Wrappers are for single environments, not for an id's own vector environment.
+    given = {"wrappers": list(wrappers), "vectorization_mode": "sync"} if wrappers else {}
     try:
-        return gymnasium.make_vec(env, num_envs=num_envs, **given, **options)
+        return gymnasium.make_vec(env, **{"num_envs": num_envs, **given, **options})
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(
             f"env = {env!r}: {error}; an environment of your own is module:Class, or module:Id if the module "
