@@ -85,11 +85,12 @@ class EnvSpec:
         """The description without the part :data:`MASK`: of what networks take."""
         if not self.mask_size:
             return self
-        parts = tuple(part for part in self.observation_parts if part[0] != MASK)
-        shape, dtype = ((), "float32") if len(parts) > 1 else parts[0][1:]
-        parts = parts if len(parts) > 1 else ()
+        first, *more = (part for part in self.observation_parts if part[0] != MASK)
+        if more:
+            return replace(self, observation_parts=(first, *more), mask_size=0)
+        _, shape, dtype = first
         return replace(
-            self, observation_parts=parts, observation_shape=shape, observation_dtype=dtype, mask_size=0
+            self, observation_parts=(), observation_shape=shape, observation_dtype=dtype, mask_size=0
         )
 
     @property

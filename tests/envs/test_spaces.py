@@ -22,10 +22,13 @@ from parl.envs.spaces import masks_in
 from parl.errors import ConfigError
 
 
+TWO = Discrete(2)
+
+
 class Fixed(gymnasium.Env):
     """Shows ``seen``, keeps the actions it gets, and ends an episode after two steps."""
 
-    def __init__(self, observation=Discrete(2), seen=0, action=Discrete(2), masks=None):
+    def __init__(self, observation=TWO, seen=0, action=TWO, masks=None):
         self.observation_space, self.action_space = observation, action
         self._seen, self._masks = seen, masks
         self.got = []
@@ -55,7 +58,11 @@ IMAGE = np.full((1, 36, 36), 9, np.uint8)
         (MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
         (MultiDiscrete([[2], [3]], start=[[5], [-1]]), np.array([[6], [1]]), [0, 1, 0, 0, 1]),
         (MultiBinary((2, 2)), np.array([[1, 0], [0, 1]], np.int8), [1, 0, 0, 1]),
-        (Tuple((Discrete(2), Box(-1, 1, (1, 2)))), (1, np.array([[0.5, -0.5]], np.float32)), [0, 1, 0.5, -0.5]),
+        (
+            Tuple((Discrete(2), Box(-1, 1, (1, 2)))),
+            (1, np.array([[0.5, -0.5]], np.float32)),
+            [0, 1, 0.5, -0.5],
+        ),
         (Tuple((Tuple((Discrete(2),)), MultiBinary(1))), ((0,), np.array([1], np.int8)), [1, 0, 1]),
     ],
 )
@@ -102,7 +109,9 @@ def test_actions_reach_the_environment_in_its_own_space(space, action, branches,
     env.step(np.array([action] * 2))
     assert spec.action_branches == branches and spec.num_actions == (None if branches else 3)
     plain = [one for one in env.unwrapped.envs[1].got]
-    assert str(gymnasium.spaces.utils.flatten(space, plain[0])) == str(gymnasium.spaces.utils.flatten(space, _like(space, got)))
+    assert str(gymnasium.spaces.utils.flatten(space, plain[0])) == str(
+        gymnasium.spaces.utils.flatten(space, _like(space, got))
+    )
     env.step(env.action_space.sample())
 
 

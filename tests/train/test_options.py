@@ -87,7 +87,14 @@ def keys_of(function):
 
 def test_train_names_every_setting():
     settings = set(settings_of(run_config)) | set(settings_of(own_config))
-    assert keys_of(parl.train) == settings | {"env", "wrappers", "preset", "run_config", "algorithm_config", "command"}
+    assert keys_of(parl.train) == settings | {
+        "env",
+        "wrappers",
+        "preset",
+        "run_config",
+        "algorithm_config",
+        "command",
+    }
     assert ast.dump(ast.parse(FILE.read_text())) == ast.dump(ast.parse(written()))
 
 

@@ -27,8 +27,8 @@ Munchausen targets, with ``pi = softmax(Q_target / T)`` (for quantiles, Z_target
 With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see ``parl.nets.noisy``.
 
 If environments report action masks, every ``max``, ``argmax`` and ``pi`` above is over the valid actions of
-its state. Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``, and samples
-in proportion to ``p ** alpha``.
+its state. Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``,
+and samples in proportion to ``p ** alpha``.
 """
 
 from __future__ import annotations

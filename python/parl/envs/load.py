@@ -36,8 +36,8 @@ def _import(module: str, what: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"{what}: importing {module!r} raised {type(error).__name__}: {error}; modules are searched in the "
-            f"current folder {folder} and on sys.path"
+            f"{what}: importing {module!r} raised {type(error).__name__}: {error}; modules are searched in "
+            f"the current folder {folder} and on sys.path"
         ) from error
 
 
@@ -55,8 +55,8 @@ def load_env(text: str) -> Any:
             import ale_py
         except ImportError as error:
             raise ConfigError(
-                f"env = {text!r} needs ale-py: pip install 'parl-rl[atari]'; or use parl's own console: env = "
-                f"'parl/{re.sub('-v[0-9]+$', '', text[4:])}-v0'"
+                f"env = {text!r} needs ale-py: pip install 'parl-rl[atari]'; or use parl's own console: "
+                f"env = 'parl/{re.sub('-v[0-9]+$', '', text[4:])}-v0'"
             ) from error
         gymnasium.register_envs(ale_py)
     return text
@@ -98,9 +98,9 @@ def make_registered(
         ConfigError: the id is not registered, or a package that the environment needs is missing.
     """
     # Wrappers are for single environments, not for an id's own vector environment.
-    given = {"wrappers": list(wrappers), "vectorization_mode": "sync"} if wrappers else {}
+    given: dict[str, Any] = {"wrappers": wrappers, "vectorization_mode": "sync"} if wrappers else {}
     try:
-        return gymnasium.make_vec(env, **{"num_envs": num_envs, **given, **options})
+        return gymnasium.make_vec(env, num_envs=num_envs, **(given | dict(options)))
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(
             f"env = {env!r}: {error}; an environment of your own is module:Class, or module:Id if the module "
@@ -128,7 +128,11 @@ def takes_num_envs(function: Callable[..., Any]) -> bool:
 
 
 def make_by_function(
-    function: Callable[..., Any], num_envs: int, name: str, options: Mapping[str, Any], wrappers: Sequence[Wrapper]
+    function: Callable[..., Any],
+    num_envs: int,
+    name: str,
+    options: Mapping[str, Any],
+    wrappers: Sequence[Wrapper],
 ) -> VectorEnv[Any, Any, Any]:
     """A vector environment of a class or function, of single or of vector environments.
 
@@ -141,8 +145,8 @@ def make_by_function(
             made = function(**options)
             if isinstance(made, VectorEnv):
                 raise ConfigError(
-                    f"{name}() returned a VectorEnv of {made.num_envs} environments: let it take their number, "
-                    "as in lambda num_envs: gymnasium.make_vec(..., num_envs=num_envs)"
+                    f"{name}() returned a VectorEnv of {made.num_envs} environments: let it take their "
+                    "number, as in lambda num_envs: gymnasium.make_vec(..., num_envs=num_envs)"
                 )
             for wrapper in wrappers:
                 made = wrapper(made)
@@ -150,9 +154,12 @@ def make_by_function(
 
         return SyncVectorEnv([make] * num_envs)
     if wrappers:
-        raise ConfigError(f"wrappers are for single environments, {name} makes vector environments: wrap there")
+        raise ConfigError(
+            f"wrappers are for single environments, {name} makes vector environments: wrap there"
+        )
+    make_vector: Any = function
     named = not inspect.isclass(function) and "num_envs" in inspect.signature(function).parameters
-    made = function(num_envs=num_envs, **options) if named else function(num_envs, **options)
+    made = make_vector(num_envs=num_envs, **options) if named else make_vector(num_envs, **options)
     if not isinstance(made, VectorEnv) or made.num_envs != num_envs:
         raise ConfigError(
             f"{name}({num_envs}) returned {made!r}, expected a VectorEnv of {num_envs} environments"
@@ -171,8 +178,8 @@ def copy_env(env: gymnasium.Env[Any, Any]) -> Any:
     except Exception as error:  # an environment may raise any error
         if env.spec is None:
             raise ConfigError(
-                f"env = {env} can be neither copied ({type(error).__name__}: {error}) nor made again, for it has "
-                "no spec: pass a function that makes it"
+                f"env = {env} can be neither copied ({type(error).__name__}: {error}) nor made again, for it "
+                "has no spec: pass a function that makes it"
             ) from error
         return gymnasium.make(env.spec)
 
@@ -187,8 +194,10 @@ def resize(env: VectorEnv[Any, Any, Any], num_envs: int) -> VectorEnv[Any, Any, 
         made = [env.env_fns[i % len(env.env_fns)] for i in range(num_envs)]
         return type(env)(made, autoreset_mode=env.metadata["autoreset_mode"])
     if env.unwrapped is env and env.spec is not None:
-        return gymnasium.make_vec(env.spec, num_envs=num_envs)
+        spec = copy.deepcopy(env.spec)
+        spec.kwargs.pop("num_envs", None)  # Gymnasium keeps the number there, and prefers it to the argument
+        return gymnasium.make_vec(spec, num_envs=num_envs)
     raise ConfigError(
-        f"env = {env} cannot be made with {num_envs} environments, which probing, workers and evaluations need: "
-        "pass a function that takes the number of environments"
+        f"env = {env} cannot be made with {num_envs} environments, which probing, workers and evaluations "
+        "need: pass a function that takes the number of environments"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,15 +173,12 @@ class EnvMaker:
         if isinstance(env, str):
             found = None if self.options or self.wrappers else _classic(env, num_envs)
             return found or load.make_registered(env, num_envs, self.options, self._loaded_wrappers())
+        function: Callable[..., Any] = env
         if isinstance(env, VectorEnv):
-            return load.make_by_function(
-                lambda number: load.resize(env, number), num_envs, self.name, {}, self.wrappers
-            )
-        if isinstance(env, Env):
-            made = lambda: load.copy_env(env)  # noqa: E731
-        else:
-            made = env
-        return load.make_by_function(made, num_envs, self.name, self.options, self._loaded_wrappers())
+            function = functools.partial(load.resize, env)
+        elif isinstance(env, Env):
+            function = functools.partial(load.copy_env, env)
+        return load.make_by_function(function, num_envs, self.name, self.options, self._loaded_wrappers())
 
     def _loaded_wrappers(self) -> list[Callable[[Any], Any]]:
         from parl.envs.load import load_wrapper
@@ -275,7 +273,7 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         branches = tuple(action.nvec.tolist())
     else:
         raise ConfigError(
-            f"action space is {action}, expected Discrete, Box, or a MultiDiscrete of one dimension: make the "
+            f"action space is {action}, expected Discrete, Box, or a MultiDiscrete from 0 on: make the "
             "environment with parl.envs.EnvMaker"
         )
     mode = env.metadata.get("autoreset_mode", "next_step")

@@ -10,6 +10,7 @@ transitions.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,7 +59,7 @@ def observation_space(space: Space[Any], name: str = "") -> Space[Any]:
     if isinstance(space, Box):
         return space
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        size = np.prod(space.shape) if isinstance(space, MultiBinary) else _sizes(space).sum()
+        size = math.prod(space.shape) if isinstance(space, MultiBinary) else _sizes(space).sum()
         return Box(0.0, 1.0, (int(size),), np.float32)
     if isinstance(space, Dict):
         parts = [(key, observation_space(part, f"{name}{key}.")) for key, part in space.spaces.items()]
@@ -66,7 +67,7 @@ def observation_space(space: Space[Any], name: str = "") -> Space[Any]:
     if isinstance(space, Tuple) and space.spaces:
         parts = [observation_space(part, f"{name}{i}.") for i, part in enumerate(space.spaces)]
         if all(isinstance(part, Box) and not is_image(part.shape, str(part.dtype)) for part in parts):
-            return Box(-np.inf, np.inf, (sum(int(np.prod(part.shape)) for part in parts),), np.float32)
+            return Box(-np.inf, np.inf, (sum(math.prod(part.shape or ()) for part in parts),), np.float32)
         return Dict(OrderedDict((str(i), part) for i, part in enumerate(parts)))
     what = f"observation part {name[:-1]} is" if name else "observation space is"
     raise ConfigError(f"{what} {space}, which no algorithm takes: {_ADVICE}")
@@ -85,7 +86,7 @@ def _one_hot(space: Discrete | MultiDiscrete, rows: Array) -> Array:
     return encoded
 
 
-def convert_observations(space: Space[Any], observations: Any) -> Any:
+def convert_observations(space: Any, observations: Any) -> Any:
     """Converts a batch of observations of ``space``, see :func:`observation_space`."""
     if isinstance(space, Dict):
         return {key: convert_observations(part, observations[key]) for key, part in space.spaces.items()}
@@ -122,32 +123,28 @@ def _branches(space: Space[Any], whole: Space[Any]) -> list[int]:
     if isinstance(space, MultiDiscrete):
         return space.nvec.ravel().tolist()
     if isinstance(space, MultiBinary):
-        return [2] * int(np.prod(space.shape))
+        return [2] * math.prod(space.shape)
     if isinstance(space, Tuple | Dict) and space.spaces:
         parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return [size for part in parts for size in _branches(part, whole)]
+    expected = "expected Box, or Discrete, MultiDiscrete and MultiBinary, also in Tuple and Dict"
+    part = "is" if space is whole else f"{whole} has the part"
     raise ConfigError(
-        f"action space {whole} has the part {space}, expected Box, or Discrete, MultiDiscrete and MultiBinary, "
-        "also in Tuple and Dict: wrap the environment in gymnasium.wrappers.TransformAction"
-        if space is not whole
-        else f"action space is {space}, expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict: wrap "
-        "the environment in gymnasium.wrappers.TransformAction"
+        f"action space {part} {space}, {expected}: wrap the environment in gymnasium.wrappers.TransformAction"
     )
 
 
-def convert_actions(space: Space[Any], actions: Array) -> Any:
+def convert_actions(space: Any, actions: Array) -> Any:
     """Converts a batch of actions, (N,) or (N, branches), to ``space``, of which they are choices."""
     if isinstance(space, Discrete):
         return actions.reshape(-1) + space.start
     if isinstance(space, MultiDiscrete | MultiBinary):
         shaped = actions.reshape(len(actions), *space.shape) + getattr(space, "start", 0)
         return shaped.astype(space.dtype)
-    assert isinstance(space, Tuple | Dict)
-    keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
     found: dict[Any, Any] = {}
-    for key in keys:
-        size = len(_branches(space[key], space))
-        found[key], actions = convert_actions(space[key], actions[:, :size]), actions[:, size:]
+    for key, part in space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces):
+        size = len(_branches(part, space))
+        found[key], actions = convert_actions(part, actions[:, :size]), actions[:, size:]
     return found if isinstance(space, Dict) else tuple(found.values())
 
 
@@ -173,7 +170,9 @@ class AdaptedSpaces(VectorWrapper):
             self._branches = tuple(_branches(action, action))
             parts = observation.spaces if isinstance(observation, Dict) else {_OBSERVATION: observation}
             if MASK in parts:
-                raise ConfigError(f"both info and the observation have an {MASK!r}: rename that of the observation")
+                raise ConfigError(
+                    f"both info and the observation have an {MASK!r}: rename that of the observation"
+                )
             mask = Box(0, 1, (sum(self._branches),), np.uint8)
             observation = Dict(OrderedDict([*parts.items(), (MASK, mask)]))
         self.single_observation_space, self.single_action_space = observation, action
@@ -212,7 +211,9 @@ class AdaptedSpaces(VectorWrapper):
     def _final(self, info: Mapping[str, Any]) -> Array:
         """Converts the last observations of episodes that ended in a step that also resets."""
         space, final = self.env.single_observation_space, info["final_obs"]
-        masks = masks_in(info.get("final_info", {}), self.num_envs, self._branches) if self._branches else None
+        masks = (
+            masks_in(info.get("final_info", {}), self.num_envs, self._branches) if self._branches else None
+        )
         found = np.full(len(final), None, object)
         for index in np.nonzero(info["_final_obs"])[0]:
             batch = concatenate(space, [final[index]], create_empty_array(space, 1))

@@ -58,7 +58,7 @@ class MaskedRows:
         self._tensor_dtype = torch.from_numpy(np.empty(0, self._dtype)).dtype
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns observations (..., *shape), or rows without the mask, and masks (..., M), of (..., bytes)."""
+        """Divides rows (..., bytes) into observations (..., *shape), or rows of them, and masks (..., M)."""
         parts = (rows[..., : self._mask.start], rows[..., self._mask.stop :])
         found = torch.cat([part for part in parts if part.shape[-1]], dim=-1)
         return found.view(self._tensor_dtype).view(*rows.shape[:-1], *self._shape), rows[..., self._mask]

@@ -20,7 +20,7 @@ def epsilon_greedy(
         greedy: (N,) integers in 0..num_actions; changed and returned.
         epsilon: in 0..1.
         num_actions: number of actions.
-        rng: draws as many numbers whatever ``epsilon`` is, so that its sequence does not depend on ``epsilon``.
+        rng: draws as many numbers whatever ``epsilon`` is, so that its sequence does not depend on it.
         mask: (N, num_actions), not 0 for the actions to draw from, at least one per row; None: all.
     """
     random = rng.random(greedy.shape) < epsilon

@@ -163,7 +163,7 @@ class StochasticPolicy(SeededPolicy):
         return parameters.reshape(-1, *self._shape), log_prob
 
     def _choose(self, logits: Array) -> tuple[Array, Array]:
-        """Samples from softmax(``logits``), (N, A), which are changed; returns choices and log-probabilities."""
+        """Samples (N,) from softmax(``logits``), which it changes; also returns log-probabilities."""
         # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
         noise = self._rng.standard_exponential(logits.shape, np.float32) + 1e-30  # never 0
         action = (logits - np.log(noise)).argmax(axis=1)
