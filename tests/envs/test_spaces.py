@@ -21,7 +21,6 @@ from parl.envs import EnvMaker, Observer, Rows, spec_of
 from parl.envs.spaces import masks_in
 from parl.errors import ConfigError
 
-
 TWO = Discrete(2)
 
 

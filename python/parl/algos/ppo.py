@@ -83,7 +83,8 @@ def default_config(spec: EnvSpec) -> Config:
             hidden=(512,),
         )
     if not spec.is_discrete:
-        return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=True)
+        vectors = spec.observation_kind == "vector"
+        return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=vectors)
     return Config(gamma=0.98, gae_lambda=0.8, epochs=20, anneal_clip=True)
 
 
