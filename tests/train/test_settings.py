@@ -161,6 +161,8 @@ REPLAYED = {
     "beta_steps": learning(100, prioritized=True),
     "priority_epsilon": learning(1.0, prioritized=True),
     "initial_priority": learning("td", prioritized=True),
+    "goals": Refused("final", "goals = 'final' needs Dict observations"),
+    "goals_per_transition": Refused(2.0, "goals_per_transition = 2.0 has no effect with goals = 'none'"),
     "precision": learning("bfloat16"),
     "channels_last": Checked(check_channels_last),
     "compile": Checked(check_compile),

@@ -43,7 +43,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig, check_goals
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
@@ -440,6 +440,7 @@ class DQN(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("dqn", spec.without_mask, images=config.images)
+        check_goals("dqn", config, spec)
         check_actions("dqn", spec, "discrete")
         self.config = config
         self.spec = spec

@@ -41,7 +41,7 @@ from parl.algos.common.critics import (
     Networks,
     default_run,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.errors import ConfigError
 from parl.nets import check_actions, check_observations, count_of
 from parl.ops.bounds import check_bounds
@@ -129,6 +129,7 @@ class SAC(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("sac", spec, images=config.images)
+        check_goals("sac", config, spec)
         check_actions("sac", spec, "discrete", "continuous")
         if not spec.num_actions:
             ActionBox.from_spec("sac", spec)

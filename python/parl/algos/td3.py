@@ -35,7 +35,7 @@ from parl.algos.common.critics import (
     Networks,
     default_run,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
@@ -133,6 +133,7 @@ class TD3(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations(self.name, spec, images=config.images)
+        check_goals(self.name, config, spec)
         ActionBox.from_spec(self.name, spec)
         self.config = config
         self.spec = spec
