@@ -49,9 +49,10 @@ def test_bits_are_flipped_to_the_goal_with_hindsight_only(tmp_path):
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 def test_continuous_goals_are_reached(name, tmp_path):
     options = COMMON | {"hidden": (64,), "learning_rate": 2e-3, "gamma": 0.95, "replay_ratio": 32.0}
-    options |= {"batch_size": 128, "random_steps": 400, "goals": "future", "total_steps": 2_500}
-    run = train(name, Reach, **options, evaluation_episodes=20, runs=str(tmp_path))
-    assert run.evaluation_return > -10.0
+    options |= {"batch_size": 128, "random_steps": 400, "target_tau": 0.02, "total_steps": 5_000}
+    options |= {"temperature": 0.1} if name == "sac" else {}
+    run = train(name, Reach, **options, goals="future", evaluation_episodes=20, runs=str(tmp_path))
+    assert run.evaluation_return > -5.0  # without hindsight between -20 and -18
 
 
 def test_a_run_with_goals_resumes_exactly(tmp_path):
