@@ -108,9 +108,8 @@ def main():
             found[name] = run(options.bits, options.steps, seed)
             print(f"seed {seed} {name}: {found[name][0]:.1f} s, mean return {found[name][1]:.2f}", flush=True)
         times.append(found["sb3"][0] / found["parl"][0])
-    print(
-        f"{options.bits} bits, {options.steps:,} steps: parl is {np.median(times):.2f}x as fast as SB3 (median)"
-    )
+    ratio = f"SB3's training time is {np.median(times):.2f} times parl's (median)"
+    print(f"{options.bits} bits, {options.steps:,} steps: {ratio}")
 
 
 if __name__ == "__main__":
