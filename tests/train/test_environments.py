@@ -203,6 +203,9 @@ def test_a_class_is_recorded_as_a_video(tmp_path):
     run = train("ppo", Doors, **ON_POLICY, total_steps=200, runs=str(tmp_path))
     record(run.path, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 0
+    run = train("ppo", Panel, **ON_POLICY, total_steps=200, runs=str(tmp_path))  # takes no render_mode
+    with pytest.raises(ConfigError, match="gives no pictures"):
+        record(run.path, tmp_path / "two.png")
 
 
 def test_the_command_line_takes_modules_and_wrappers(tmp_path, monkeypatch, capsys):

@@ -117,6 +117,15 @@ class EnvMaker:
         """A maker of the same environments with other options."""
         return EnvMaker(self.env, options, self.wrappers, self.masks)
 
+    def with_pictures(self) -> EnvMaker:
+        """A maker of the same environments that render pictures, if they take ``render_mode``."""
+        from parl.envs.load import load_env
+
+        env = load_env(self.env) if isinstance(self.env, str) else self.env
+        takes = inspect.isclass(env) and "render_mode" in inspect.signature(env).parameters
+        render = {"render_mode": "rgb_array"} if isinstance(env, str) or takes else {}
+        return self.with_options({**self.options, **render})
+
     def for_actors(self, actors: int) -> EnvMaker:
         """A maker for one of several actors of this machine, which share its cores.
 

@@ -505,9 +505,7 @@ def record(
     from parl.runtime.evaluate import reset_memory
 
     evaluator, maker = _load_evaluator(path, checkpoint, trust)
-    if isinstance(maker.env, str) or inspect.isclass(maker.env):
-        maker = maker.with_options(maker.options | {"render_mode": "rgb_array"})
-    env: Any = maker(1)
+    env: Any = maker.with_pictures()(1)
     total = 0.0
 
     def frames() -> Iterator[np.ndarray[Any, Any]]:
