@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from parl.errors import ConfigError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
-from parl.train import evaluate, record, resume, train
+from parl.train import evaluate, protocol, record, resume, train
 
 
 class Doors(gymnasium.Env):
@@ -196,6 +196,7 @@ def test_wrappers_as_text_are_settings(tmp_path):
     run = train("ppo", "CartPole-v1", wrappers=[text], **ON_POLICY, total_steps=300, runs=str(tmp_path))
     assert RunDirectory.open(run.path).config["run"]["wrappers"] == [text]
     assert not (run.path / "env.pkl").exists() and evaluate(run.path, 1).tolist() == [4.0]
+    assert f"ppo on CartPole-v1, wrapped in {text}, greedy" in protocol(run.path)
     assert resume(run.path, total_steps=400).evaluation_return == 4.0
 
 

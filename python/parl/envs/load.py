@@ -108,9 +108,11 @@ def make_registered(
         ) from error
     except gymnasium.error.DependencyNotInstalled as error:
         extra = re.search(r"gymnasium\[([\w-]+)\]", str(error))
-        own = extra is not None and extra[1] in _EXTRAS
-        install = f": pip install 'parl-rl[{extra[1]}]'" if extra is not None and own else ""
-        raise ConfigError(f"env = {env!r}: {error}{install}") from error
+        if extra is None or extra[1] not in _EXTRAS:
+            raise ConfigError(f"env = {env!r}: {error}") from error
+        raise ConfigError(
+            f"env = {env!r} needs packages that are not installed: pip install 'parl-rl[{extra[1]}]'"
+        ) from error
 
 
 def takes_num_envs(function: Callable[..., Any]) -> bool:

@@ -48,6 +48,7 @@ def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) 
     facts = run.about.get("environment", {})
     options = evaluation_options(settings["env"], facts or keywords(settings.get("env_options", ())), words)
     shown = [f"{key}={value}" for key, value in options.items() if not isinstance(value, dict | list)]
+    shown += [f"wrapped in {name}" for name in settings.get("wrappers", ())]
     count = "" if episodes is None else f"{episodes} "
     return ", ".join(
         [
