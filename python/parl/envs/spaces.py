@@ -47,7 +47,7 @@ def has_masks(env: VectorEnv[Any, Any, Any]) -> bool:
     """Whether ``env`` reports action masks; resets it to find out, if its actions are choices."""
     if isinstance(env.single_action_space, Box):
         return False
-    return MASK in env.reset(seed=0)[1]
+    return MASK in env.reset()[1]  # without a seed: seeds below 2**24 are those of evaluations
 
 
 def observation_space(space: Space[Any], name: str = "") -> Space[Any]:
