@@ -118,7 +118,7 @@ class Silent(BitFlip):
     compute_reward = None
 
 
-class Single(BitFlip):
+class OneGoal(BitFlip):
     """Computes the reward of one goal only."""
 
     def compute_reward(self, achieved_goal, desired_goal, info):
@@ -133,8 +133,8 @@ def test_environments_without_goals_or_rewards_are_named(tmp_path):
         train("dqn", BitFlip, **options | {"n_step": 10})
     with pytest.raises(ConfigError, match="has no method compute_reward"):
         train("dqn", Silent, **options)
-    reward, terminated = goal_functions(EnvMaker(Single))
-    with pytest.raises(ConfigError, match=r"compute_reward of Single returned shape \(3,\) for 2 goals"):
+    reward, terminated = goal_functions(EnvMaker(OneGoal))
+    with pytest.raises(ConfigError, match=r"compute_reward of OneGoal returned shape \(3,\) for 2 goals"):
         reward(np.zeros((2, 15), np.float32), np.zeros((2, 15), np.float32), {})
     assert terminated is not None
     wrapped = EnvMaker(Reach, wrappers=[functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=9)])
