@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,8 @@ Observations = Array | Mapping[str, Array]
 """Observations of N environments: (N, *observation_shape), or for dictionaries one such array per key."""
 ObservationKind = Literal["vector", "image", "dict"]
 Autoreset = Literal["next_step", "same_step"]
+MASK = "action_mask"
+"""Name of the observation part, and of the entry of ``info``, that says which actions are valid."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class EnvSpec:
         observation_dtype: numpy name, ``"float32"``, ``"uint8"``, ...
         action_shape: ``()`` for discrete actions.
         action_dtype: numpy name.
-        num_actions: number of discrete actions, None for continuous ones.
+        num_actions: number of discrete actions; None for continuous actions and for several choices at once.
         autoreset: ``"next_step"`` or ``"same_step"``, as gymnasium's ``AutoresetMode``.
         action_low: lower bounds of continuous actions, flattened in C order, possibly infinite; empty if
             discrete.
@@ -45,6 +47,9 @@ class EnvSpec:
             that a replay stores only one frame per step. 1: observations are not stacked.
         stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
             it.
+        action_branches: of MultiDiscrete actions, numbers of values of their elements; else empty.
+        mask_size: M, size of the observation part :data:`MASK` if there is one, else 0. It is not 0 for valid
+            actions, one entry for each action or for each value of each branch; networks do not get it.
     """
 
     observation_shape: tuple[int, ...]
@@ -58,6 +63,35 @@ class EnvSpec:
     observation_parts: tuple[tuple[str, tuple[int, ...], str], ...] = ()
     frame_stack: int = 1
     stack_padding: Literal["zero", "first"] = "zero"
+    action_branches: tuple[int, ...] = ()
+    mask_size: int = 0
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether an action is one or several choices, not numbers."""
+        return bool(self.num_actions or self.action_branches)
+
+    @property
+    def action_space(self) -> str:
+        """The action space as text, in Gymnasium's words."""
+        if self.num_actions:
+            return f"Discrete({self.num_actions})"
+        if self.action_branches:
+            return f"MultiDiscrete({list(self.action_branches)})"
+        return f"Box{self.action_shape}"
+
+    @property
+    def without_mask(self) -> EnvSpec:
+        """The description without the part :data:`MASK`: of what networks take."""
+        if not self.mask_size:
+            return self
+        first, *more = (part for part in self.observation_parts if part[0] != MASK)
+        if more:
+            return replace(self, observation_parts=(first, *more), mask_size=0)
+        _, shape, dtype = first
+        return replace(
+            self, observation_parts=(), observation_shape=shape, observation_dtype=dtype, mask_size=0
+        )
 
     @property
     def observation_kind(self) -> ObservationKind:

@@ -335,7 +335,7 @@ def test_exploration_spreads_over_actors():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"num_actions": 4}, "4 discrete actions"),
+        ({"num_actions": 4}, r"this environment's is Discrete\(4\)"),
         ({"action_low": (-math.inf, 0.0)}, "bounds"),
         ({"observation_shape": (4, 84, 20), "observation_dtype": "uint8"}, "below 36 x 36"),
         ({"observation_shape": (2,), "observation_dtype": "complex64"}, "complex64"),

@@ -59,6 +59,7 @@ def test_a_replay_has_the_columns_and_options_of_the_run(
         "frame_stack": 1,
         "stack_padding": setup.spec.stack_padding,
         "weight_norm": norm,
+        "hindsight": None,
     }
     assert setup.make_replay(None).kwargs["device"] == "cpu"
 

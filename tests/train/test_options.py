@@ -58,7 +58,7 @@ def settings_of(find):
         config = find(name)
         hints = typing.get_type_hints(config)
         for field in dataclasses.fields(config):
-            if field.name == "env":  # A parameter of `train` itself.
+            if field.name in ("env", "wrappers"):  # Parameters of `train` itself.
                 continue
             text = TYPES.get(field.name) or text_of(hints[field.name])
             known = found.setdefault(field.name, [])
@@ -98,7 +98,7 @@ def keys_of(function):
 
 def test_train_names_every_setting():
     settings = set(settings_of(run_config)) | set(settings_of(own_config))
-    others = {"env", "preset", "run_config", "algorithm_config", "command", "callbacks"}
+    others = {"env", "wrappers", "preset", "run_config", "algorithm_config", "command", "callbacks"}
     assert keys_of(parl.train) == settings | others
     assert ast.dump(ast.parse(FILE.read_text())) == ast.dump(ast.parse(written()))
 

@@ -8,8 +8,8 @@ import own_networks
 import pytest
 import torch
 from own_networks import NETWORKS, Torso, Uneven
-from torch import nn
 from tiny_runs import CONTINUOUS, RUNS, SMALL, SOONER, write_play
+from torch import nn
 
 from parl.algos.common.actor_critic import make_network
 from parl.cli import main

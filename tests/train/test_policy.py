@@ -9,8 +9,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from safetensors import safe_open
 from safetensors.torch import load_file
-from torch import nn
 from tiny_runs import CONTINUOUS, config_of, run_of, write_play
+from torch import nn
 
 import parl
 from parl import pickles

@@ -260,6 +260,11 @@ def check_init_from(runs):
     assert torch.equal(weights[1], load(first).acting.weights) and not torch.equal(*weights)
 
 
+def check_wrappers(runs):
+    limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=2)"
+    assert max(runs.records("episode_return", wrappers=(limit,))) == 2.0
+
+
 def check_evaluation_env_options(runs):
     options = {"evaluation_episodes": 3, "evaluation_env_options": ("max_episode_steps=2",)}
     assert runs.run(**options).evaluation_return == 2.0
@@ -342,6 +347,7 @@ COMMON = {
     "env": check_env,
     "env_options": check_env_options,
     "init_from": check_init_from,
+    "wrappers": check_wrappers,
     "evaluation_env_options": check_evaluation_env_options,
     "evaluation_episodes": check_evaluation_episodes,
     "evaluation_every": check_evaluation_every,

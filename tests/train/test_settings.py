@@ -18,6 +18,7 @@ from own_networks import NETWORKS
 import parl
 from parl.errors import ConfigError
 from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_of, refuse_unused, resolve
+from parl.types import EnvSpec
 
 
 class Row(NamedTuple):
@@ -51,6 +52,27 @@ def acting(value, **context):
 
 def learning(value, **context):
     return Row(value, "learning", context)
+
+
+def check_goals(name):
+    """What the replay is asked to do; `test_goals.py` shows what it does."""
+    parts = tuple((part, (2,), "float32") for part in ("achieved_goal", "desired_goal"))
+    action = {"action_low": (-1.0,), "action_high": (1.0,)}
+    discrete = name in ("dqn", "rainbow")
+    spec = EnvSpec(
+        (),
+        "float32",
+        () if discrete else (1,),
+        "int64" if discrete else "float32",
+        2 if discrete else None,
+        "next_step",
+        observation_parts=parts,
+        **{} if discrete else action,
+    )
+    for options, goals in (({}, None), ({"goals": "final", "goals_per_transition": 2.0}, ("final", 2.0))):
+        config = wiring.config_of(name, n_step=1, **options)
+        assert make_algorithm(name, config, spec).goals == goals
+        assert ("goals_per_transition" in config.unused(spec)) is (goals is None)
 
 
 def check_pictures(name):
@@ -164,6 +186,8 @@ REPLAYED = {
     "beta_steps": learning(100, prioritized=True),
     "priority_epsilon": learning(1.0, prioritized=True),
     "initial_priority": learning("td", prioritized=True),
+    "goals": Checked(check_goals),
+    "goals_per_transition": Checked(check_goals),
     "precision": learning("bfloat16"),
     "channels_last": Checked(check_channels_last),
     "compile": Checked(check_compile),

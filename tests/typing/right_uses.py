@@ -2,6 +2,7 @@
 
 from typing import assert_type
 
+import gymnasium
 import numpy as np
 from gymnasium import Space
 from torch import nn
@@ -35,3 +36,6 @@ class Mine(DQN):
 
 
 parl.register_algorithm("mine", Mine)
+assert_type(parl.train("ppo", env=gymnasium.make("CartPole-v1"), wrappers=["a:B", gymnasium.Wrapper]), Run)
+assert_type(parl.train("ppo", env=lambda num_envs: gymnasium.make_vec("CartPole-v1", num_envs)), Run)
+assert_type(parl.train("dqn", goals="future", goals_per_transition=4.0), Run)

@@ -28,6 +28,7 @@ from parl.algos.common.actor_critic import (
 )
 from parl.algos.common.on_policy import Average
 from parl.errors import ConfigError
+from parl.nets import check_actions
 from parl.ops.bounds import check_bounds
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -101,3 +102,8 @@ class BC(ActorCriticAlgorithm):
 
     learner = BCLearner
     kinds = ("vector", "image")
+    takes_masks = False
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_actions("bc", spec, "discrete", "continuous")
+        super().__init__(config, spec)

@@ -26,8 +26,9 @@ Munchausen targets, with ``pi = softmax(Q_target / T)`` (for quantiles, Z_target
 
 With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see ``parl.nets.noisy``.
 
-Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``, and samples
-in proportion to ``p ** alpha``.
+If environments report action masks, every ``max``, ``argmax`` and ``pi`` above is over the valid actions of
+its state. Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``,
+and samples in proportion to ``p ** alpha``.
 
 A ``network`` of your own returns Q-values (batch, actions); for c51 logits (batch, actions, atoms), for qr
 quantiles (batch, actions, quantiles). iqn takes only a ``torso``.
@@ -45,7 +46,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig, check_goals
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
@@ -54,6 +55,7 @@ from parl.nets import (
     DuelingHead,
     FractionEmbedding,
     NoisyLinear,
+    check_actions,
     check_observations,
     copy_named,
     flatten,
@@ -65,6 +67,7 @@ from parl.nets import (
 )
 from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
+from parl.nets.masks import mask_logits, without_mask
 from parl.nets.user import UserModule
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
@@ -82,7 +85,7 @@ from parl.ops.losses import huber
 from parl.ops.memory import keep_freed_memory
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
-from parl.types import Array, Batch, EnvSpec, Observations, Preset
+from parl.types import MASK, Array, Batch, EnvSpec, Observations, Preset
 
 Distribution = Literal["none", "c51", "qr", "iqn"]
 Images = Literal["nature", "impala"]
@@ -327,6 +330,8 @@ class QNetwork(ExecutionModule):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
         self._kind = config.distribution
+        self._masked = bool(spec.mask_size)
+        spec = spec.without_mask
         outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
         actions = spec.num_actions or 0
         self._dense: MLPWithHeads | None = None
@@ -377,7 +382,16 @@ class QNetwork(ExecutionModule):
         return self._dense is not None and not self.torch_only
 
     def act(self, observations: Observations) -> Array:
-        """Returns action values (B, A) for observations (B, ...), both numpy; no gradient."""
+        """Returns action values (B, A) for observations (B, ...), both numpy; no gradient.
+
+        Values of invalid actions are replaced by -1e8 if there is a mask.
+        """
+        if self._masked:
+            assert isinstance(observations, Mapping)
+            return mask_logits(self._act(without_mask(observations)), observations[MASK])
+        return self._act(observations)
+
+    def _act(self, observations: Observations) -> Array:
         dense = self._dense
         if dense is not None and isinstance(observations, np.ndarray) and observations.dtype == np.float32:
             x = observations.reshape(len(observations), -1)
@@ -385,10 +399,17 @@ class QNetwork(ExecutionModule):
             if found is not None:
                 return _values(found)
         with torch.inference_mode():
-            return self.mean(self(tensors_of(observations))).numpy()
+            return self.mean(self._forward(tensors_of(observations), None)).numpy()
 
     def forward(self, observations: Any, fractions: Tensor | None = None) -> Tensor:
         """Returns values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those of acting."""
+        return self._forward(without_mask(observations) if self._masked else observations, fractions)
+
+    def valid(self, values: Tensor, observations: Any) -> Tensor:
+        """Returns action values (B, A), with -1e8 for invalid actions if ``observations`` have a mask."""
+        return mask_logits(values, observations[MASK]) if self._masked else values
+
+    def _forward(self, observations: Any, fractions: Tensor | None) -> Tensor:
         if self.use_bf16:
             with autocast_bf16(self.support.device):
                 return self._outputs(observations, fractions).to(torch.float32)
@@ -437,13 +458,13 @@ class DQN(OffPolicyAlgorithm):
         ConfigError: the environment's actions are not discrete, or its kind of observations is not supported.
     """
 
+    takes_masks: bool = True
+    """Whether policies choose valid actions only, if environments report masks."""
+
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("dqn", spec, images=config.convolutions)
-        if not spec.num_actions:
-            raise ConfigError(
-                f"dqn needs a discrete action space; this environment's is continuous, of shape "
-                f"{spec.action_shape}: use sac, td3 or ddpg"
-            )
+        check_observations("dqn", spec.without_mask, images=config.convolutions)
+        check_goals("dqn", config, spec)
+        check_actions("dqn", spec, "discrete")
         self.config = config
         self.spec = spec
         if config.own is not None:
@@ -481,7 +502,7 @@ class QPolicy(SeededPolicy):
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
         super().__init__(seed)
         self._config = config
-        self._actions = spec.num_actions or 0
+        self._actions, self._masked = spec.num_actions or 0, bool(spec.mask_size)
         self._epsilon_last = epsilon_last
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
@@ -497,7 +518,8 @@ class QPolicy(SeededPolicy):
             env_steps, self._config.epsilon_first, self._epsilon_last, self._config.epsilon_steps
         )
         values = self._values(observations)
-        action = epsilon_greedy(values.argmax(axis=1), epsilon, self._actions, self._rng)
+        mask = observations[MASK] if self._masked else None
+        action = epsilon_greedy(values.argmax(axis=1), epsilon, self._actions, self._rng, mask)
         if self._config.actor_priorities:
             self.action_values = values[np.arange(len(action)), action], values.max(axis=1)
         return action
@@ -510,7 +532,8 @@ class QPolicy(SeededPolicy):
 
     def greedy(self, network: QNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
         """See :class:`parl.types.NetworkPolicy`."""
-        return (network.mean(network(observations)).argmax(dim=1),)
+        values = network.mean(network(observations))
+        return (network.valid(values, observations).argmax(dim=1),)
 
     def _values(self, observations: Observations) -> Array:
         return self._network.act(observations)
@@ -617,16 +640,17 @@ class DQNLearner:
         reward = batch.reward * config.reward_scale
         with torch.no_grad():
             values = target(batch.next_obs, fractions)  # (B, A, M)
-            q = target.mean(values)
+            q = target.valid(target.mean(values), batch.next_obs)
             if config.munchausen:
                 policy, log_policy = soft_policy(q, config.munchausen_temperature)
                 soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
-                _, log_now = soft_policy(target.mean(target(batch.obs)), config.munchausen_temperature)
+                now = target.valid(target.mean(target(batch.obs)), batch.obs)
+                _, log_now = soft_policy(now, config.munchausen_temperature)
                 bonus = _values_of_actions(log_now.unsqueeze(2), batch.action).squeeze(1)
                 reward = reward + config.munchausen * bonus.clamp(min=config.munchausen_clip)
                 return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
             if config.double:
-                q = online.mean(online(batch.next_obs))
+                q = online.valid(online.mean(online(batch.next_obs)), batch.next_obs)
             values = _values_of_actions(values, q.argmax(dim=1))  # (B, M)
             if config.distribution == "c51":
                 return project_categorical(target.support, values.softmax(dim=1), reward, batch.discount)

@@ -29,7 +29,7 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import NonFiniteError
-from parl.nets import check_observations, copy_named, named_weights
+from parl.nets import check_actions, check_observations, copy_named, named_weights
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -189,6 +189,7 @@ class ES:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("es", spec, ("vector", "image"), config.images)
+        check_actions("es", spec, "discrete", "continuous")
         self.config = config
         self.spec = spec
 

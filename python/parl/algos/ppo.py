@@ -85,8 +85,9 @@ def default_config(spec: EnvSpec) -> Config:
             value_clip=0.1,
             hidden=(512,),
         )
-    if not spec.num_actions:
-        return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=True)
+    if not spec.is_discrete:
+        vectors = spec.observation_kind == "vector"
+        return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=vectors)
     return Config(gamma=0.98, gae_lambda=0.8, epochs=20, anneal_clip=True)
 
 

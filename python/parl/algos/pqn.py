@@ -33,8 +33,7 @@ from parl.algos.common.on_policy import (
 )
 from parl.algos.common.seeded import SeededPolicy
 from parl.envs import rows_of
-from parl.errors import ConfigError
-from parl.nets import MLP, check_observations, flatten, make_torso
+from parl.nets import MLP, check_actions, check_observations, flatten, make_torso
 from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
 from parl.nets.normalizer import Flattener
@@ -304,8 +303,7 @@ class PQN:
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("pqn", spec, images=config.convolutions)
         check_vectors(config, spec)
-        if not spec.num_actions:
-            raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
+        check_actions("pqn", spec, "discrete")
         self.config = config
         self.spec = spec
         if config.own is not None:

@@ -47,9 +47,9 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.errors import ConfigError
-from parl.nets import check_observations, count_of
+from parl.nets import check_actions, check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
@@ -135,6 +135,8 @@ class SAC(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("sac", spec, images=config.convolutions)
+        check_goals("sac", config, spec)
+        check_actions("sac", spec, "discrete", "continuous")
         if not spec.num_actions:
             ActionBox.from_spec("sac", spec)
         self.config = config

@@ -40,7 +40,7 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
@@ -138,6 +138,7 @@ class TD3(OffPolicyAlgorithm):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations(self.name, spec, images=config.convolutions)
+        check_goals(self.name, config, spec)
         ActionBox.from_spec(self.name, spec)
         self.config = config
         self.spec = spec

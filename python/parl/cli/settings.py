@@ -20,7 +20,7 @@ Algorithm = TypeVar("Algorithm")
 # Heading of the help -> settings, in this order. Other settings of the run are added to "runtime", other
 # settings of the algorithm to "algorithm".
 _GROUPS = {
-    "common": """env env_options total_steps stop_at_return seed device name num_envs actors learners
+    "common": """env env_options wrappers total_steps stop_at_return seed device name num_envs actors learners
         learning_rate gamma batch_size rollout_steps n_step""",
     "algorithm": "",
     "network": """torso network hidden activation images image_features shared_layers layer_norm lstm dueling
@@ -41,6 +41,7 @@ class _EnvironmentOptions:
 
     env: str | None = None
     env_options: tuple[str, ...] | None = None
+    wrappers: tuple[str, ...] | None = None
 
 
 def algorithm_in(arguments: Sequence[str], command: str, usage: str) -> str | None:

@@ -43,7 +43,7 @@ def train_command(arguments: Sequence[str]) -> int:
             raise UsageError("--config and --preset exclude each other")
         table = load_toml(path)
     chosen_env = environment_in(rest, f"parl train {name}")
-    default = train.settings_for(name, chosen_env.env, chosen_env.env_options, preset, table, path or "")
+    default = train.settings_for(name, **vars(chosen_env), preset=preset, table=table, where=path or "")
     if preset is not None:
         print(*_presets({preset: train.presets_of(name)[preset]}), sep="\n")
     run_config, algorithm_config = parse_settings(f"parl train {name}", rest, *default)

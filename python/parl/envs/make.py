@@ -1,10 +1,11 @@
-"""Construction and description of vector environments, from a Gymnasium id or a function."""
+"""Construction and description of vector environments, from a Gymnasium id, a function or an instance."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,30 +52,79 @@ def usable_cores() -> int:
 class EnvMaker:
     """Makes vector environments of any size; can be pickled.
 
+    Spaces are converted to those that algorithms take, see :mod:`parl.envs.spaces`.
+
     Args:
-        env: a Gymnasium id or a function. An id's own vector environment is used if it has one, else a
-            ``SyncVectorEnv``; CartPole and four or more Acrobots use faster vector environments with equal
-            results (``parl.envs.cartpole``, ``parl.envs.classic``). A function with one parameter gets the
-            number of environments and returns a ``VectorEnv``; one without parameters returns an ``Env``.
-        options: keywords of ``gymnasium.make_vec``; not allowed with a function.
+        env: one of
+
+            - a Gymnasium id. Its own vector environment is used if it has one, else a ``SyncVectorEnv``;
+              CartPole and four or more Acrobots use faster vector environments with equal results
+              (``parl.envs.cartpole``, ``parl.envs.classic``).
+            - ``module:Id``: the id after importing the module, which may lie in the current folder; or
+              ``module:Class`` and ``module:function``.
+            - a class or function, also a ``functools.partial``. With a parameter ``num_envs``, or one without
+              a default, a function gets the number of environments and returns a ``VectorEnv``; else it
+              returns an ``Env``.
+            - an ``Env`` or ``VectorEnv``, of which copies are made; it is itself not stepped.
+        options: keywords of ``gymnasium.make_vec``, or of the class; not allowed with a function or instance.
+        wrappers: functions or classes that wrap each single environment, the first innermost; or text, see
+            :func:`parl.envs.load.load_wrapper`.
+        masks: whether action masks, ``info["action_mask"]``, become a part of the observation.
 
     Raises:
-        ConfigError: ``env`` is a function and ``options`` are given.
+        ConfigError: ``env`` is of another type, or does not take ``options``.
     """
 
-    def __init__(self, env: str | Callable[..., Any], options: Mapping[str, Any] | None = None) -> None:
-        if not isinstance(env, str) and options:
+    def __init__(
+        self,
+        env: Any,
+        options: Mapping[str, Any] | None = None,
+        wrappers: Sequence[str | Callable[[Any], Any]] = (),
+        masks: bool = False,
+    ) -> None:
+        if not isinstance(env, str) and not callable(env) and not hasattr(env, "step"):
             raise ConfigError(
-                f"env options {sorted(options)} are for Gymnasium ids, env is a function: set them in the "
-                "function"
+                f"env = {env!r} is neither a Gymnasium id nor a class, function, Env or VectorEnv"
             )
+        if not isinstance(env, str) and not inspect.isclass(env) and options:
+            raise ConfigError(
+                f"env options {sorted(options)} are for Gymnasium ids and classes, env is a "
+                f"{'function' if callable(env) else 'instance'}: set them there"
+            )
+        if isinstance(wrappers, str):
+            raise ConfigError(f"wrappers = {wrappers!r} is text, expected a list: [{wrappers!r}]")
         self.env = env
         self.options = dict(options or {})
+        self.wrappers = tuple(wrappers)
+        self.masks = masks
 
     @property
     def name(self) -> str:
-        """The Gymnasium id, or the name of the function."""
-        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", "env")
+        """The text that names the environment, or the name of the function or class."""
+        return self.env if isinstance(self.env, str) else _name_of(self.env)
+
+    @property
+    def wrapper_names(self) -> tuple[str, ...]:
+        """The text or the name of each wrapper."""
+        return tuple(one if isinstance(one, str) else _name_of(one) for one in self.wrappers)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether text describes the environment, so that a run needs no pickle to make it again."""
+        return isinstance(self.env, str) and all(isinstance(one, str) for one in self.wrappers)
+
+    def with_options(self, options: Mapping[str, Any]) -> EnvMaker:
+        """A maker of the same environments with other options."""
+        return EnvMaker(self.env, options, self.wrappers, self.masks)
+
+    def with_pictures(self) -> EnvMaker:
+        """A maker of the same environments that render pictures, if they take ``render_mode``."""
+        from parl.envs.load import load_env
+
+        env = load_env(self.env) if isinstance(self.env, str) else self.env
+        takes = inspect.isclass(env) and "render_mode" in inspect.signature(env).parameters
+        render = {"render_mode": "rgb_array"} if isinstance(env, str) or takes else {}
+        return self.with_options({**self.options, **render})
 
     def for_actors(self, actors: int) -> EnvMaker:
         """A maker for one of several actors of this machine, which share its cores.
@@ -88,12 +138,12 @@ class EnvMaker:
         """
         if actors < 2 or not self.has_threads or "num_threads" in self.options:
             return self
-        return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // actors)})
+        return self.with_options({**self.options, "num_threads": max(1, usable_cores() // actors)})
 
     @property
     def has_threads(self) -> bool:
         """Whether these are parl's Atari environments on the CPU, which step in their own threads."""
-        own = isinstance(self.env, str) and self.env.startswith("parl/")
+        own = isinstance(self.env, str) and self.env.startswith("parl/") and not self.wrappers
         return own and str(self.options.get("device", "cpu")) == "cpu"
 
     def threads_per_actor(self, actors: int, num_envs: int) -> int:
@@ -114,48 +164,70 @@ class EnvMaker:
         """Makes a vector environment of ``num_envs`` environments.
 
         Raises:
-            ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword);
-                or the function does not return a ``VectorEnv`` of ``num_envs`` environments.
+            ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword), a
+                function does not return what it should, or a space cannot be converted.
         """
-        import gymnasium
-        from gymnasium.vector import SyncVectorEnv, VectorEnv
+        from parl.envs.spaces import adapt
 
-        if isinstance(self.env, str):
-            found = None if self.options else _classic(self.env, num_envs)
-            if found is not None:
-                return found
-            try:
-                return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
-            except (gymnasium.error.Error, ImportError) as error:
-                hint = f" env = 'ale_py:{self.env}' imports it" if self.env.startswith("ALE/") else ""
-                raise ConfigError(f"env = {self.env!r}: {error}{hint}") from error
-            except TypeError as error:
-                if not self.options:
-                    raise
-                raise ConfigError(
-                    f"env = {self.env!r} with env_options {' '.join(self.options)}: {error}"
-                ) from error
-        function = self.env
-        if inspect.signature(function).parameters:
-            made = function(num_envs)
-            if not isinstance(made, VectorEnv) or made.num_envs != num_envs:
-                raise ConfigError(
-                    f"{self.name}({num_envs}) returned {made!r}, expected a VectorEnv of {num_envs} "
-                    "environments"
-                )
-            return made
-        return SyncVectorEnv([function] * num_envs)
+        return adapt(self._make(num_envs), self.masks)
+
+    def _make(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
+        """As :meth:`__call__`, with the environment's own spaces."""
+        from gymnasium import Env
+        from gymnasium.vector import VectorEnv
+
+        from parl.envs import load
+
+        env = load.load_env(self.env) if isinstance(self.env, str) else self.env
+        if isinstance(env, str):
+            found = None if self.options or self.wrappers else _classic(env, num_envs)
+            return found or load.make_registered(env, num_envs, self.options, self._loaded_wrappers())
+        function: Callable[..., Any] = env
+        if isinstance(env, VectorEnv):
+            function = functools.partial(load.resize, env)
+        elif isinstance(env, Env):
+            function = functools.partial(load.copy_env, env)
+        return load.make_by_function(function, num_envs, self.name, self.options, self._loaded_wrappers())
+
+    def _loaded_wrappers(self) -> list[Callable[[Any], Any]]:
+        from parl.envs.load import load_wrapper
+
+        return [load_wrapper(one) if isinstance(one, str) else one for one in self.wrappers]
+
+    def find_masks(self) -> None:
+        """Sets ``masks`` if the environments report action masks, for which one is made and reset.
+
+        parl's Atari games report none and are not reset.
+        """
+        from parl.envs.spaces import has_masks
+
+        if isinstance(self.env, str) and self.env.startswith("parl/"):
+            return
+        probe = self._make(1)
+        self.masks = has_masks(probe)
+        probe.close()
 
     def __getstate__(self) -> dict[str, Any]:
         import cloudpickle
 
-        return {"env": cloudpickle.dumps(self.env), "options": self.options}
+        try:
+            return vars(self) | {name: cloudpickle.dumps(getattr(self, name)) for name in ("env", "wrappers")}
+        except Exception as error:  # an environment may raise any error
+            raise ConfigError(
+                f"env = {self.name} cannot be sent to other processes or kept in the run directory "
+                f"({type(error).__name__}: {error}): pass a function that makes it"
+            ) from error
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         import cloudpickle
 
-        self.env = cloudpickle.loads(state["env"])
-        self.options = state["options"]
+        vars(self).update(state | {name: cloudpickle.loads(state[name]) for name in ("env", "wrappers")})
+
+
+def _name_of(made: Any) -> str:
+    """The name of a function or class, of the function of a partial, or of the class of an instance."""
+    made = getattr(made, "func", made)
+    return getattr(made, "__name__", None) or type(getattr(made, "unwrapped", made)).__name__
 
 
 def steps_one_by_one(env: VectorEnv[Any, Any, Any]) -> bool:
@@ -176,22 +248,27 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
 
     float64 observations are described as float32, to which :class:`parl.envs.Observer` converts them.
 
+    Args:
+        env: made by an :class:`EnvMaker`, which converts other spaces (:mod:`parl.envs.spaces`).
+
     Raises:
         ConfigError: the observation space is neither Box nor a Dict of Box spaces, the action space is
-            neither Box nor a Discrete that starts at 0, or the autoreset mode is not one of
-            ``AUTORESETS``.
+            neither Box nor a Discrete or MultiDiscrete that starts at 0, or the autoreset mode is not one
+            of ``AUTORESETS``.
     """
-    from gymnasium.spaces import Box, Dict, Discrete
+    from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+    from parl.envs.spaces import AdaptedSpaces
 
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    branches: tuple[int, ...] = ()
     observation, action = env.single_observation_space, env.single_action_space
     parts = tuple(_parts(observation)) if isinstance(observation, Dict) else ()
     if not parts and not isinstance(observation, Box):
         raise ConfigError(
-            f"observation space {observation} is neither Box nor a Dict of Box spaces: wrap the "
-            "environment in "
-            "FlattenObservation"
+            f"observation space {observation} is neither Box nor a Dict of Box spaces: make the environment "
+            "with parl.envs.EnvMaker"
         )
     if isinstance(action, Discrete):
         if action.start != 0:
@@ -200,8 +277,14 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     elif isinstance(action, Box):
         num_actions, action_shape, action_dtype = None, tuple(action.shape), "float32"
         low, high = tuple(action.low.ravel().tolist()), tuple(action.high.ravel().tolist())
+    elif isinstance(action, MultiDiscrete) and action.nvec.ndim == 1 and not action.start.any():
+        num_actions, action_shape, action_dtype = None, tuple(action.shape), "int64"
+        branches = tuple(action.nvec.tolist())
     else:
-        raise ConfigError(f"action space is {action}, expected Discrete or Box")
+        raise ConfigError(
+            f"action space is {action}, expected Discrete, Box, or a MultiDiscrete from 0 on: make the "
+            "environment with parl.envs.EnvMaker"
+        )
     mode = env.metadata.get("autoreset_mode", "next_step")
     autoreset = str(getattr(mode, "name", mode)).lower()
     if autoreset not in AUTORESETS:
@@ -221,6 +304,8 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         observation_parts=parts,
         frame_stack=stack,
         stack_padding=padding,
+        action_branches=branches,
+        mask_size=env.mask_size if isinstance(env, AdaptedSpaces) else 0,
     )
 
 
@@ -245,6 +330,6 @@ def _parts(space: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...],
             yield f"{prefix}{name}", tuple(part.shape), _dtype_of(part)
         else:
             raise ConfigError(
-                f"observation part {prefix}{name} is {part}, expected a Box: wrap the environment in "
-                "FlattenObservation"
+                f"observation part {prefix}{name} is {part}, expected a Box: make the environment with "
+                "parl.envs.EnvMaker"
             )

@@ -89,7 +89,7 @@ def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[
         raise ConfigError(
             f"{path} is a recording of {columns['game']}, but {maker.name} is not one of parl's Atari games"
         )
-    env: Any = EnvMaker(maker.env, maker.options | deterministic | same)(1)
+    env: Any = maker.with_options(maker.options | deterministic | same)(1)
     try:
         game = env.unwrapped.settings["game"]
         if game != str(columns["game"]):

@@ -100,6 +100,9 @@ class ActorCritic(ExecutionModule):
         ValueError: ``hidden`` is empty or a width is below 1.
     """
 
+    branches: tuple[int, ...] = ()
+    """Of MultiDiscrete actions: number of logits of each choice, see :class:`parl.types.EnvSpec`."""
+
     def __init__(
         self,
         shape: Sequence[int],
@@ -216,6 +219,9 @@ class UserActorCritic(ExecutionModule):
         outputs: policy parameters per observation.
         log_std: initial logarithm of a state-independent standard deviation; None: there is none.
     """
+
+    branches: tuple[int, ...] = ()
+    """See :class:`ActorCritic`."""
 
     def __init__(self, network: nn.Module, inputs: Flattener, outputs: int, log_std: float | None) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -65,6 +65,31 @@ def check_observations(
                 f"{name}: images of {shape} are below {NATURE_MIN} x {NATURE_MIN}, too small for "
                 "images = 'nature': use another value of images"
             )
+
+
+def check_actions(name: str, spec: EnvSpec, *kinds: Literal["discrete", "continuous"]) -> None:
+    """Refuses actions that algorithm ``name`` does not support.
+
+    Args:
+        name: of the algorithm.
+        spec: describes the actions.
+        kinds: that the algorithm supports: ``discrete`` is one choice, ``continuous`` numbers.
+
+    Raises:
+        ConfigError: names the action space, and algorithms that support it.
+    """
+    kind = "discrete" if spec.num_actions else "several" if spec.action_branches else "continuous"
+    if kind in kinds:
+        return
+    able = {
+        "discrete": "dqn, ppo or sac",
+        "continuous": "sac, td3 or ppo",
+        "several": "a2c, a3c, ga3c, impala or ppo",
+    }
+    raise ConfigError(
+        f"{name} needs a {' or '.join(kinds)} action space; this environment's is {spec.action_space}: use "
+        f"{able[kind]}"
+    )
 
 
 class Encoder(ExecutionModule):

@@ -39,6 +39,9 @@ class RecurrentActorCritic(ExecutionModule):
     Source: Hochreiter and Schmidhuber (1997); used so by Mnih et al. (2016), section 5.2.
     """
 
+    branches: tuple[int, ...] = ()
+    """Of MultiDiscrete actions: number of logits of each choice, see :class:`parl.types.EnvSpec`."""
+
     def __init__(
         self,
         shape: Sequence[int],

@@ -8,7 +8,11 @@ import numpy as np
 
 
 def epsilon_greedy(
-    greedy: np.ndarray[Any, Any], epsilon: float, num_actions: int, rng: np.random.Generator
+    greedy: np.ndarray[Any, Any],
+    epsilon: float,
+    num_actions: int,
+    rng: np.random.Generator,
+    mask: Any = None,
 ) -> np.ndarray[Any, Any]:
     """Replaces each action in place, with probability ``epsilon``, by a uniformly drawn one.
 
@@ -16,9 +20,13 @@ def epsilon_greedy(
         greedy: (N,) integers in 0..num_actions; changed and returned.
         epsilon: in 0..1.
         num_actions: number of actions.
-        rng: draws 2 N numbers whatever ``epsilon`` is, so that its sequence does not depend on ``epsilon``.
+        rng: draws as many numbers whatever ``epsilon`` is, so that its sequence does not depend on it.
+        mask: (N, num_actions), not 0 for the actions to draw from, at least one per row; None: all.
     """
     random = rng.random(greedy.shape) < epsilon
-    drawn = rng.integers(num_actions, size=greedy.shape)
+    if mask is None:
+        drawn = rng.integers(num_actions, size=greedy.shape)
+    else:
+        drawn = np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1)
     np.copyto(greedy, drawn, where=random, casting="same_kind")
     return greedy

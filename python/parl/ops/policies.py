@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,6 +24,24 @@ def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     log_p = torch.log_softmax(logits, dim=1)
     entropy = -(log_p.exp() * log_p).sum(dim=1)
     return log_p.gather(1, action.unsqueeze(1)).squeeze(1), entropy
+
+
+def multi_categorical(logits: Tensor, action: Tensor, branches: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns log-probabilities of actions of several independent choices, and entropies: sums over choices.
+
+    Args:
+        logits: (B, M) float32, not normalized, of all choices side by side.
+        action: (B, D) int64.
+        branches: D numbers of values, whose sum is M.
+
+    Returns:
+        (B,) and (B,) float32, in nats.
+    """
+    each = [
+        categorical(part, action[:, number])
+        for number, part in enumerate(logits.split_with_sizes(list(branches), dim=1))
+    ]
+    return torch.stack([one for one, _ in each]).sum(dim=0), torch.stack([one for _, one in each]).sum(dim=0)
 
 
 def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

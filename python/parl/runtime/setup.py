@@ -94,7 +94,7 @@ class RunSetup:
     @property
     def pickles(self) -> bool:
         """Whether actors may pickle environments, which only a user's own function makes necessary."""
-        return not isinstance(self.maker.env, str)
+        return not self.maker.is_text
 
     def make_learner(self) -> Any:
         """Makes a learner with the initial weights of the run."""

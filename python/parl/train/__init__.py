@@ -18,7 +18,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from parl.train.registry import (
     Layer,
     algorithm_names,
     check_known,
+    class_of,
     default_settings,
     import_paths,
     make_algorithm,
@@ -73,6 +74,14 @@ if TYPE_CHECKING:
     from parl.runtime.setup import SavedLearner
     from parl.train.policy import Policy
     from parl.types import EnvSpec
+
+    EnvLike: TypeAlias = (
+        str
+        | Env[Any, Any]
+        | VectorEnv[Any, Any, Any]
+        | Callable[[], Env[Any, Any]]
+        | Callable[[int], VectorEnv[Any, Any, Any]]
+    )
 
 __all__ = [
     "ALGORITHMS",
@@ -106,8 +115,9 @@ __all__ = [
 def train(
     algorithm: str,
     /,
-    env: str | Callable[[], Env[Any, Any]] | Callable[[int], VectorEnv[Any, Any, Any]] | None = None,
+    env: EnvLike | None = None,
     *,
+    wrappers: Sequence[str | Callable[[Any], Env[Any, Any]]] | None = None,
     preset: str | None = None,
     run_config: RunConfig | None = None,
     algorithm_config: object | None = None,
@@ -119,9 +129,12 @@ def train(
 
     Args:
         algorithm: one of :func:`algorithm_names`.
-        env: a Gymnasium id; or a function without parameters that returns one environment; or a function
-            that takes the number of environments and returns a vector environment of them. Default: that of
-            ``run_config`` or ``preset``.
+        env: a Gymnasium id; ``module:Id`` or ``module:Class``; a class or a function without parameters that
+            makes one environment; a function that takes the number of environments and returns a vector
+            environment of them; or an environment, of which copies are made. See
+            :class:`parl.envs.EnvMaker`. Default: that of ``run_config`` or ``preset``.
+        wrappers: functions, classes or text that wrap each environment, the first innermost. Default: those
+            of ``run_config`` or ``preset``.
         preset: name of a set of settings of the algorithm, see :func:`presets_of`.
         run_config: settings of the run. Default: those of the preset, or those that suit the environment.
         algorithm_config: settings of the algorithm, an instance of its ``Config``. Default: likewise.
@@ -138,10 +151,12 @@ def train(
     name = algorithm
     topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
-    maker = _env_maker(name, env, layers, run_config)
+    maker = _env_maker(name, env, layers, run_config, wrappers)
+    if hasattr(env, "num_envs"):  # a vector environment
+        layers.insert(0, Layer(f"{maker.name}", {"num_envs": cast("Any", env).num_envs}, {}))
     spec, environment = _probe_env(maker)
     settings, own = resolve(name, spec, layers, run_config, algorithm_config)
-    settings = dataclasses.replace(settings, env=maker.name)
+    settings = dataclasses.replace(settings, env=maker.name, wrappers=maker.wrapper_names)
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
     hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
@@ -155,7 +170,7 @@ def train(
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-        files = {} if isinstance(maker.env, str) else {"env.pkl": pickles.dump(maker)}
+        files = {} if maker.is_text else {"env.pkl": pickles.dump(maker)}
         if pickled := pickled_functions(own):
             files["network.pkl"] = pickles.dump(pickled)
         table = table_of(name, settings, own)
@@ -270,23 +285,33 @@ def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
 
 
 def _env_maker(
-    name: str, env: str | Callable[..., Any] | None, layers: Sequence[Layer], config: Any = None
+    name: str,
+    env: EnvLike | None,
+    layers: Sequence[Layer],
+    config: Any = None,
+    wrappers: Sequence[str | Callable[[Any], Any]] | None = None,
 ) -> EnvMaker:
     """Returns the maker of a run's environments.
 
     Args:
         name: name of the algorithm.
         env: see :func:`train`.
-        layers: settings by name, of which ``env`` and ``env_options`` are read.
+        layers: settings by name, of which ``env``, ``env_options`` and ``wrappers`` are read.
         config: settings of the run to start from; None: the defaults.
+        wrappers: see :func:`train`; they replace those of the settings.
     """
     from parl.envs import EnvMaker
 
     chosen = topology_of(name).config() if config is None else config
-    found = {"env": chosen.env, "env_options": chosen.env_options}
+    found = {"env": chosen.env, "env_options": chosen.env_options, "wrappers": chosen.wrappers}
     for layer in layers:
         found |= {key: layer.run[key] for key in found if key in layer.run}
-    return EnvMaker(env or found["env"], keywords(words(found["env_options"])))
+    found |= {} if env is None else {"env": env}
+    found |= {} if wrappers is None else {"wrappers": wrappers}
+    maker = EnvMaker(found["env"], keywords(words(found["env_options"])), found["wrappers"])
+    if getattr(class_of(name), "takes_masks", False):
+        maker.find_masks()
+    return maker
 
 
 def _probe_env(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
@@ -308,6 +333,7 @@ def settings_for(
     preset: str | None = None,
     table: Mapping[str, Any] | None = None,
     where: str | Path = "",
+    wrappers: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
     """The settings of a run and its algorithm: the defaults for the environment, then a preset or a table.
 
@@ -318,6 +344,7 @@ def settings_for(
         preset: name of a preset of the algorithm.
         table: settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
         where: source of the table, for error messages.
+        wrappers: wrappers of the environment; by default those of the table or the preset.
 
     Raises:
         ConfigError: there is no such algorithm, preset or environment, or the table has an unknown key, a
@@ -326,7 +353,7 @@ def settings_for(
     layers = preset_layer(name, preset)
     if table is not None:
         layers.append(table_layer(name, table, where))
-    given = {"env": env, "env_options": env_options}
+    given = {"env": env, "env_options": env_options, "wrappers": wrappers}
     layers.append(Layer(name, {key: value for key, value in given.items() if value is not None}, {}))
     spec, _ = _probe_env(_env_maker(name, None, layers))
     return resolve(name, spec, layers)
@@ -338,10 +365,8 @@ def settings_from(name: str, table: Mapping[str, Any], where: str | Path = "") -
 
 
 def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
-    from parl.envs import EnvMaker
-
-    options = evaluation_options(maker.name, maker.options, config.evaluation_env_options)
-    return EnvMaker(maker.env, options)
+    env = maker.env if isinstance(maker.env, str) else ""
+    return maker.with_options(evaluation_options(env, maker.options, config.evaluation_env_options))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -664,13 +689,11 @@ def record(
         ConfigError: the environment does not render pictures, or the type of the file is not supported.
     """
     from parl.atari.pictures import write_frames
-    from parl.envs import AtariVectorEnv, EnvMaker, games_over, points
+    from parl.envs import AtariVectorEnv, games_over, points
     from parl.runtime.evaluate import reset_memory
 
     evaluator, maker = _load_evaluator(path, checkpoint, trust)
-    if isinstance(maker.env, str):
-        maker = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})
-    env: Any = maker(1)
+    env: Any = maker.with_pictures()(1)
     total = 0.0
 
     def frames() -> Iterator[np.ndarray[Any, Any]]:

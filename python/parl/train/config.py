@@ -43,9 +43,12 @@ class RunConfig:
     """Settings of a run that all algorithms share."""
 
     env: str = "CartPole-v1"
-    """Gymnasium id of the environment, such as CartPole-v1 or parl/Pong-v0."""
+    """Gymnasium id of the environment, such as CartPole-v1 or parl/Pong-v0; or module:Class of your own."""
     env_options: tuple[str, ...] = ()
     """Keyword arguments of the environment, such as obs_type=ram stack_num=2."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers of each environment, the first innermost, such as gymnasium.wrappers:FlattenObservation or
+    "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"."""
     evaluation_env_options: tuple[str, ...] = ()
     """Keyword arguments that replace those of env_options in evaluations, such as reward_clipping=False."""
     seed: int = 0
@@ -219,7 +222,8 @@ class SyncRunConfig(RunConfig):
     """Number of environments, all stepped together."""
     random_starts: int | Literal["auto"] = "auto"
     """Steps of random actions before learning, in which environments are reset one by one, so that their
-    episodes do not end at the same time; auto: 500 for more than 64 environments, else 0."""
+    episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
+    0."""
     threads: int | Literal["auto"] = "auto"
     """torch threads of the learner; auto: 1 for vector observations and in the deterministic schedule, else
     one per core."""
@@ -256,7 +260,8 @@ class HogwildRunConfig(RunConfig):
     """Number of environments, of all actors together."""
     random_starts: int | Literal["auto"] = "auto"
     """Steps of random actions before learning, in which environments are reset one by one, so that their
-    episodes do not end at the same time; auto: 500 for more than 64 environments, else 0."""
+    episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
+    0."""
     actors: int | Literal["auto"] = "auto"
     """Number of actors, which step environments in parallel; auto: one per core, or two with predictors."""
     actor_kind: Literal["process", "thread"] = "process"

@@ -103,6 +103,8 @@ class Options(RunOptions, total=False):
     beta_steps: int
     priority_epsilon: float
     initial_priority: Literal["max", "td"]
+    goals: Literal["none", "future", "final", "episode"]
+    goals_per_transition: float
     compile: bool
     double: bool
     dueling: bool

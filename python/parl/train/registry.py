@@ -205,6 +205,11 @@ def module_of(name: str) -> Any:
     return SimpleNamespace(Config=kind.Config, **optional)
 
 
+def class_of(name: str) -> Any:
+    """The class of algorithm ``name`` that makes policies and learners."""
+    return _REGISTERED[name] if name in _REGISTERED else getattr(module_of(name), entry(name).kind)
+
+
 def topology_of(name: str) -> Topology:
     """The topology of algorithm ``name``."""
     return TOPOLOGIES[entry(name).topology]
@@ -216,13 +221,12 @@ def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
     Raises:
         ConfigError: the settings do not suit the environment, or a registered algorithm lacks a member.
     """
-    if name not in _REGISTERED:
-        return getattr(module_of(name), entry(name).kind)(algorithm, spec)
-    made: Any = _REGISTERED[name](algorithm, spec)
-    members = _MEMBERS.get(entry(name).topology, _ON_POLICY_MEMBERS)
-    missing = [one for one in members if not hasattr(made, one)]
-    if missing:
-        raise ConfigError(f"algorithm {name!r}: {type(made).__name__} has no {', '.join(missing)}")
+    made: Any = class_of(name)(algorithm, spec)
+    if name in _REGISTERED:
+        members = _MEMBERS.get(entry(name).topology, _ON_POLICY_MEMBERS)
+        missing = [one for one in members if not hasattr(made, one)]
+        if missing:
+            raise ConfigError(f"algorithm {name!r}: {type(made).__name__} has no {', '.join(missing)}")
     return made
 
 
@@ -299,6 +303,7 @@ def resolve(
         ConfigError: a key is unknown or a value wrong; names the layer.
     """
     module = module_of(name)
+    spec = None if spec is None else spec.without_mask
     suited: list[Layer] = []
     if run is None:
         run = topology_of(name).config()
@@ -333,6 +338,7 @@ def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
     Raises:
         ConfigError: a setting was changed that has no effect with the others; names it and the reason.
     """
+    spec = spec.without_mask
     suited = module_of(name).default_config(spec)
     reasons = own.unused(spec) if hasattr(own, "unused") else {}
     for field in dataclasses.fields(own):

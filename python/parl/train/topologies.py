@@ -311,7 +311,9 @@ def _rollout_setup(
 
     starts = getattr(config, "random_starts", 0)
     if starts == "auto":
-        starts = _RANDOM_STARTS if config.num_envs > _IN_STEP else 0
+        starts = _RANDOM_STARTS if config.num_envs > _IN_STEP and not spec.mask_size else 0
+    if starts and spec.mask_size:
+        raise ConfigError(f"random_starts = {starts}: random actions ignore action masks; leave it at 'auto'")
     return RolloutSetup(
         algorithm=algorithm,
         maker=maker,

@@ -16,11 +16,12 @@ from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
+from parl.nets.masks import MaskedActorCritic, MaskedRecurrentActorCritic, MaskedRows, MaskedUserActorCritic
 from parl.nets.observations import DictTorso, RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian
+from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian, multi_categorical
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
 Network = ActorCritic | UserActorCritic | RecurrentActorCritic
@@ -52,7 +53,7 @@ class ActorCriticConfig(OnPolicyConfig):
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
-        if spec.num_actions:
+        if spec.is_discrete:
             found["initial_log_std"] = "discrete actions"
         if self.lstm:
             found["shared_layers"] = f"lstm = {self.lstm}"
@@ -77,11 +78,13 @@ class ActorCriticConfig(OnPolicyConfig):
 
 def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
     """Creates the network of ``config`` for ``spec``."""
-    if spec.num_actions:
-        outputs, log_std = spec.num_actions, None
+    if spec.is_discrete:
+        outputs, log_std = spec.num_actions or sum(spec.action_branches), None
     else:
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
+    masked, spec = spec, spec.without_mask
     torso, own, inputs = None, [], None
+    network: Network | None = None
     if config.own is not None:
         # Images and dictionaries have one torso, as parl's do.
         shared = config.shared_layers or config.lstm or spec.has_images or spec.observation_parts
@@ -91,12 +94,13 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
         own = [inputs.on_rows(module, spec) for module in modules]
         torso = own[0] if config.lstm else None
         if config.network is not None:
-            modules[0].expect(("logits" if spec.num_actions else "means", (outputs,)), ("values", ()))
-            return UserActorCritic(own[0], inputs, outputs, log_std)
+            modules[0].expect(("logits" if spec.is_discrete else "means", (outputs,)), ("values", ()))
+            kind = MaskedUserActorCritic if masked.mask_size else UserActorCritic
+            network = kind(own[0], inputs, outputs, log_std)
     elif spec.observation_parts:
         torso = RowTorso(spec, DictTorso(spec, config.hidden, False, config.images))
     if config.lstm:
-        return RecurrentActorCritic(
+        network = (MaskedRecurrentActorCritic if masked.mask_size else RecurrentActorCritic)(
             spec.observation_shape,
             spec.observation_dtype,
             outputs,
@@ -110,21 +114,26 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
             torso,
             inputs,
         )
-    return ActorCritic(
-        spec.observation_shape,
-        spec.observation_dtype,
-        outputs,
-        config.hidden,
-        config.shared_layers,
-        config.activation,
-        config.normalize_observations,
-        log_std,
-        config.frame_deltas,
-        config.images,
-        torso,
-        own,
-        inputs,
-    )
+    elif network is None:
+        network = (MaskedActorCritic if masked.mask_size else ActorCritic)(
+            spec.observation_shape,
+            spec.observation_dtype,
+            outputs,
+            config.hidden,
+            config.shared_layers,
+            config.activation,
+            config.normalize_observations,
+            log_std,
+            config.frame_deltas,
+            config.images,
+            torso,
+            own,
+            inputs,
+        )
+    if isinstance(network, MaskedActorCritic | MaskedRecurrentActorCritic | MaskedUserActorCritic):
+        network.rows = MaskedRows(masked)
+    network.branches = spec.action_branches
+    return network
 
 
 def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,6 +144,8 @@ def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Ten
 
 def log_prob_and_entropy(network: Network, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     """Returns log-probabilities of actions and entropies, (B,) each, for the network's policy parameters."""
+    if network.branches:
+        return multi_categorical(parameters, action, network.branches)
     if network.log_std is None:
         return categorical(parameters, action)
     return gaussian(parameters, network.log_std, action.flatten(1))
@@ -151,18 +162,17 @@ class StochasticPolicy(SeededPolicy):
         super().__init__(seed)
         self._network = make_network(config, spec)
         self._shape = spec.action_shape
+        self._ends = np.cumsum(spec.action_branches)[:-1]
         self.weights = flatten(self._network, gradients=False).weights
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
         """Samples actions (N, ...); also returns their log-probabilities (N,) float32."""
         parameters = self._network.act(observations)
+        if self._network.branches:
+            parts = [self._choose(part) for part in np.split(parameters, self._ends, axis=1)]
+            return np.stack([action for action, _ in parts], axis=1), np.add.reduce([one for _, one in parts])
         if self._network.log_std is None:
-            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
-            noise = self._rng.standard_exponential(parameters.shape, np.float32) + 1e-30  # never 0
-            action = (parameters - np.log(noise)).argmax(axis=1)
-            parameters -= parameters.max(axis=1, keepdims=True)
-            chosen = parameters[np.arange(len(action)), action]
-            return action, chosen - np.log(np.add.reduce(np.exp(parameters), axis=1))
+            return self._choose(parameters)
         noise = self._rng.standard_normal(parameters.shape, np.float32)
         log_std = self._network.log_std.detach().numpy()
         parameters = parameters + np.exp(log_std) * noise
@@ -171,6 +181,15 @@ class StochasticPolicy(SeededPolicy):
         log_prob = np.add.reduce(noise, axis=1) * np.float32(-0.5) - normalizer
         return parameters.reshape(-1, *self._shape), log_prob
 
+    def _choose(self, logits: Array) -> tuple[Array, Array]:
+        """Samples (N,) from softmax(``logits``), which it changes; also returns log-probabilities."""
+        # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
+        noise = self._rng.standard_exponential(logits.shape, np.float32) + 1e-30  # never 0
+        action = (logits - np.log(noise)).argmax(axis=1)
+        logits -= logits.max(axis=1, keepdims=True)
+        chosen = logits[np.arange(len(action)), action]
+        return action, chosen - np.log(np.add.reduce(np.exp(logits), axis=1))
+
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Returns sampled actions (N, ...)."""
         return self.sample(rows_of(observations), env_steps)[0]
@@ -178,6 +197,9 @@ class StochasticPolicy(SeededPolicy):
     def act_greedily(self, observations: Observations) -> Array:
         """Returns the most probable actions (N, ...)."""
         parameters = self._network.act(rows_of(observations))
+        if self._network.branches:
+            parts = np.split(parameters, self._ends, axis=1)
+            return np.stack([part.argmax(axis=1) for part in parts], axis=1)
         if self._network.log_std is None:
             return parameters.argmax(axis=1)
         return parameters.reshape(-1, *self._shape)
@@ -188,6 +210,9 @@ class StochasticPolicy(SeededPolicy):
 
     def _mode(self, parameters: Tensor) -> Tensor:
         """Returns the most probable actions (N, ...) for policy parameters (N, outputs)."""
+        if self._network.branches:
+            parts = parameters.split_with_sizes(list(self._network.branches), dim=1)
+            return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
         if self._network.log_std is None:
             return parameters.argmax(dim=1)
         return parameters.view(-1, *self._shape)
@@ -311,9 +336,11 @@ class ActorCriticAlgorithm:
 
     learner: type[ActorCriticLearner]
     kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
+    takes_masks: bool = True
+    """Whether policies choose valid actions only, if environments report masks."""
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        check_observations(type(self).__name__.lower(), spec, self.kinds, config.convolutions)
+        check_observations(type(self).__name__.lower(), spec.without_mask, self.kinds, config.convolutions)
         check_vectors(config, spec)
         self.config = config
         self.spec = spec

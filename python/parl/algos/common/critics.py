@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from parl.algos.common.off_policy import OffPolicyConfig
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import Encoder, Ensemble, copy_named, flatten, named_weights, tensors_of
+from parl.nets import Encoder, Ensemble, check_actions, copy_named, flatten, named_weights, tensors_of
 from parl.nets.fused import Update
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
@@ -126,11 +126,7 @@ class ActionBox:
         Raises:
             ConfigError: the actions are discrete or unbounded.
         """
-        if spec.num_actions:
-            raise ConfigError(
-                f"{name} needs a continuous action space; this environment's has {spec.num_actions} discrete "
-                "actions: use dqn or sac"
-            )
+        check_actions(name, spec, "continuous")
         low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
         if not (torch.isfinite(low).all() and torch.isfinite(high).all() and (low < high).all()):
             raise ConfigError(

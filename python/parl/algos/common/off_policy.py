@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from parl.algos.common.networks import NetworkConfig
+from parl.envs.goals import GOALS
+from parl.errors import ConfigError
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices
 from parl.ops.execution import Precision
 from parl.ops.schedules import linear
@@ -43,6 +45,11 @@ class OffPolicyConfig(NetworkConfig):
     initial_priority: Literal["max", "td"] = "max"
     """Priority of a new row. max: the largest so far. td: the TD error that the actor computes n steps later;
     actors of sac, td3 and ddpg then get the critics' weights too."""
+    goals: Literal["none", "future", "final", "episode"] = "none"
+    """Hindsight experience replay, for environments with goals: sampled transitions get a goal that a later
+    step of their episode achieved (future), its last step (final) or any step (episode). none: off."""
+    goals_per_transition: float = 4.0
+    """Sampled transitions with another goal per transition that keeps its own."""
 
     precision: Precision = "float32"
     """Precision of the learner's matrix products; bfloat16 is faster on hardware that supports it. Weights
@@ -74,6 +81,8 @@ class OffPolicyConfig(NetworkConfig):
             found |= dict.fromkeys(_PRIORITY_SETTINGS, "alpha = 0")
         if not spec.has_images:
             found["channels_last"] = NO_IMAGES
+        if self.goals == "none":
+            found["goals_per_transition"] = "goals = 'none'"
         return found | self.replaced(("channels_last",), ())
 
     def __post_init__(self) -> None:
@@ -87,13 +96,35 @@ class OffPolicyConfig(NetworkConfig):
             ("beta", 0, 1),
             ("beta_steps", 0, math.inf),
             ("priority_epsilon", 0, math.inf),
+            ("goals_per_transition", 0, 1e6),
             algorithm_name=self.algorithm_name,
         )
         check_choices(
             self,
             ("initial_priority", ("max", "td")),
+            ("goals", ("none", "future", "final", "episode")),
             ("precision", ("float32", "bfloat16")),
             algorithm_name=self.algorithm_name,
+        )
+        if self.goals != "none" and self.n_step != 1:
+            raise ConfigError(
+                f"{self.algorithm_name}: goals = {self.goals!r} needs n_step = 1, not {self.n_step}: the "
+                "rewards of other goals are known for single steps only"
+            )
+
+
+def check_goals(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
+    """Refuses ``config.goals`` if observations have no goals.
+
+    Raises:
+        ConfigError: names the algorithm and the observation.
+    """
+    parts = {part: (shape, dtype) for part, shape, dtype in spec.observation_parts}
+    achieved, desired = (parts.get(goal) for goal in GOALS)
+    if config.goals != "none" and (achieved is None or achieved != desired):
+        raise ConfigError(
+            f"{name}: goals = {config.goals!r} needs Dict observations with {' and '.join(GOALS)} of one "
+            f"shape; this environment's have {parts or f'the shape {spec.observation_shape}'}"
         )
 
 
@@ -101,6 +132,11 @@ class OffPolicyAlgorithm:
     """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`."""
 
     config: Any
+
+    @property
+    def goals(self) -> tuple[str, float] | None:
+        """Strategy of hindsight experience replay, and goals per transition; None: off."""
+        return None if self.config.goals == "none" else (self.config.goals, self.config.goals_per_transition)
 
     def replay_options(self) -> dict[str, Any]:
         """Returns keywords of the replay."""

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker
 from parl.ops import execution
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.cuda.actor import CudaEnvActor
@@ -236,7 +235,7 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
         options = {"autoreset_mode": "SameStep"}
         if setup.group is not None:
             options["device"] = setup.device
-        envs: Any = EnvMaker(setup.maker.env, setup.maker.options | options)(setup.num_envs)
+        envs: Any = setup.maker.with_options(setup.maker.options | options)(setup.num_envs)
         return envs.unwrapped
 
     def _make_buffers(self) -> list[Any]:

@@ -164,7 +164,7 @@ def make_actor(
         own_seed = env_seed + start - first
         priorities = InitialPriorities.for_algorithm(algorithm, policy, replay, stop - start, spec)
         env = maker.for_actors(actors)(stop - start)
-        pickles = not isinstance(maker.env, str)
+        pickles = not maker.is_text
         return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles)
 
     if not double_buffer:

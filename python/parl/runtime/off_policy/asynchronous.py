@@ -64,7 +64,7 @@ def _run_actor(
 ) -> None:
     """An actor's main function; ``replay`` is the name of a shared replay, or the replay itself."""
     if isinstance(replay, str):
-        replay = PrioritizedReplay.attach(replay)
+        replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
     actor = setup.make_actor(index, replay, resumes)
     if state is not None:
         actor.load(state)
@@ -116,7 +116,7 @@ def _run_learner(
     A thread gets its ``learner``, because seeding torch affects the whole process.
     """
     if isinstance(replay, str):
-        replay = PrioritizedReplay.attach(replay)
+        replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
     learner = setup.make_learner() if learner is None else learner
     assert learner is not None
     updates = 0
@@ -199,7 +199,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if saved is None:
             replay = setup.make_replay(name)
         else:
-            replay = PrioritizedReplay.load(saved.folder / "replay.bin", shared=name)
+            file, hindsight = saved.folder / "replay.bin", setup.make_hindsight()
+            replay = PrioritizedReplay.load(file, shared=name, hindsight=hindsight)
         try:
             total_steps = setup.pacer.total_steps * setup.scale
             learner = setup.make_learner()

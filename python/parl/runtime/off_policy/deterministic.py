@@ -54,7 +54,8 @@ class LocalOffPolicyLoop(LocalLoop[Learner]):
         if saved is None:
             self._replay = setup.make_replay(shared=None, device=device)
         else:
-            self._replay = PrioritizedReplay.load(saved.folder / "replay.bin", device=device)
+            file, hindsight = saved.folder / "replay.bin", setup.make_hindsight()
+            self._replay = PrioritizedReplay.load(file, device=device, hindsight=hindsight)
 
     def _iterate(self, seconds: float) -> None:
         pacer = self._setup.pacer

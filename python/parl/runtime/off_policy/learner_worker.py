@@ -61,10 +61,14 @@ class BatchSampler:
         self._replay, self._size, self._rank, self._learners = replay, size, rank, learners
         self._mode: Literal["split", "stratified"] = "split" if learners > 1 else "stratified"
         self._live = live
+        self._relabels = replay.settings.get("hindsight") is not None
         self._batches: deque[Any] = deque()
 
     def draw(self, beta: float) -> Batch:
         """Draws the next part, with exponent ``beta`` of the importance weights."""
+        if self._relabels:  # into new arrays: a batch to be overwritten has no place for the drawn goals
+            options: dict[str, Any] = {"mode": self._mode, "rank": self._rank, "learners": self._learners}
+            return cast("Batch", self._replay.sample(self._size, beta=beta, as_torch=True, **options))
         if len(self._batches) < self._live:
             self._batches.appendleft(self._replay.empty_batch(self._size, as_torch=True))
         batch = self._batches[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from parl.replay import PrioritizedReplay
+from parl.envs.goals import goal_functions
+from parl.replay import Hindsight, PrioritizedReplay
 from parl.runtime.distributed.ray_actors import RayCluster
 from parl.runtime.gradient_allreduce import GradientAllReduce
 from parl.runtime.off_policy.actor import Actor, make_actor
@@ -50,6 +51,15 @@ class OffPolicySetup(RunSetup):
         """Transitions of one learner in an update."""
         return self.batch_size // self.learners
 
+    def make_hindsight(self) -> Hindsight | None:
+        """Makes what replaces the goals of sampled rows, with an environment of its own; None: off."""
+        goals = getattr(self.algorithm, "goals", None)
+        if goals is None:
+            return None
+        strategy, per_transition = goals
+        reward_fn, terminated_fn = goal_functions(self.maker)
+        return Hindsight(reward_fn, strategy, per_transition, terminated_fn=terminated_fn)
+
     def make_replay(self, shared: str | None, device: str = "cpu") -> PrioritizedReplay:
         """Makes an empty replay on ``device``, in shared memory with the name ``shared`` if one is given.
 
@@ -79,6 +89,7 @@ class OffPolicySetup(RunSetup):
             frame_stack=stack,
             stack_padding=spec.stack_padding,
             weight_norm="batch" if self.learners == 1 and self.group is None else "global",
+            hindsight=self.make_hindsight(),
             **self.algorithm.replay_options(),
         )
 

@@ -155,7 +155,7 @@ class RolloutActor(EnvActor):
         """Reads the properties of the environment that every step needs."""
         self._accepts_out = "out" in inspect.signature(self._env.step).parameters
         space = self._env.single_action_space
-        self._bounds = None if self._spec.num_actions else (space.low, space.high)
+        self._bounds = None if self._spec.is_discrete else (space.low, space.high)
 
     def collect(self, buffer: RolloutBuffer, env_steps: int) -> Counts:
         """Fills ``buffer``.
