@@ -70,7 +70,7 @@ def check_goals(name):
         **{} if discrete else action,
     )
     for options, goals in (({}, None), ({"goals": "final", "goals_per_transition": 2.0}, ("final", 2.0))):
-        config = wiring.config_of(name, n_step=1, **options)
+        config = tiny_runs.config_of(name, n_step=1, **options)
         assert make_algorithm(name, config, spec).goals == goals
         assert ("goals_per_transition" in config.unused(spec)) is (goals is None)
 

@@ -164,8 +164,8 @@ class EnvMaker:
         """Makes a vector environment of ``num_envs`` environments.
 
         Raises:
-            ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword), a
-                function does not return what it should, or a space cannot be converted.
+            ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword),
+                a function does not return what it should, or a space cannot be converted.
         """
         from parl.envs.spaces import adapt
 

@@ -51,7 +51,7 @@ def protocol_facts(run: RunDirectory, env_steps: int, episodes: int | None = Non
         ("algorithm", config["algorithm"]),
         ("environment", settings["env"]),
         *((key, str(value)) for key, value in options.items() if not isinstance(value, dict | list)),
-        *(("wrapper", name) for name in settings.get("wrappers", ())),
+        *(("wrapped in", name) for name in settings.get("wrappers", ())),
         ("actions", "greedy"),
         ("episodes", f"{'' if episodes is None else f'{episodes} '}whole undiscounted episodes"),
         ("seeds", "each from a fresh seed"),
@@ -64,5 +64,5 @@ def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) 
     (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = protocol_facts(
         run, env_steps, episodes
     )
-    shown = [f"{key}={value}" for key, value in options]
+    shown = [f"{key}{' ' if key == 'wrapped in' else '='}{value}" for key, value in options]
     return ", ".join([f"{algorithm} on {env}", *shown, actions, played, seeds, f"weights {weights}"])
