@@ -6,6 +6,7 @@ import sys
 
 import gymnasium
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Tuple
@@ -13,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from parl.errors import ConfigError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
-from parl.train import evaluate, protocol, record, resume, train
+from parl.train import evaluate, load, protocol, record, resume, train
 
 
 class Doors(gymnasium.Env):
@@ -104,6 +105,43 @@ def test_masked_runs_never_take_an_invalid_action(name, tmp_path):
         name, functools.partial(Doors, masks=False), **options, total_steps=600, runs=str(tmp_path)
     )
     assert lowest(without) < 0
+
+
+def own_torso(space):
+    torso = torch.nn.Sequential(torch.nn.Linear(space.shape[0], 16), torch.nn.ReLU())
+    torso.out_features = 16
+    return torso
+
+
+def own_network(observations, actions):
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both = torch.nn.Linear(observations.shape[0], actions.n + 1)
+
+        def forward(self, seen):
+            found = self.both(seen)
+            return found[:, :-1], found[:, -1]
+
+    return Network()
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("ppo", {"torso": own_torso}), ("ppo", {"network": own_network}), ("dqn", {})]
+)
+def test_loaded_and_exported_policies_take_valid_actions_only(name, own, tmp_path):
+    options = {key: value for key, value in MASKED[name][0].items() if not own or key != "hidden"}
+    run = train(name, Doors, **options, **own, total_steps=200, runs=str(tmp_path))
+    policy = load(run.path)
+    policy.export(tmp_path / "policy.onnx")
+    exported = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    envs = policy.env_maker(3)
+    obs, _ = envs.reset(seed=3)
+    for _ in range(10):
+        actions, _ = policy.predict(obs)
+        np.testing.assert_array_equal(exported.run(None, dict(obs))[0], actions)
+        obs, rewards, *_ = envs.step(actions)
+        assert (rewards >= 0).all()
 
 
 @pytest.mark.parametrize("options", [{"lstm": 8}, {"env": lambda n: same_step_doors(n)}])

@@ -57,8 +57,13 @@ class MaskedRows:
         self._shape, self._dtype = plain.flat_row
         self._tensor_dtype = torch.from_numpy(np.empty(0, self._dtype)).dtype
 
-    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Divides rows (..., bytes) into observations (..., *shape), or rows of them, and masks (..., M)."""
+    def __call__(self, rows: Tensor | Mapping[str, Tensor]) -> tuple[Any, Tensor]:
+        """Divides rows (..., bytes) into observations (..., *shape), or rows of them, and masks (..., M).
+
+        A dictionary in place of rows, as in exported policies, is divided into its parts.
+        """
+        if not isinstance(rows, Tensor):
+            return without_mask(rows), rows[MASK]
         parts = (rows[..., : self._mask.start], rows[..., self._mask.stop :])
         found = torch.cat([part for part in parts if part.shape[-1]], dim=-1)
         return found.view(self._tensor_dtype).view(*rows.shape[:-1], *self._shape), rows[..., self._mask]
