@@ -52,7 +52,7 @@ def usable_cores() -> int:
 class EnvMaker:
     """Makes vector environments of any size; can be pickled.
 
-    Spaces are converted to those that algorithms take, see :mod:`parl.envs.spaces`.
+    Spaces are converted to those that algorithms take, see ``parl.envs.spaces``.
 
     Args:
         env: one of
@@ -68,7 +68,7 @@ class EnvMaker:
             - an ``Env`` or ``VectorEnv``, of which copies are made; it is itself not stepped.
         options: keywords of ``gymnasium.make_vec``, or of the class; not allowed with a function or instance.
         wrappers: functions or classes that wrap each single environment, the first innermost; or text, see
-            :func:`parl.envs.load.load_wrapper`.
+            ``parl.envs.load.load_wrapper``.
         masks: whether action masks, ``info["action_mask"]``, become a part of the observation.
 
     Raises:
@@ -249,7 +249,7 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     float64 observations are described as float32, to which :class:`parl.envs.Observer` converts them.
 
     Args:
-        env: made by an :class:`EnvMaker`, which converts other spaces (:mod:`parl.envs.spaces`).
+        env: made by an :class:`EnvMaker`, which converts other spaces (``parl.envs.spaces``).
 
     Raises:
         ConfigError: the observation space is neither Box nor a Dict of Box spaces, the action space is
