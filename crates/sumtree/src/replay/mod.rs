@@ -378,6 +378,8 @@ impl Drop for Replay {
 #[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     fn replay() -> Replay {
@@ -522,6 +524,50 @@ mod tests {
         lock.store(own, Ordering::Relaxed);
         (0..1000).for_each(|_| replay.slots.watch_evictor(&mut wait));
         assert_eq!(lock.swap(0, Ordering::Relaxed), own);
+    }
+
+    /// Whether `wait` returns while `held` exists; it must return after `held` was dropped.
+    fn returns_before_drop<T>(held: T, wait: impl FnOnce() + Send) -> bool {
+        let returned = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait();
+                returned.store(true, Ordering::Relaxed);
+            });
+            let until = std::time::Instant::now() + std::time::Duration::from_millis(50);
+            while std::time::Instant::now() < until && !returned.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let early = returned.load(Ordering::Relaxed);
+            drop(held);
+            early
+        })
+    }
+
+    /// The rows of a chunk are not overwritten while a thread that may still see them has a pin.
+    #[test]
+    fn a_chunk_is_cleared_after_the_pins_that_are_as_old_as_its_rows() {
+        let replay = replay();
+        let slots = &replay.slots;
+        let (first, second) = (slots.enter().unwrap(), slots.enter().unwrap());
+        let pin = first.pin();
+        let chunk = pin.marked();
+        slots.mark(chunk);
+        assert!(!returns_before_drop(pin, || slots.clear(chunk)));
+        // A later pin sees the rows of the chunk closed.
+        let _later = second.pin();
+        slots.clear(chunk);
+    }
+
+    /// The lock of an environment is taken over from a process that has ended, and from no other.
+    #[test]
+    fn locks_of_environments_are_taken_from_ended_processes_only() {
+        let replay = replay();
+        let (tails, processes) = (&replay.tails, &replay.slots.processes);
+        std::mem::forget(tails.lock(&[0], processes, tag_of_dead_process(&replay)));
+        let own = replay.slots.enter().unwrap().tag();
+        let held = tails.lock(&[0], processes, own);
+        assert!(!returns_before_drop(held, || drop(tails.lock(&[0], processes, own))));
     }
 
     /// An operation of a process that has ended is freed by the next call that would wait for it.

@@ -411,7 +411,7 @@ impl<W: Weights> Slots<W> {
     }
 
     /// Closes the rows of chunk `chunk` (counted from the first one) and starts the next epoch. Evictor only.
-    fn mark(&self, chunk: u64) {
+    pub(super) fn mark(&self, chunk: u64) {
         for slot in self.ring.chunk_slots(chunk) {
             self.close_slot(slot, None);
         }
@@ -420,7 +420,7 @@ impl<W: Weights> Slots<W> {
     }
 
     /// Waits until no thread reads or writes the rows of a marked chunk, then frees its slots. Evictor only.
-    fn clear(&self, chunk: u64) {
+    pub(super) fn clear(&self, chunk: u64) {
         // Pairs with the fence in `pin`: either the reader sees the rows closed, or this thread sees its pin.
         fence(Ordering::SeqCst);
         for index in 0..self.operations_used() {
