@@ -47,7 +47,10 @@ pub(super) trait Lanes: Copy {
 /// # Safety
 /// `start` points to `GROUP` u64 cells on a 16-byte boundary; the machine has the registers of `L`.
 #[inline(always)]
-pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(start: *const AtomicU64, residual: u64) -> (usize, u64) {
+pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(
+    start: *const AtomicU64,
+    residual: u64,
+) -> (usize, u64) {
     let bound = L::pair_of(residual);
     let mut through = [[0u64; 2]; 16];
     let mut carry = L::pair_of(0);
@@ -68,7 +71,10 @@ pub(super) unsafe fn wide<L: Lanes, const GROUP: usize>(start: *const AtomicU64,
 /// # Safety
 /// As [`wide`].
 #[inline(always)]
-pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(start: *const AtomicU32, residual: u64) -> (usize, u64) {
+pub(super) unsafe fn narrow<L: Lanes, const GROUP: usize>(
+    start: *const AtomicU32,
+    residual: u64,
+) -> (usize, u64) {
     let bound = L::pair_of(residual);
     let mut through = [[0u64; 2]; 16];
     let mut carry = L::pair_of(0);
