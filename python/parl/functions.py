@@ -45,6 +45,15 @@ class PickledFunction:
         self.function = cloudpickle.loads(state)
 
 
+# Environments, wrappers and modules that the user of this process named, see `check_environment`.
+_NAMED: set[str] = set()
+
+
+def remember(name: str) -> None:
+    """Notes that the user of this process named a module, ``module:Class`` or a wrapper."""
+    _NAMED.add(name)
+
+
 def import_module(name: str, where: str) -> ModuleType:
     """Imports module ``name``; the current folder is searched last.
 
@@ -150,5 +159,28 @@ def check(value: str, path: Path, trust: bool) -> None:
     if not trust and module not in sys.modules:
         raise UntrustedRunError(
             f"{path} names {value}: importing {module} runs the code in it. Import it first, with "
+            f"--import {module} on the command line; or open the run with --trust or trust=True"
+        )
+
+
+def check_environment(value: str, path: Path, trust: bool) -> None:
+    """Checks that an environment or wrapper which a run names may be used: any class, with arguments.
+
+    A Gymnasium id is not checked: only its module is imported, and what is registered is made.
+
+    Args:
+        value: ``module:Class``, ``module:Wrapper(argument=value)``, or an id, such as ``module:Name-v0``.
+        path: the file that names it, for the message.
+        trust: whether the caller trusts the run.
+
+    Raises:
+        UntrustedRunError: neither it nor its module was named in this process, and the run is not trusted.
+    """
+    module, colon, name = value.partition(":")
+    if trust or not colon or not name.partition("(")[0].strip().isidentifier():
+        return
+    if value not in _NAMED and module not in _NAMED:
+        raise UntrustedRunError(
+            f"{path} names {value}: using it runs the code in {module}. Name the module yourself, with "
             f"--import {module} on the command line; or open the run with --trust or trust=True"
         )

@@ -263,3 +263,27 @@ def test_the_command_line_takes_modules_and_wrappers(tmp_path, monkeypatch, caps
     assert main(["eval", str(path), "--episodes", "2"]) == 0
     assert json.loads((path / "evaluations.jsonl").read_text())["returns"] == [3.0, 3.0]
     sys.modules.pop("own_wrapper")
+
+
+@pytest.mark.parametrize(
+    ("env", "wrappers", "module"),
+    [
+        ("gymnasium.envs.classic_control:CartPoleEnv", [], "gymnasium.envs.classic_control"),
+        ("CartPole-v1", ["gymnasium.wrappers:TimeLimit(max_episode_steps=4)"], "gymnasium.wrappers"),
+    ],
+)
+def test_code_that_a_run_of_another_process_names_needs_trust(env, wrappers, module, tmp_path, monkeypatch):
+    """A run could name ``subprocess:Popen`` with arguments."""
+    options = SMALL | {"evaluation_episodes": 0, "runs": str(tmp_path), "rollout_steps": 8, "num_envs": 2}
+    run = train("ppo", env, wrappers=[*wrappers, f"{__name__}:Slow"], **options, total_steps=20)
+    monkeypatch.setattr("parl.functions._NAMED", set())
+    for use in (load, resume):
+        with pytest.raises(UntrustedRunError, match="names .*--import"):
+            use(run.path)
+    assert load(run.path, trust=True).spec.num_actions == 2
+    monkeypatch.setattr("parl.functions._NAMED", {__name__, module})
+    assert load(run.path).spec.num_actions == 2
+
+
+class Slow(gymnasium.Wrapper):
+    """A wrapper of a user."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from parl.cli.errors import UsageError, close_broken_streams, message_of
 from parl.errors import ParlError
-from parl.functions import import_module
+from parl.functions import import_module, remember
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -72,6 +72,7 @@ def import_modules(arguments: Sequence[str]) -> list[str]:
         if not module:
             raise ParlError("--import needs the name of a module")
         import_module(module, "--import")
+        remember(module)
     return rest
 
 

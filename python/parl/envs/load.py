@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import importlib
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,29 +13,12 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from parl.errors import ConfigError
+from parl.functions import import_module
 
 Wrapper = Callable[[Any], Any]
 """Takes an environment and returns it wrapped."""
 # Extras of parl that install the packages of environments which Gymnasium registers.
 _EXTRAS = ("box2d", "mujoco")
-
-
-def _import(module: str, what: str) -> Any:
-    """Imports a module; the current folder is searched too.
-
-    Raises:
-        ConfigError: the module, or one that it imports, is missing.
-    """
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.append(folder)
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"{what}: importing {module!r} raised {type(error).__name__}: {error}; modules are searched in "
-            f"the current folder {folder} and on sys.path"
-        ) from error
 
 
 def load_env(text: str) -> Any:
@@ -49,7 +29,7 @@ def load_env(text: str) -> Any:
     """
     module, colon, name = text.partition(":")
     if colon:
-        return getattr(_import(module, f"env = {text!r}"), name, name)
+        return getattr(import_module(module, f"env = {text!r}"), name, name)
     if text.startswith("ALE/") and text not in gymnasium.registry:
         try:
             import ale_py
@@ -82,7 +62,7 @@ def load_wrapper(text: str) -> Wrapper:
     except (SyntaxError, ValueError) as error:
         form = "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
         raise ConfigError(f"{what} is not of the form module:Wrapper or {form}") from error
-    kind = getattr(_import(module, what), name.id, None)
+    kind = getattr(import_module(module, what), name.id, None)
     if not callable(kind):
         raise ConfigError(f"{what}: module {module} has no wrapper {name.id}")
     chosen: Wrapper = kind

@@ -152,6 +152,9 @@ def train(
     topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
     maker = _env_maker(name, env, layers, run_config, wrappers)
+    for text in (maker.env, *maker.wrappers):
+        if isinstance(text, str):
+            functions.remember(text)
     if hasattr(env, "num_envs"):  # a vector environment
         layers.insert(0, Layer(f"{maker.name}", {"num_envs": cast("Any", env).num_envs}, {}))
     spec, environment = _probe_env(maker)
@@ -395,10 +398,15 @@ def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None
     layers = [table_layer(name, table, path)]
     for value in import_paths(name, table):
         functions.check(value, path, trusted)
+    is_callable = callable(env)
+    if not is_callable:
+        named = [*table["run"].get("wrappers", ()), *([table["run"]["env"]] if env is None else [])]
+        for value in named:
+            functions.check_environment(value, path, trusted)
     if (pickled := run.path / "network.pkl").exists():
         layers.append(Layer(str(pickled), {}, pickles.load(pickled, trusted)))
     if env is not None:
-        maker = _env_maker(name, env, [] if callable(env) else layers)
+        maker = _env_maker(name, env, [] if is_callable else layers)
     elif (pickled := run.path / "env.pkl").exists():
         maker = pickles.load(pickled, trusted)
     elif run.about.get("function_env"):
