@@ -278,7 +278,7 @@ def test_code_that_a_run_of_another_process_names_needs_trust(env, wrappers, mod
     run = train("ppo", env, wrappers=[*wrappers, f"{__name__}:Slow"], **options, total_steps=20)
     monkeypatch.setattr("parl.functions._NAMED", set())
     for use in (load, resume):
-        with pytest.raises(UntrustedRunError, match="names .*--import"):
+        with pytest.raises(UntrustedRunError, match=r"names .*--import"):
             use(run.path)
     assert load(run.path, trust=True).spec.num_actions == 2
     monkeypatch.setattr("parl.functions._NAMED", {__name__, module})

@@ -389,7 +389,9 @@ class _OpenedRun:
         return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
 
-def _open(path: str | Path, trusted: bool, env: Any = None, spec: EnvSpec | None = None) -> _OpenedRun:
+def _open(
+    path: str | Path, trusted: bool, env: EnvLike | None = None, spec: EnvSpec | None = None
+) -> _OpenedRun:
     """Opens a run directory; ``env`` and ``spec`` are those of the run if None."""
     run = RunDirectory.open(path)
     run.verify()
