@@ -222,7 +222,7 @@ def _saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> 
     saved = policy_file.read(folder / policy_file.NAME)
     if saved.algorithm != name:
         raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
-    opened = _open(path, False, maker.env, saved.spec)
+    opened = _open(path, False, cast("EnvLike", maker.env), saved.spec)
     state = torch.load(folder / "learner.pt", weights_only=True, map_location="cpu")
     own = opened.algorithm
     if getattr(own, "cuda_graph", False):
