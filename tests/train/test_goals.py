@@ -16,7 +16,7 @@ from parl.run import RunDirectory
 from parl.train import resume, train
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
-from goals import BitFlip, Reach
+from goal_envs import BitFlip, Reach
 
 COMMON = {
     "num_envs": 8,
