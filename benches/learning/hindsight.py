@@ -22,7 +22,7 @@ import torch
 import parl
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "learning"))
-from goals import BitFlip
+from goal_envs import BitFlip
 
 ENVS, BATCH, RATIO, EPISODES = 8, 128, 8, 100
 
