@@ -1,12 +1,15 @@
-"""Hindsight experience replay: parl beside Stable-Baselines3's, on bits that are flipped to a goal.
+"""Hindsight experience replay: parl beside Stable-Baselines3's, in two tasks.
 
-    python benches/learning/hindsight.py --bits 15 --steps 60000 --seeds 3
-    python benches/learning/hindsight.py --bits 8 --steps 6000 --seeds 1
+    python benches/learning/hindsight.py bits --bits 15 --steps 60000 --seeds 3
+    pip install gymnasium-robotics "mujoco<3.4"
+    python benches/learning/hindsight.py reach --seeds 2
 
-The same environment, network (256 units), learning rate, batches, exploration, replay ratio and number of
-goals per transition, one core and one torch thread each, in turns. The score is the mean return of 100 greedy
-episodes: about ``1 - bits / 2`` if all goals are reached, ``-bits`` if none is. One difference stays: parl
-computes whether a step terminates for the new goal too, SB3 keeps the flag of the old one.
+``bits``: DQN flips bits to a goal. ``reach``: SAC moves the gripper of FetchReach-v4 to a goal. The same
+environment, networks, learning rate, batches, exploration, updates per transition and number of goals per
+transition, one core and one torch thread each, in turns. The score is the mean return of 100 greedy episodes:
+of bits about ``1 - bits / 2`` if all goals are reached, ``-bits`` if none is; of reach 0 to -50, minus the
+number of steps outside of 5 cm. One difference stays: parl computes whether a step terminates for the new
+goal too, SB3 keeps the flag of the old one.
 """
 
 import argparse
@@ -93,23 +96,97 @@ def run_sb3(bits, steps, seed):
     return seconds, evaluate_policy(model, Monitor(make()), EPISODES)[0]
 
 
+REACH = "gymnasium_robotics:FetchReach-v4"
+REACH_ENVS, REACH_BATCH = 4, 256
+
+
+def run_parl_reach(steps, seed):
+    """Seconds of training and mean return."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = parl.train(
+            "sac",
+            env=REACH,
+            seed=seed,
+            total_steps=steps,
+            num_envs=REACH_ENVS,
+            schedule="deterministic",
+            goals="future",
+            goals_per_transition=4.0,
+            n_step=1,
+            reward_scale=1.0,
+            prioritized=False,
+            hidden=(64, 64),
+            learning_rate=1e-3,
+            gamma=0.95,
+            batch_size=REACH_BATCH,
+            replay_ratio=float(REACH_BATCH),
+            replay_capacity=100_000,
+            learning_starts=1_000,
+            random_steps=1_000,
+            evaluation_episodes=EPISODES,
+            runs=folder,
+            quiet=True,
+        )
+    return run.training_s, run.evaluation_return
+
+
+def run_sb3_reach(steps, seed):
+    """Seconds of training and mean return."""
+    import gymnasium
+    import gymnasium_robotics  # noqa: F401 - registers its environments
+    from stable_baselines3 import SAC, HerReplayBuffer
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    name = REACH.partition(":")[2]
+    model = SAC(
+        "MultiInputPolicy",
+        make_vec_env(name, n_envs=REACH_ENVS, seed=seed),
+        replay_buffer_class=HerReplayBuffer,
+        replay_buffer_kwargs={"n_sampled_goal": 4, "goal_selection_strategy": "future"},
+        policy_kwargs={"net_arch": [64, 64]},
+        learning_rate=1e-3,
+        gamma=0.95,
+        batch_size=REACH_BATCH,
+        buffer_size=100_000,
+        train_freq=1,
+        gradient_steps=REACH_ENVS,
+        learning_starts=1_000,
+        seed=seed,
+        device="cpu",
+    )
+    start = time.perf_counter()
+    model.learn(steps)
+    seconds = time.perf_counter() - start
+    return seconds, evaluate_policy(model, Monitor(gymnasium.make(name)), EPISODES)[0]
+
+
 def main():
     """Runs both in turns and prints one line a seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=("bits", "reach"))
     parser.add_argument("--bits", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--steps", type=int, help="default: 60,000 of bits, 12,000 of reach")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
+    steps = options.steps or {"bits": 60_000, "reach": 12_000}[options.task]
+    runs = (("parl", run_parl_reach), ("sb3", run_sb3_reach))
+    if options.task == "bits":
+        runs = tuple(
+            (name, functools.partial(run, options.bits))
+            for name, run in (("parl", run_parl), ("sb3", run_sb3))
+        )
     torch.set_num_threads(1)
     times = []
     for seed in range(options.seeds):
         found = {}
-        for name, run in (("parl", run_parl), ("sb3", run_sb3)):
-            found[name] = run(options.bits, options.steps, seed)
+        for name, run in runs:
+            found[name] = run(steps, seed)
             print(f"seed {seed} {name}: {found[name][0]:.1f} s, mean return {found[name][1]:.2f}", flush=True)
         times.append(found["sb3"][0] / found["parl"][0])
     ratio = f"SB3's training time is {np.median(times):.2f} times parl's (median)"
-    print(f"{options.bits} bits, {options.steps:,} steps: {ratio}")
+    print(f"{options.task}, {steps:,} steps: {ratio}")
 
 
 if __name__ == "__main__":
