@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
 from parl.nets.recurrent import RecurrentActorCritic
@@ -74,8 +74,8 @@ class MaskedRows:
         return found.view(self._dtype).reshape(*rows.shape[:-1], *self._shape), rows[..., self._mask]
 
 
-class MaskedActorCritic(ActorCritic):
-    """An :class:`ActorCritic` on rows of bytes with an action mask, whose logits are masked.
+class _Masked(nn.Module):
+    """Applies the next class of the inheritance to observations without their mask, and masks its logits.
 
     Attributes:
         rows: divides the rows; set once the network is made.
@@ -88,6 +88,10 @@ class MaskedActorCritic(ActorCritic):
         plain, mask = self.rows(observations)
         logits, value = super().forward(plain)
         return mask_logits(logits, mask), value
+
+
+class MaskedActorCritic(_Masked, ActorCritic):
+    """An :class:`ActorCritic` on rows of bytes with an action mask, whose logits are masked."""
 
     def act(self, observations: Array) -> Array:
         """See :class:`ActorCritic`."""
@@ -103,20 +107,8 @@ class MaskedActorCritic(ActorCritic):
             return self(observations)[number]
 
 
-class MaskedUserActorCritic(UserActorCritic):
-    """A :class:`UserActorCritic` on rows of bytes with an action mask, whose logits are masked.
-
-    Attributes:
-        rows: divides the rows; set once the network is made.
-    """
-
-    rows: MaskedRows
-
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns masked logits (B, outputs) and values (B,) for rows (B, bytes) uint8."""
-        plain, mask = self.rows(observations)
-        logits, value = super().forward(plain)
-        return mask_logits(logits, mask), value
+class MaskedUserActorCritic(_Masked, UserActorCritic):
+    """A :class:`UserActorCritic` on rows of bytes with an action mask, whose logits are masked."""
 
 
 class MaskedRecurrentActorCritic(RecurrentActorCritic):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,7 +35,7 @@ def _settings(run: RunInfo) -> dict[str, Any]:
     return {"algorithm": run.algorithm, **run.settings["run"], **run.settings[run.algorithm]}
 
 
-class Logger(Callback):
+class Logger(Callback, ABC):
     """Base class of loggers.
 
     Raises:
@@ -48,9 +49,9 @@ class Logger(Callback):
             name = self.package
             raise ConfigError(f"logger = {name!r} needs {name}: pip install 'parl-rl[{name}]'")
 
+    @abstractmethod
     def log(self, env_steps: int, metrics: Mapping[str, float]) -> None:
         """Logs numbers by name, which are those after ``env_steps`` transitions."""
-        raise NotImplementedError
 
     def on_record(self, record: Record, /) -> None:
         """Logs a record in the group ``train/``."""
