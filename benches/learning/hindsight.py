@@ -28,6 +28,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "learning"))
 from goal_envs import BitFlip
 
 ENVS, BATCH, RATIO, EPISODES = 8, 128, 8, 100
+# parl's settings of both tasks.
+COMMON = {
+    "goals": "future",
+    "goals_per_transition": 4.0,
+    "n_step": 1,
+    "prioritized": False,
+    "reward_scale": 1.0,
+}
+COMMON |= {"schedule": "deterministic", "evaluation_episodes": EPISODES, "quiet": True}
 
 
 def run_parl(bits, steps, seed):
@@ -39,13 +48,7 @@ def run_parl(bits, steps, seed):
             seed=seed,
             total_steps=steps,
             num_envs=ENVS,
-            schedule="deterministic",
-            goals="future",
-            goals_per_transition=4.0,
-            n_step=1,
             double=False,
-            reward_scale=1.0,
-            prioritized=False,
             hidden=(256,),
             layer_norm=False,
             learning_rate=1e-3,
@@ -57,9 +60,8 @@ def run_parl(bits, steps, seed):
             target_period=500,
             epsilon_last=0.05,
             epsilon_steps=steps // 3,
-            evaluation_episodes=EPISODES,
             runs=folder,
-            quiet=True,
+            **COMMON,
         )
     return run.training_s, run.evaluation_return
 
@@ -109,12 +111,6 @@ def run_parl_reach(steps, seed):
             seed=seed,
             total_steps=steps,
             num_envs=REACH_ENVS,
-            schedule="deterministic",
-            goals="future",
-            goals_per_transition=4.0,
-            n_step=1,
-            reward_scale=1.0,
-            prioritized=False,
             hidden=(64, 64),
             learning_rate=1e-3,
             gamma=0.95,
@@ -123,9 +119,8 @@ def run_parl_reach(steps, seed):
             replay_capacity=100_000,
             learning_starts=1_000,
             random_steps=1_000,
-            evaluation_episodes=EPISODES,
             runs=folder,
-            quiet=True,
+            **COMMON,
         )
     return run.training_s, run.evaluation_return
 

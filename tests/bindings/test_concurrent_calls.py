@@ -107,5 +107,10 @@ def test_every_method_of_a_replay_may_be_called_at_once(tmp_path):
 def test_several_threads_may_use_one_prefetch_iterator():
     replay = parl.UniformReplay(500, {"tag": ((), "int64")}, seed=0)
     replay.add(tag=np.arange(500))
+
+    def draw(n: int) -> None:
+        tags = next(batches).tag
+        assert tags.shape == (8,) and 0 <= tags.min() and tags.max() < 500
+
     with replay.prefetch(8, depth=3, ordered=False) as batches:
-        hammer(*[lambda n: next(batches)] * 4, rounds=50)
+        hammer(*[draw] * 4, rounds=50)
