@@ -58,11 +58,11 @@ test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
 
 test-py: build
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times target/tests/times.json
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times=target/tests/times.json
 
 # MINUTES=20 skips tests that would not end within 20 minutes.
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes $(MINUTES))
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes=$(MINUTES))
 
 test-peers: build  ## tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
 	$(BIN)/python -m pip install --quiet --group peers

@@ -1,8 +1,10 @@
+import multiprocessing
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from parl.runtime.workers import PRELOAD
 from times import Budget, Times
 
 
@@ -12,6 +14,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # The first test that starts a forkserver decides what the processes of all later tests need not import.
+    multiprocessing.set_forkserver_preload(PRELOAD)
     path, minutes = config.getoption("--times"), config.getoption("--minutes")
     if path is not None:
         worker = hasattr(config, "workerinput")

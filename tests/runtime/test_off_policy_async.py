@@ -64,9 +64,9 @@ def test_a_run_is_saved_midway_and_resumed(make_setup, tmp_path, kind):
     setup = make_setup(actors=2, **kind)
     with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         loop.advance(1_000, seconds=math.inf)
+        rows = len(loop._replay)
         loop.save(tmp_path)
         weights, updates = loop.learner.weights.clone(), loop.updates
-        rows = len(loop._replay)
         loop.advance(loop.env_steps + 500, seconds=math.inf)
         assert loop.updates > updates, "the run goes on after a checkpoint"
     saved = checkpoint.read(tmp_path)

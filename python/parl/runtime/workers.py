@@ -30,7 +30,8 @@ INTERRUPTED_S = 3.0
 INTERRUPTED_END_S = 1.0
 # Seconds between two checks for an interrupt while waiting for an answer.
 SLICE_S = 0.1
-_PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
+# Modules that a forkserver imports before it forks.
+PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
 
 
 def _backward_works_in_a_fork() -> bool:
@@ -88,7 +89,7 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
     if quiet and _backward_works_in_a_fork():
         return multiprocessing.get_context("fork")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload(PRELOAD)
     return context
 
 
