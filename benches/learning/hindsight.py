@@ -2,14 +2,15 @@
 
     python benches/learning/hindsight.py bits --bits 15 --steps 60000 --seeds 3
     pip install gymnasium-robotics "mujoco<3.4"
-    python benches/learning/hindsight.py reach --seeds 2
+    python benches/learning/hindsight.py reach
+    ... --record    # writes the figures to benches/records/DATE-hindsight.csv
 
 ``bits``: DQN flips bits to a goal. ``reach``: SAC moves the gripper of FetchReach-v4 to a goal. The same
 environment, networks, learning rate, batches, exploration, updates per transition and number of goals per
-transition, one core and one torch thread each, in turns. The score is the mean return of 100 greedy episodes:
-of bits about ``1 - bits / 2`` if all goals are reached, ``-bits`` if none is; of reach 0 to -50, minus the
-number of steps outside of 5 cm. One difference stays: parl computes whether a step terminates for the new
-goal too, SB3 keeps the flag of the old one.
+transition, one core and one torch thread each, in turns. The score is the mean return of 100 greedy
+episodes: of bits about ``1 - bits / 2`` if all goals are reached, ``-bits`` if none is; of reach 0 to -50,
+minus the number of steps outside of 5 cm. Times are processor seconds of training. One difference stays:
+parl computes whether a step terminates for the new goal too, SB3 keeps the flag of the old one.
 """
 
 import argparse
@@ -24,8 +25,11 @@ import torch
 
 import parl
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "learning"))
 from goal_envs import BitFlip
+
+import record
 
 ENVS, BATCH, RATIO, EPISODES = 8, 128, 8, 100
 # parl's settings of both tasks.
@@ -36,11 +40,17 @@ COMMON = {
     "prioritized": False,
     "reward_scale": 1.0,
 }
-COMMON |= {"schedule": "deterministic", "evaluation_episodes": EPISODES, "quiet": True}
+COMMON |= {"schedule": "deterministic", "evaluation_episodes": 0, "quiet": True}
+
+
+def score_of(run):
+    """Mean return of a run's last weights."""
+    return float(parl.evaluate(run.path, EPISODES, checkpoint="last", trust=True).mean())
 
 
 def run_parl(bits, steps, seed):
-    """Seconds of training and mean return."""
+    """Processor seconds of training and mean return."""
+    start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         run = parl.train(
             "dqn",
@@ -63,11 +73,11 @@ def run_parl(bits, steps, seed):
             runs=folder,
             **COMMON,
         )
-    return run.training_s, run.evaluation_return
+        return time.process_time() - start, score_of(run)
 
 
 def run_sb3(bits, steps, seed):
-    """Seconds of training and mean return."""
+    """Processor seconds of training and mean return."""
     from stable_baselines3 import DQN, HerReplayBuffer
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
@@ -92,9 +102,9 @@ def run_sb3(bits, steps, seed):
         seed=seed,
         device="cpu",
     )
-    start = time.perf_counter()
+    start = time.process_time()
     model.learn(steps)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     return seconds, evaluate_policy(model, Monitor(make()), EPISODES)[0]
 
 
@@ -103,7 +113,8 @@ REACH_ENVS, REACH_BATCH = 4, 256
 
 
 def run_parl_reach(steps, seed):
-    """Seconds of training and mean return."""
+    """Processor seconds of training and mean return."""
+    start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         run = parl.train(
             "sac",
@@ -122,11 +133,11 @@ def run_parl_reach(steps, seed):
             runs=folder,
             **COMMON,
         )
-    return run.training_s, run.evaluation_return
+        return time.process_time() - start, score_of(run)
 
 
 def run_sb3_reach(steps, seed):
-    """Seconds of training and mean return."""
+    """Processor seconds of training and mean return."""
     import gymnasium
     import gymnasium_robotics  # noqa: F401 - registers its environments
     from stable_baselines3 import SAC, HerReplayBuffer
@@ -151,37 +162,47 @@ def run_sb3_reach(steps, seed):
         seed=seed,
         device="cpu",
     )
-    start = time.perf_counter()
+    start = time.process_time()
     model.learn(steps)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     return seconds, evaluate_policy(model, Monitor(gymnasium.make(name)), EPISODES)[0]
 
 
 def main():
-    """Runs both in turns and prints one line a seed."""
+    """Runs both in turns, prints a line for each and the median of the ratios of their times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=("bits", "reach"))
     parser.add_argument("--bits", type=int, default=15)
-    parser.add_argument("--steps", type=int, help="default: 60,000 of bits, 12,000 of reach")
+    parser.add_argument("--steps", type=int, help="default: 60,000 of bits, 20,000 of reach")
     parser.add_argument("--seeds", type=int, default=3)
+    record.add_option(parser, "hindsight")
     options = parser.parse_args()
-    steps = options.steps or {"bits": 60_000, "reach": 12_000}[options.task]
-    runs = (("parl", run_parl_reach), ("sb3", run_sb3_reach))
+    steps = options.steps or {"bits": 60_000, "reach": 20_000}[options.task]
+    case, runs = REACH.partition(":")[2], (("parl", run_parl_reach), ("stable-baselines3", run_sb3_reach))
     if options.task == "bits":
-        runs = tuple(
-            (name, functools.partial(run, options.bits))
-            for name, run in (("parl", run_parl), ("sb3", run_sb3))
+        both = (("parl", run_parl), ("stable-baselines3", run_sb3))
+        case, runs = (
+            f"{options.bits} bits",
+            [(name, functools.partial(run, options.bits)) for name, run in both],
         )
     torch.set_num_threads(1)
-    times = []
+    found = {name: [] for name, _ in runs}
     for seed in range(options.seeds):
-        found = {}
         for name, run in runs:
-            found[name] = run(steps, seed)
-            print(f"seed {seed} {name}: {found[name][0]:.1f} s, mean return {found[name][1]:.2f}", flush=True)
-        times.append(found["sb3"][0] / found["parl"][0])
-    ratio = f"SB3's training time is {np.median(times):.2f} times parl's (median)"
-    print(f"{options.task}, {steps:,} steps: {ratio}")
+            found[name].append(run(steps, seed))
+            seconds, score = found[name][-1]
+            print(f"seed {seed} {name}: {seconds:.1f} s, mean return {score:.2f}", flush=True)
+    ratios = [theirs[0] / mine[0] for mine, theirs in zip(*found.values(), strict=True)]
+    print(f"{case}, {steps:,} steps: parl is {np.median(ratios):.2f} times as fast (median)")
+    columns = {"seeds": options.seeds, "steps": steps, "threads": 1}
+    version = record.version_of("stable-baselines3")
+    with record.Record(options.record, "Hindsight experience replay") as out:
+        for name, results in found.items():
+            who = {"library": name, "version": "" if name == "parl" else version}
+            out.add("hindsight", case, "processor time", "s", [one[0] for one in results], **who, **columns)
+            out.add("hindsight", case, "score", "return", [one[1] for one in results], **who, **columns)
+        peer = {"peer": "stable-baselines3", "version": version}
+        out.add("hindsight", case, "speed ratio", "x", ratios, **peer, **columns)
 
 
 if __name__ == "__main__":

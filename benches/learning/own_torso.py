@@ -1,6 +1,7 @@
 """Speed of training on CartPole with a user's own torso of two layers of 64 units, beside the default.
 
-    python benches/learning/own_torso.py --rounds 7 --steps 20000
+    python benches/learning/own_torso.py
+    ... --record    # writes the figures to benches/records/DATE-own-torso.csv
 
 Each round trains with both in turn, in this process, with the deterministic schedule and one thread. The
 ratio is the own torso's time divided by the default's; its median and range over the rounds, of processor
@@ -9,12 +10,17 @@ time and of wall time. The default of ``dqn`` has layer normalization, so a seco
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 from torch import nn
 
 import parl
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import record
 
 CASES = {
     "dqn": ("dqn", {"actors": 1, "learners": 1}, nn.ReLU),
@@ -57,7 +63,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=20_000)
+    record.add_option(parser, "own-torso")
     options = parser.parse_args()
+    with record.Record(options.record, "Training with a torso of one's own") as out:
+        measure(options, out)
+
+
+def measure(options, out):
+    """Prints and records the ratios of all cases."""
+    columns = {"rounds": options.rounds, "steps": options.steps, "threads": 1}
     for name, (algorithm, settings, activation) in CASES.items():
         own = {key: value for key, value in settings.items() if key != "layer_norm"}
         own["torso"] = lambda space, activation=activation: Torso(space, activation)
@@ -69,6 +83,7 @@ def main():
         for clock, found in zip(("processor time", "wall time"), zip(*rounds[1:], strict=True), strict=True):
             spread = f"{min(found):.2f} to {max(found):.2f}"
             print(f"{name}, {clock}: own torso takes {statistics.median(found):.2f}x ({spread})", flush=True)
+            out.add("own-torso", name, f"{clock} ratio", "x", found, bar="<= 1.5", **columns)
 
 
 if __name__ == "__main__":
