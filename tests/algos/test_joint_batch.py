@@ -1,10 +1,10 @@
 """Two learner processes, each with half of the environments, update like one learner with all of them."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
+
+import forked
 
 HALVES = """
 import sys, torch
@@ -51,11 +51,11 @@ def test_two_learners_on_halves_update_like_one_on_the_whole(tmp_path):
     script.write_text(HALVES)
 
     def start(rank, learners):
-        words = [str(tmp_path), str(Path(__file__).parent), str(rank), str(learners)]
-        return subprocess.Popen([sys.executable, "-W", "ignore", str(script), *words])
+        return forked.Program([script, tmp_path, Path(__file__).parent, rank, learners], tmp_path)
 
-    running = [start(0, 2), start(1, 2), start(0, 1)]
-    assert [one.wait(280) for one in running] == [0, 0, 0]
+    for program in [start(0, 2), start(1, 2), start(0, 1)]:
+        _, err = program.communicate(280)
+        assert program.returncode == 0, err
     one = torch.load(tmp_path / "0-of-1.pt", weights_only=True)
     for rank in range(2):
         parts = torch.load(tmp_path / f"{rank}-of-2.pt", weights_only=True)

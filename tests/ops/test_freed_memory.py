@@ -1,10 +1,11 @@
 """Freed memory is kept. Tested in a new process, because the setting cannot be undone."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+import forked
 
 CODE = """
 import resource, sys
@@ -27,11 +28,10 @@ print(kept, max(rounds), min(rounds))
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs glibc")
 @pytest.mark.parametrize("wanted", ["1", "0"])
-def test_freed_memory_is_not_cleared_again(wanted):
-    command = [sys.executable, "-c", CODE]
-    done = subprocess.run(
-        command, env=os.environ | {"PARL_KEEP_MEMORY": wanted}, capture_output=True, text=True, check=True
-    )
+def test_freed_memory_is_not_cleared_again(tmp_path, wanted):
+    (tmp_path / "faults.py").write_text(CODE)
+    done = forked.run(["faults.py"], tmp_path, os.environ | {"PARL_KEEP_MEMORY": wanted})
+    assert done.returncode == 0, done.stderr
     kept, most, least = done.stdout.split()
     assert kept == str(wanted == "1")
     # Kept pages serve later rounds, unless a small allocation splits the freed memory of some; else the pages

@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -32,10 +30,8 @@ OPTIONS = {
 
 
 def torchrun(*arguments, cwd):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, "-m", "parl", *arguments], cwd=cwd, capture_output=True, text=True, timeout=550
-    )
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = forked.run([*command, "-m", "parl", *arguments], cwd)
     assert done.returncode == 0, done.stderr[-4000:]
     return done
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import torch
 from damage_runs import INDEX, PARTS, SETTINGS, damage_all, make_run
 
+import forked
 from parl.errors import ConfigError
 from parl.replay import PrioritizedReplay
 from parl.run import RunDirectory, read_metrics
@@ -122,9 +124,8 @@ def killed_until_done(tmp_path, options, total_steps, kills, generator):
 
 def test_runs_killed_at_file_operations_and_at_random_moments_are_not_lost():
     """Six kills by ``kill_runs.py``, in a process of its own."""
-    script = os.path.join(os.path.dirname(__file__), "kill_runs.py")
-    command = [sys.executable, script, "--kills", "6", "--seed", str(os.getpid())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    folder = Path(__file__).parent
+    done = forked.run(["kill_runs.py", "--kills", "6", "--seed", str(os.getpid())], folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 kills (" in done.stdout and "forced 3" in done.stdout and "0 lost runs" in done.stdout
 
