@@ -57,8 +57,9 @@ build-tests:
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
 
+# Python keeps compiled tests and modules, so that the many processes need not compile them anew.
 test-py: build
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times=target/tests/times.json
+	PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times=target/tests/times.json
 
 # MINUTES=20 skips tests that would not end within 20 minutes.
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
