@@ -323,7 +323,7 @@ def start(tmp_path, schedule="async"):
     script.write_text(textwrap.dedent(SCRIPT))
     (tmp_path / "temporary").mkdir()
     environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
-    process = forked.Program([script, tmp_path / "runs", schedule], tmp_path, environment)
+    process = forked.Program([script, tmp_path / "runs", schedule], tmp_path, environment, whole_exit=True)
     index = tmp_path / "runs" / "long" / "checkpoints" / "index.json"
     deadline = time.monotonic() + 120
     while not index.exists():
