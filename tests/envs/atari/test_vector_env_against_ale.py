@@ -16,8 +16,11 @@ GAMES = (
     "pong", "breakout", "seaquest", "space_invaders", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
     "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk", "double_dunk", "tic_tac_toe_3d",
 )  # fmt: skip
-# A random agent ends these within 1,200 steps.
-SHORT = ("breakout", "space_invaders", "seaquest", "ms_pacman", "qbert", "journey_escape")
+# A random agent ends these within so many steps.
+SHORT = {
+    "breakout": 350, "space_invaders": 420, "seaquest": 420, "ms_pacman": 500, "qbert": 350,
+    "journey_escape": 770,
+}  # fmt: skip
 OPTIONS = (
     {"autoreset_mode": "SameStep"},
     {"repeat_action_probability": 0.25},
@@ -53,20 +56,22 @@ def all_games() -> list[str]:
 def test_games_of_all_kinds_equal_ale_py(game: str) -> None:
     """Every run has a reset: longer games are truncated. All games: `test_every_game_equals_ale_py`."""
     cut = {} if game in SHORT else {"max_num_frames_per_episode": 1_200}
-    ends = compare_with_ale(game, num_envs=1, steps=1_200 if game in SHORT else 700, **cut)
+    ends = compare_with_ale(game, num_envs=1, steps=SHORT.get(game, 340), **cut)
     assert ends > 0
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_options_equal_ale_py(options: dict[str, object]) -> None:
-    ends = compare_with_ale("breakout", steps=300, **options)
+    """ale-py takes 0.3 s to start each environment: two only where results of one could become the other's."""
+    several = {"autoreset_mode", "repeat_action_probability", "continuous", "img_height"} & options.keys()
+    ends = compare_with_ale("breakout", num_envs=2 if several else 1, steps=250, **options)
     assert ends > 0 or "frameskip" in options
 
 
 @pytest.mark.parametrize("options", OPTIONS[::4], ids=str)
 @pytest.mark.parametrize("game", ["journey_escape", "air_raid", "tic_tac_toe_3d"])
 def test_options_of_games_with_unusual_pictures_equal_ale_py(game: str, options: dict[str, object]) -> None:
-    compare_with_ale(game, steps=120, **options)
+    compare_with_ale(game, num_envs=1, steps=120, **options)
 
 
 @pytest.mark.slow
@@ -91,7 +96,7 @@ def test_the_first_steps_equal_ale_py() -> None:
     names = all_games()
     assert len(names) == 104
     for game in names[::7]:
-        compare_with_ale(game, steps=30)
+        compare_with_ale(game, num_envs=1, steps=30)
 
 
 def test_snapshot_boots_equal_seeded_resets() -> None:
