@@ -14,6 +14,7 @@ from rollouts import SPEC, no_averaging, rollout
 from parl.algos import a2c, ppo
 from parl.algos.a2c import env_group
 
+torch.set_num_threads(1)
 rank, learners = int(sys.argv[3]), int(sys.argv[4])
 if learners > 1:
     where = f"file://{sys.argv[1]}/store"

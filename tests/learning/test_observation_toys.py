@@ -24,7 +24,7 @@ COMMON = {
 def test_dqn_uses_both_parts(tmp_path):
     options = {"replay_ratio": 8.0, "hidden": (32,), "epsilon_steps": 1_500, "learning_rate": 1e-3}
     options |= {"reward_scale": 1.0, "target_period": 25, "dueling": False, "layer_norm": True}
-    run = train("dqn", env=PictureAndNumber, **COMMON, **options, total_steps=2_500, runs=str(tmp_path))
+    run = train("dqn", env=PictureAndNumber, **COMMON, **options, total_steps=1_500, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
@@ -35,7 +35,7 @@ ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_steps": 5_000}
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_steps": 8_000}),
+        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_steps": 5_500}),
         # PQN has the rollouts and the torso of PPO.
         pytest.param(
             "pqn",

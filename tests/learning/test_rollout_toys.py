@@ -31,13 +31,13 @@ PQN_OPTIONS = {
 }
 BATCHED = A2C_OPTIONS | {"advantage": "vtrace", "window": 16, "env_groups": 2}
 DISCRETE = [
-    pytest.param("ppo", PPO_OPTIONS, 6_000, id="ppo"),
-    pytest.param("a2c", A2C_OPTIONS, 8_000, id="a2c"),
-    pytest.param("a2c", BATCHED, 8_000, id="a2c-vtrace"),
-    pytest.param("a3c", A3C_OPTIONS | {"actors": 2}, 8_000, id="a3c"),
-    pytest.param("ga3c", A3C_OPTIONS | {"actors": 2}, 8_000, id="ga3c"),
-    pytest.param("impala", A2C_OPTIONS | {"actors": 2}, 8_000, id="impala"),
-    pytest.param("pqn", PQN_OPTIONS, 8_000, id="pqn"),
+    pytest.param("ppo", PPO_OPTIONS, 3_000, id="ppo"),
+    pytest.param("a2c", A2C_OPTIONS, 4_000, id="a2c"),
+    pytest.param("a2c", BATCHED, 4_000, id="a2c-vtrace"),
+    pytest.param("a3c", A3C_OPTIONS | {"actors": 2}, 4_000, id="a3c"),
+    pytest.param("ga3c", A3C_OPTIONS | {"actors": 2}, 4_000, id="ga3c"),
+    pytest.param("impala", A2C_OPTIONS | {"actors": 2}, 4_000, id="impala"),
+    pytest.param("pqn", PQN_OPTIONS, 4_000, id="pqn"),
 ]
 
 
@@ -64,7 +64,7 @@ def test_chain_is_solved(tmp_path, name, options, steps):
     ],
 )
 def test_an_lstm_remembers_what_was_shown_once(tmp_path, name, options):
-    options = options | {"lstm": 16, "learning_rate": 1e-2, "total_steps": 12_000, "runs": str(tmp_path)}
+    options = options | {"lstm": 16, "learning_rate": 1e-2, "total_steps": 5_000, "runs": str(tmp_path)}
     run = train(name, env=Recall, **COMMON, **options, gamma=0.9)
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 1.0)
 

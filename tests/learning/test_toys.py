@@ -32,7 +32,7 @@ TOPOLOGIES = [
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_identity_is_solved(tmp_path, topology):
     run = train(
-        "dqn", env=Identity, **COMMON, **topology, n_step=1, gamma=0.5, total_steps=6_000, runs=str(tmp_path)
+        "dqn", env=Identity, **COMMON, **topology, n_step=1, gamma=0.5, total_steps=4_000, runs=str(tmp_path)
     )
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
@@ -55,7 +55,7 @@ VARIANTS = [
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_variants_of_dqn_solve_identity(tmp_path, name, options):
     once = {"schedule": "deterministic", "actors": 1, "learners": 1, "n_step": 1, "gamma": 0.5}
-    run = train(name, env=Identity, **COMMON, **once, **options, total_steps=5_000, runs=str(tmp_path))
+    run = train(name, env=Identity, **COMMON, **once, **options, total_steps=4_500, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
 
