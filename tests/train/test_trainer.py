@@ -39,7 +39,7 @@ def scripted(*script):
 
 RUN = {"quiet": False, "evaluation_episodes": EPISODES, "evaluation_every": 40}
 SMALL = {"num_envs": 4, "hidden": (4,)}
-REPLAY = {"learning_starts": 10, "batch_size": 4, "replay_capacity": 100, "n_step": 1}
+REPLAY = {"learning_starts": 10, "batch_size": 4, "replay_ratio": 1.0, "replay_capacity": 100, "n_step": 1}
 TOPOLOGIES = {
     "deterministic": ("dqn", {"schedule": "deterministic", "actors": 1, "learners": 1, **REPLAY}),
     "replay async": ("dqn", {"actors": 1, "learners": 1, "actor_kind": "thread", **REPLAY}),
