@@ -1,6 +1,6 @@
 """The command ``parl``: settings, files, exit statuses.
 
-:func:`parl` starts a process, which imports everything again; the other tests call :func:`main` in this one.
+Some tests start a process or a fork; the others call :func:`main` in this one.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+import forked
 from parl.cli import _COMMANDS, main
 from parl.cli.settings import GROUPS
 from parl.run.config import _NAMES_ELSEWHERE, suggestion
@@ -26,18 +27,8 @@ QUICK = [
 ]  # fmt: skip
 
 
-def parl(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "parl", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def called(*arguments):
-    """As :func:`parl`, in this process: returns the exit status and the output."""
+    """Runs the command in this process: returns the exit status and the output."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -53,7 +44,8 @@ def called(*arguments):
 def trained(tmp_path_factory):
     """A short run with two actors and two learners: its folder and what it printed."""
     folder = tmp_path_factory.mktemp("cli")
-    done = parl("train", "dqn", "--actors", 2, "--learners", 2, *QUICK, cwd=folder)
+    words = ["-m", "parl", "train", "dqn", "--actors", "2", "--learners", "2", *QUICK]
+    done = forked.run(words, folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "dqn-CartPole-v1-0", done
 
@@ -118,7 +110,8 @@ def test_help_shows_units_and_defaults():
     nothing = called()
     assert (nothing.returncode, nothing.stdout) == (2, "") and nothing.stderr == called("--help").stdout
     assert "dqn" in called("train", "--help").stdout
-    assert parl("--version").stdout.startswith("parl 0.")
+    version = subprocess.run([sys.executable, "-m", "parl", "--version"], capture_output=True, text=True)
+    assert version.stdout.startswith("parl 0.")
 
 
 def test_help_has_the_common_settings_first_and_every_setting_once():
@@ -288,13 +281,7 @@ def test_a_closed_pipe_is_no_error(command):
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
     words = "-m parl train ppo --total-steps 100M --checkpoint-every-s 0.1".split()
-    process = subprocess.Popen(
-        [sys.executable, *words, *quiet],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = forked.Program([*words, *quiet], tmp_path)
     run = tmp_path / "runs" / "ppo-CartPole-v1-0"
     while not (run / "checkpoints" / "index.json").exists():
         assert process.poll() is None, process.communicate()
@@ -310,7 +297,7 @@ def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
 
 
 def test_wrong_usage_sets_the_exit_status_of_the_process(tmp_path):
-    done = parl("train", "dqn", "--gamma", "1.5", cwd=tmp_path)
+    done = forked.run(["-m", "parl", "train", "dqn", "--gamma", "1.5"], tmp_path)
     assert done.returncode == 2
     assert "gamma = 1.5 is outside 0..1" in done.stderr
     assert "Traceback" not in done.stderr
