@@ -1,5 +1,6 @@
 """Exported policies choose the actions of ``predict``."""
 
+import functools
 import sys
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from onnxruntime import InferenceSession
 from test_policy import IDS, VARIANTS, Parts, train_small
 from tiny_runs import PICTURES, config_of
+from torch.onnx._internal._lazy_import import onnxscript_apis
 
 import parl
 from parl.errors import ConfigError
@@ -24,6 +26,14 @@ ONNX = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def operators():
+    """Makes torch translate its operators for ONNX only once: it takes half of the time of each file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxscript_apis, "get_torchlib_ops", functools.cache(onnxscript_apis.get_torchlib_ops))
+        yield
+
+
 def batches(spec, rng):
     """Batches of five and of one observation."""
     parts = spec.observation_parts or (("observation", spec.observation_shape, spec.observation_dtype),)
@@ -34,16 +44,24 @@ def batches(spec, rng):
         }
 
 
-def onnx_actions(path, given, state):
+def onnx_actions(path):
     session = InferenceSession(path)
+    return lambda given, state: run_onnx(session, given, state)
+
+
+def run_onnx(session, given, state):
     names = [one.name for one in session.get_inputs()]
     assert set(names) == {*given} | ({"state"} if state is not None else set())
     assert {one.shape[1 if one.name == "state" else 0] for one in session.get_inputs()} == {"batch"}
     return session.run(None, given | ({"state": state} if state is not None else {}))
 
 
-def pt2_actions(path, given, state):
+def pt2_actions(path):
     module = torch.export.load(path).module()
+    return lambda given, state: run_pt2(module, given, state)
+
+
+def run_pt2(module, given, state):
     tensors = {name: torch.from_numpy(part) for name, part in given.items()}
     args = [tensors.get("observation", tensors), *([] if state is None else [torch.from_numpy(state)])]
     return [one.numpy() for one in module(*args)]
@@ -51,6 +69,7 @@ def pt2_actions(path, given, state):
 
 def check(policy, path, actions_of):
     policy.export(path)
+    act = actions_of(path)
     rng = np.random.default_rng(0)
     for given in batches(policy.spec, rng):
         expected, following = policy.predict(given.get("observation", nested(given)))
@@ -58,7 +77,7 @@ def check(policy, path, actions_of):
         if following is not None:
             state = rng.normal(size=following.shape).astype(np.float32)
             expected, following = policy.predict(given["observation"], state=state)
-        found = actions_of(path, given, state)
+        found = act(given, state)
         np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
         assert found[0].dtype == expected.dtype and found[0].shape == expected.shape
         if state is not None:
