@@ -27,11 +27,11 @@ ENVS = {name: EnvMaker(name) for name in ("CartPole-v1", "Pendulum-v1")} | {"sta
 SPECS = {}
 CONTINUOUS = ("sac", "td3", "ddpg")
 
-ROLLOUT = {"num_envs": 4, "total_steps": 160}
+ROLLOUT = {"num_envs": 4, "total_steps": 96}
 RUNS = {
     "replay": {
         "num_envs": 4,
-        "total_steps": 120,
+        "total_steps": 80,
         "learning_starts": 40,
         "batch_size": 8,
         "replay_capacity": 500,
@@ -43,7 +43,7 @@ RUNS = {
     "hogwild": ROLLOUT | {"actors": 2},
     "predictor": ROLLOUT | {"actors": 2},
     "data": ROLLOUT,
-    "population": {"num_envs": 6, "total_steps": 400, "member_batches": 2},
+    "population": {"num_envs": 6, "total_steps": 200, "member_batches": 2},
 }
 SMALL = {
     "rollout": {"hidden": (2,), "rollout_steps": 8, "learning_rate": 0.02},
