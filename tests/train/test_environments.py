@@ -84,7 +84,7 @@ MASKED = {
     "dqn": (DQN | {"gamma": 0.5, "learning_rate": 1e-2}, 1_500),
     "impala": (ON_POLICY | {"actors": 1}, 600),
     "ga3c": (ON_POLICY | {"actors": 1}, 600),
-    "rainbow": (DQN, 600),
+    "rainbow": (DQN, 300),
 }
 
 
@@ -102,7 +102,7 @@ def test_masked_runs_never_take_an_invalid_action(name, tmp_path):
     if steps > 1_000:
         assert run.evaluation_return == 10.0
     without = train(
-        name, functools.partial(Doors, masks=False), **options, total_steps=600, runs=str(tmp_path)
+        name, functools.partial(Doors, masks=False), **options, total_steps=200, runs=str(tmp_path)
     )
     assert lowest(without) < 0
 
@@ -189,9 +189,9 @@ KINDS = {
 def test_every_kind_of_environment_trains_resumes_and_is_evaluated(kind, tmp_path):
     """The resumed run has the numbers of an uninterrupted one."""
     options = DQN | {"env": KINDS[kind], "runs": str(tmp_path)}
-    whole = train("dqn", **options, total_steps=400, name="whole")
-    half = train("dqn", **options, total_steps=200, name="half")
-    resume(half.path, total_steps=400)
+    whole = train("dqn", **options, total_steps=240, name="whole")
+    half = train("dqn", **options, total_steps=140, name="half")
+    resume(half.path, total_steps=240)
     one, two = (
         torch.load(RunDirectory.open(run.path).checkpoints.last() / "learner.pt", weights_only=True)[
             "weights"
