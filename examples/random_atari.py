@@ -28,7 +28,7 @@ def frames_per_second(envs: Any, seconds: float) -> float:
 def main() -> None:
     game = sys.argv[1] if len(sys.argv) > 1 else "breakout"
     quick = bool(os.environ.get("PARL_EXAMPLE_QUICK"))
-    num_envs = int(sys.argv[2]) if len(sys.argv) > 2 else 8 if quick else 64
+    num_envs = int(sys.argv[2]) if len(sys.argv) > 2 else 2 if quick else 64
     seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.1 if quick else 3.0
     ours = frames_per_second(parl.AtariVectorEnv(game, num_envs), seconds)
     print(f"parl    {ours:>10,.0f} frames/s")

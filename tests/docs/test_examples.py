@@ -96,25 +96,28 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_block_runs(code, tmp_path):
-    """A block runs to its end, or stops early if it needs a CUDA device, see :func:`test_cuda_block_runs`."""
+    """A block runs to its end, or stops early if it needs a CUDA device, see :func:`test_cuda_blocks_run`."""
     (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
     out = _run(["block.py"], tmp_path)
     assert out.endswith("the end\n") or "raise SystemExit" in code
 
 
 @pytest.mark.timeout(1200)  # The kernels are compiled once, which takes about 50 s.
-@pytest.mark.parametrize("code", CUDA_BLOCKS)
-def test_cuda_block_runs(code, tmp_path, monkeypatch):
-    """A block runs to its end on the fake driver, whose device is the CPU (`tests/cuda/fake_driver`)."""
+def test_cuda_blocks_run(tmp_path, monkeypatch):
+    """The blocks run to their ends, in one process, on the fake driver (`tests/cuda/fake_driver`)."""
     monkeypatch.syspath_prepend(str(CUDA))
     import fake_driver
 
-    for large, small in SMALLER.items():
-        code = code.replace(large, small)
-    (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
-    environment = fake_driver.build()
-    out = _run([str(CUDA / "run_on_fake_driver.py"), "block.py"], tmp_path, environment)
-    assert out.endswith("the end\n"), out
+    blocks = []
+    for block in CUDA_BLOCKS:
+        (code,), name = block.values, f"{block.id.replace(':', '-')}.py"
+        for large, small in SMALLER.items():
+            code = code.replace(large, small)
+        (tmp_path / name).write_text(code + f"\nprint('the end of {name}')\n")
+        blocks.append(name)
+    each = f"import runpy\nfor name in {blocks}:\n    runpy.run_path(name, run_name='__main__')\n"
+    out = _run([str(CUDA / "run_on_fake_driver.py"), "-c", each], tmp_path, fake_driver.build())
+    assert re.findall(r"the end of (\S+)", out) == blocks
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
