@@ -29,7 +29,8 @@ def test_gymnasium_preset_equals_gymnasium(game: str, life_loss: bool) -> None:
     theirs = gymnasium.vector.SyncVectorEnv([make] * 2)
     options = {"life_loss": "any"} if life_loss else {}
     ours = parl.make_vec(game, 2, preset="gymnasium", **options)
-    ends = compare_vector_envs(theirs, ours, seed=3, steps=450, reset_seed=3, figures=FIGURES)
+    steps = 200 if life_loss else 390
+    ends = compare_vector_envs(theirs, ours, seed=3, steps=steps, reset_seed=3, figures=FIGURES)
     assert ends > 0
 
 
@@ -52,12 +53,19 @@ def test_envpool_preset_equals_envpool(game: str, theirs: dict[str, object], min
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
     ours = parl.make_vec(game, 2, preset="envpool", **mine)
-    compare_vector_envs(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
+    # An episode ends, but for two of space_invaders, whose episodes are longer.
+    steps = {"breakout": 180, "qbert": 320, "space_invaders": 350}[game]
+    if "max_episode_steps" in theirs:
+        steps = 120
+    compare_vector_envs(model, ours, seed=5, steps=steps, reset_seed=None, figures=("lives",))
 
 
-@pytest.mark.parametrize("game", ["breakout", "space_invaders"])
-def test_game_over_equals_envpools(game: str) -> None:
-    """EnvPool's ``info["terminated"]`` is true if the game is over, where a lost life ends an episode."""
+@pytest.mark.parametrize(("game", "steps"), [("breakout", 320), ("space_invaders", 530)])
+def test_game_over_equals_envpools(game: str, steps: int) -> None:
+    """EnvPool's ``info["terminated"]`` is true if the game is over, where a lost life ends an episode.
+
+    Two games end within the steps.
+    """
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(
         f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, episodic_life=True
@@ -67,7 +75,7 @@ def test_game_over_equals_envpools(game: str) -> None:
     ours.reset(seed=5)
     rng = np.random.default_rng(0)
     points, lives, games = np.zeros(2), 0, 0
-    for _ in range(700):
+    for _ in range(steps):
         actions = rng.integers(0, ours.single_action_space.n, 2).astype(np.int32)
         _, _, terminated, _, theirs = model.step(actions)
         _, reward, _, _, infos = ours.step(actions)
@@ -80,7 +88,7 @@ def test_game_over_equals_envpools(game: str) -> None:
             np.testing.assert_array_equal(infos["game_return"][over], points[over])
             np.testing.assert_array_equal(infos["_game_return"], over)
             points[over] = 0
-    assert lives > games > 0
+    assert lives > games > 1
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

@@ -62,7 +62,7 @@ def test_games_of_all_kinds_equal_ale_py(game: str) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_options_equal_ale_py(options: dict[str, object]) -> None:
-    """ale-py takes 0.3 s to start each environment: two only where results of one could become the other's."""
+    """ale-py takes 0.3 s to start an environment: two only where results of one could become the other's."""
     several = {"autoreset_mode", "repeat_action_probability", "continuous", "img_height"} & options.keys()
     ends = compare_with_ale("breakout", num_envs=2 if several else 1, steps=250, **options)
     assert ends > 0 or "frameskip" in options
