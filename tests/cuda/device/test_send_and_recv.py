@@ -120,7 +120,7 @@ def test_sticks(game: str) -> None:
     assert gpu.action_space == cpu.action_space
     same(cpu.reset(seed=1), gpu.reset(seed=1))
     draws = np.random.default_rng(5)
-    for _ in range(12):
+    for _ in range(6):
         actions = np.stack(
             [draws.uniform(0, 1, 4), draws.uniform(-np.pi, np.pi, 4), draws.uniform(0, 1, 4)], 1
         ).astype(np.float32)
