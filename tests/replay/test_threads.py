@@ -94,7 +94,7 @@ def test_no_torn_row_and_no_stale_priority(capacity):
         products = batch.weights * priority_of(batch.tag)
         np.testing.assert_allclose(products, products[0], rtol=1e-5)
 
-    run_threads([add, add, learn, check], seconds=4)
+    run_threads([add, add, learn, check], seconds=2)
     buffer.verify()
     counters = buffer.counters
     assert counters["added"] > 10 * capacity and counters["sampled"] > 100
@@ -138,7 +138,7 @@ def test_windows_are_correct_while_environments_interleave():
         on = ~batch.terminated
         np.testing.assert_array_equal(batch.next_obs[on], batch.obs[on] + n_step)
 
-    run_threads([*[actor(env) for env in range(num_envs)], learn, learn], seconds=3)
+    run_threads([*[actor(env) for env in range(num_envs)], learn, learn], seconds=2)
     buffer.verify()
 
 
