@@ -23,7 +23,7 @@ SMALL = "states.cu"
 
 @nvrtc.needs_no_driver
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_no_driver_is_said_and_the_process_goes_on(device: str) -> None:
+def test_a_missing_driver_raises_an_error_and_the_process_continues(device: str) -> None:
     with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
         parl.AtariVectorEnv("breakout", 2, device=device)
     envs = parl.AtariVectorEnv("breakout", 2)
@@ -69,7 +69,7 @@ def test_the_search_says_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @nvrtc.needs_nvrtc
-def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_kernels_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
     newest = nvrtc.architectures()[-1]
     target, _, files = _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])
@@ -103,7 +103,7 @@ def test_processes_share_the_cache(tmp_path: Path) -> None:
 @nvrtc.needs_nvrtc
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 @pytest.mark.parametrize("file", sorted(FILES))
-def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int) -> None:
+def test_kernels_compile_for_every_family_without_optimization(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17", *nvrtc.UNOPTIMIZED]
     headers = sorted(path.name for path in nvrtc.KERNELS.glob("*.cuh"))
     ptx, _, log = nvrtc.compile_kernel(nvrtc.KERNELS / file, options, headers)
@@ -115,7 +115,7 @@ def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int
 
 @nvrtc.needs_nvrtc
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures(), (-1,), minutes=4))
-def test_every_family_takes_the_kernels(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compile_for_every_family(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiles the kernels as for a device. The oldest family takes minutes; the results are cached."""
     monkeypatch.setenv("PARL_CACHE_DIR", str(compiled.FOLDER / "kernels"))
     target, _, files = _native.cuda_compile(architecture, nvrtc_folders(), True)

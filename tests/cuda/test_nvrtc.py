@@ -32,7 +32,7 @@ unoptimized_first = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 @unoptimized_first
-def test_every_family_takes_the_console(options: list[str], architecture: int) -> None:
+def test_the_console_compiles_for_every_family(options: list[str], architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17", *options]
     ptx, _, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
     assert log == ""
@@ -44,7 +44,7 @@ def test_every_family_takes_the_console(options: list[str], architecture: int) -
 
 
 @unoptimized_first
-def test_machine_code_is_made(options: list[str]) -> None:
+def test_machine_code_is_generated(options: list[str]) -> None:
     architecture = next(a for a in nvrtc.architectures() if a >= 80)
     options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", *options]
     _, code, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
@@ -53,7 +53,7 @@ def test_machine_code_is_made(options: list[str]) -> None:
 
 
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
-def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
+def test_the_jump_table_compiles_to_machine_code(architecture: int) -> None:
     """NVRTC does not check inline PTX: only compiling to machine code shows that every handler is valid."""
     options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17"]
     ptx, code, log = nvrtc.compile_kernel(BLOCK, options, BRX_HEADERS)
@@ -72,7 +72,7 @@ def test_a_frame_around_the_jump_table() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_measured_of_the_kernels() -> None:
+def test_kernels_of_the_microbenchmark_compile() -> None:
     """`benches/gpu/micro.cu`: the frames of `brx.cu`, and straight-line code of up to 200 KB."""
     options = ["--gpu-architecture=compute_80", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(MICRO, options, [*BRX_HEADERS, str(BRX)])

@@ -22,7 +22,7 @@ FILES = ["tree.cu", "replay.cu", "select.cu", "episode.cu"]
 @nvrtc.needs_nvrtc
 @pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
 @pytest.mark.parametrize("file", FILES)
-def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
+def test_kernels_compile_for_every_family(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)
     assert log == ""
@@ -36,7 +36,7 @@ def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
 @nvrtc.needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
-def test_machine_code_is_made(file: str) -> None:
+def test_machine_code_is_generated(file: str) -> None:
     options = ["--gpu-architecture=sm_90", "--std=c++17"]
     _, code, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)
     assert log == ""
@@ -62,7 +62,7 @@ def test_the_native_compiler_has_them(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_no_driver_is_said_and_the_process_goes_on(make, device: str) -> None:
+def test_a_missing_driver_raises_an_error_and_the_process_continues(make, device: str) -> None:
     with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
         make(device)
     with pytest.raises(ValueError, match=r'device is .*, expected "cpu", "cuda" or "cuda:<number>"'):

@@ -31,7 +31,7 @@ def holder():
 
 
 @pytest.mark.parametrize("spec", [BOUNDED, PARTS])
-def test_what_was_written_is_read(tmp_path, spec):
+def test_a_written_file_is_read_back(tmp_path, spec):
     one, two = holder(), holder()
     policy_file.write(tmp_path, one, "sac", spec, 10)
     path = tmp_path / "policy.safetensors"

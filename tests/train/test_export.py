@@ -114,7 +114,7 @@ def test_pt2(tmp_path, name, own):
     ("name", "suffix", "actions_of"),
     [("ppo", "onnx", onnx_actions), ("dqn", "pt2", pt2_actions), ("es", "pt2", pt2_actions)],
 )
-def test_pictures(tmp_path, name, suffix, actions_of):
+def test_rendered_frames_equal_those_of_the_cpu(tmp_path, name, suffix, actions_of):
     check(fresh(name, PICTURES), tmp_path / f"policy.{suffix}", actions_of)
 
 

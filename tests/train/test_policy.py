@@ -208,7 +208,7 @@ def test_dictionaries_one_or_a_batch(tmp_path, name):
         policy.predict({"a": obs["a"], "b": {"c": np.zeros(4, np.uint8)}})
 
 
-def test_what_can_be_loaded(tmp_path):
+def test_sources_that_can_be_loaded(tmp_path):
     run = train_small(tmp_path, "a2c")
     path, policy = run.path, parl.load(run.path)
     assert policy.algorithm == "a2c" and policy.run == path and policy.env_steps == run.env_steps

@@ -1,6 +1,6 @@
 """Compares games with ale-py in each frame: RAM, picture, reward, lives, game over, frame numbers.
 
-Every game runs for 300 frames after a reset, 16 games for 2,000 with resets and saved states, and six games
+Every game runs for 300 frames after a reset, 16 games for 3,000 with resets and saved states, and six games
 with every (mode, difficulty). The four two-player games run in ale-py under another game's name and rules.
 `make test-games` makes longer comparisons, for hours.
 """
@@ -46,7 +46,7 @@ def from_reset(game):
 
 
 def with_resets(game):
-    run = games.Run(game, 2000, sticky=0.25, reset_every=700, detour_every=450)
+    run = games.Run(game, 3000, sticky=0.25, reset_every=700, detour_every=450)
     return games.play(run)["wrong"]
 
 

@@ -35,7 +35,7 @@ def made(**options: Any) -> Any:
     return parl.AtariVectorEnv("breakout", 2, device="cuda", **options)
 
 
-def test_it_is_kept_and_found_and_made_anew_when_damaged(cache: Path) -> None:
+def test_the_choice_is_saved_loaded_and_measured_again_if_damaged(cache: Path) -> None:
     envs = made()
     assert not envs.calibrated
     found = envs.calibrate()
@@ -64,7 +64,7 @@ def test_it_is_kept_and_found_and_made_anew_when_damaged(cache: Path) -> None:
     damaged.close()
 
 
-def test_many_environments_measure_by_themselves(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_batches_calibrate_automatically(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "CALIBRATES_FROM", 2)
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     off = made()
@@ -85,7 +85,7 @@ def test_many_environments_measure_by_themselves(cache: Path, monkeypatch: pytes
     envs.close()
 
 
-def test_several_games_have_no_choice_of_their_own() -> None:
+def test_calibrating_several_games_at_once_is_refused() -> None:
     envs = parl.AtariVectorEnv(["breakout", "pong"], 2, device="cuda")
     with pytest.raises(AtariError, match="play 2 games"):
         envs.calibrate()

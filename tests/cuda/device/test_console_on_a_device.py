@@ -19,7 +19,7 @@ def same(cpu: Console, gpu: Console, what: str) -> None:
 
 
 @pytest.mark.parametrize("game", ["breakout", "pitfall2", "elevator_action"])
-def test_it_plays_as_the_processor_does(game: str) -> None:
+def test_frames_and_states_equal_those_of_the_cpu(game: str) -> None:
     options = {
         "seed": 5,
         "frame_skip": 3,
@@ -42,7 +42,7 @@ def test_it_plays_as_the_processor_does(game: str) -> None:
     same(cpu, gpu, "reset")
 
 
-def test_states_go_both_ways_and_copies_part() -> None:
+def test_states_move_between_cpu_and_device_and_copies_are_independent() -> None:
     cpu, gpu = Console("pong", seed=1), Console("pong", seed=2, device="cuda:0")
     for _ in range(5):
         cpu.act(Action.UP)
@@ -82,7 +82,7 @@ def test_a_device_that_fails_leaves_the_console_as_it_was(needs_fake_driver: Non
     assert console.save() == before
 
 
-def test_it_gives_all_back(needs_fake_driver: None) -> None:
+def test_a_deleted_console_frees_its_resources(needs_fake_driver: None) -> None:
     names = ("allocations", "modules", "contexts")
     before = [fake_driver.figure(name) for name in names]
     console = Console("pong", seed=1, device="cuda")

@@ -53,7 +53,7 @@ def run(cpu: Any, gpu: Any, steps: int, seed: int = 3) -> int:
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
+def test_all_results_equal_those_of_the_cpu(mode: str) -> None:
     cpu, gpu = pair(
         ["breakout", "pong"],
         3,
@@ -74,7 +74,7 @@ def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
 
 
 @pytest.mark.parametrize("life_loss", ["continues", "reports"])
-def test_whole_games_are_told_as_on_the_cpu(life_loss: str) -> None:
+def test_game_over_and_game_return_equal_those_of_the_cpu(life_loss: str) -> None:
     """Lives are lost, and games reach their frame limit, within about 20 steps of 4 frames."""
     cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=80)
     run(cpu, gpu, 2)
@@ -132,7 +132,7 @@ def test_one_state_of_the_cpu_seeds_forty_consoles() -> None:
     gpu.close()
 
 
-def test_they_go_through_a_pickle() -> None:
+def test_pickled_environments_continue_alike() -> None:
     _, gpu = pair("pong", 2)
     gpu.reset(seed=1)
     copy = pickle.loads(pickle.dumps(gpu))
@@ -144,7 +144,7 @@ def test_they_go_through_a_pickle() -> None:
     copy.close()
 
 
-def test_bad_calls_are_named() -> None:
+def test_invalid_arguments_raise_errors_with_their_values() -> None:
     envs = parl.AtariVectorEnv("pong", 2, device="cuda")
     envs.reset()
     with pytest.raises(TypeError, match=r"actions have dtype torch\.float32, expected int64 or int32"):
@@ -160,7 +160,7 @@ def test_bad_calls_are_named() -> None:
         envs.step(torch.zeros(2, dtype=torch.int64))
 
 
-def test_faults_wait_for_the_next_contact() -> None:
+def test_invalid_actions_are_reported_by_the_next_call_that_synchronizes() -> None:
     envs = parl.AtariVectorEnv("pong", 3, device="cuda")
     envs.step(np.zeros(3, np.int64))
     with pytest.raises(ValueError, match="environment 2 has not been reset"):
@@ -203,7 +203,7 @@ def test_a_step_is_captured_and_replayed() -> None:
 # ------------------------------------------------------------------ only with the fake driver
 
 
-def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
+def test_steps_and_resets_do_not_synchronize(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("breakout", 2, device="cuda")
     before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
     allocated = fake_driver.figure("allocations")
@@ -220,7 +220,7 @@ def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
     envs.close()
 
 
-def test_nothing_relies_on_the_order_of_streams(needs_fake_driver: None) -> None:
+def test_every_call_synchronizes_its_own_stream(needs_fake_driver: None) -> None:
     """A lazy stream works only when it is synchronized itself."""
     cpu, gpu = pair("breakout", 2)
     cpu.reset(seed=4)
@@ -241,7 +241,7 @@ def test_nothing_relies_on_the_order_of_streams(needs_fake_driver: None) -> None
     cpu.close()
 
 
-def test_all_is_given_back(needs_fake_driver: None) -> None:
+def test_close_frees_memory_modules_and_context(needs_fake_driver: None) -> None:
     names = ("allocations", "used", "modules", "contexts")
     before = [fake_driver.figure(name) for name in names]
     envs = parl.AtariVectorEnv("pong", 2, device="cuda")
@@ -253,7 +253,7 @@ def test_all_is_given_back(needs_fake_driver: None) -> None:
     assert [fake_driver.figure(name) for name in names] == before
 
 
-def test_each_device_has_its_own(needs_fake_driver: None) -> None:
+def test_environments_on_two_devices_give_equal_results(needs_fake_driver: None) -> None:
     fake_driver.set_figure("devices", 2)
     first, second = (parl.AtariVectorEnv("pong", 1, device=device) for device in ("cuda", "cuda:1"))
     expected = parl.AtariVectorEnv("pong", 1, boot="snapshot")
@@ -268,7 +268,7 @@ def test_each_device_has_its_own(needs_fake_driver: None) -> None:
     expected.close()
 
 
-def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
+def test_a_failing_device_raises_its_cuda_error(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("pong", 1, device="cuda:0")
     envs.reset()
     fake_driver.set_figure("devices", 2)
@@ -291,7 +291,7 @@ def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
 @pytest.mark.parametrize(
     ("options", "asked"), [({}, 2 * 28_224), ({"sliding_buffer_planes": 64}, 2 * 64 * 84 * 84)]
 )
-def test_no_memory_for_the_results_is_a_reason(
+def test_out_of_memory_for_results_raises_an_error_with_sizes(
     options: dict[str, Any], asked: int, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the numbers, and the environments work again once there is memory."""

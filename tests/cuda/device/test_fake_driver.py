@@ -44,7 +44,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("device")
 
 
-def test_threads_of_a_block_speak(tools: Any, tmp_path: Path) -> None:
+def test_threads_of_a_block_exchange_values(tools: Any, tmp_path: Path) -> None:
     source = tmp_path / "speak.cu"
     source.write_text(SOURCE)
     import parl.cuda
@@ -91,7 +91,7 @@ def speak(kernels: Any, place: Any) -> None:
         kernels.launch("unknown", 1, 1)
 
 
-def test_threads_that_wait_for_ever_end_the_process(tmp_path: Path, needs_fake_driver: None) -> None:
+def test_a_deadlock_of_threads_ends_the_process(tmp_path: Path, needs_fake_driver: None) -> None:
     """A barrier that some lanes never reach is an error on a device too, so it must not pass here."""
     (tmp_path / "never.cu").write_text(
         'extern "C" __global__ void never(int* out) {\n'

@@ -59,7 +59,7 @@ def test_forms_change_between_steps() -> None:
     envs.close()
 
 
-def test_what_is_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_forms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     envs = made()
     before = envs.forms
     for forms, message in (
@@ -85,7 +85,7 @@ def test_what_is_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
         made()
 
 
-def test_the_doctor_tells_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parl_doctor_lists_saved_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Path(os.environ.get("PARL_CACHE_DIR", Path.home() / ".cache" / "parl")) / "kernels"
     (tmp_path / "kernels").mkdir()
     for kernel in kept.glob("*.kernel"):

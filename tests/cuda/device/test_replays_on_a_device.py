@@ -43,7 +43,7 @@ def same(cpu: Any, gpu: Any, **options: Any) -> Any:
     return found
 
 
-def test_batches_and_files_are_those_of_the_cpu(tmp_path: Path) -> None:
+def test_batches_and_files_equal_those_of_the_cpu(tmp_path: Path) -> None:
     cpu, gpu = pair()
     for number in range(20):
         cpu.add(**rows(number))
@@ -110,7 +110,7 @@ def with_state(number: int) -> dict[str, Any]:
     return {**rows(number), "state": np.full((4, 2), number, np.float32)}
 
 
-def test_sequences_are_those_of_the_cpu(tmp_path: Path) -> None:
+def test_sequences_equal_those_of_the_cpu(tmp_path: Path) -> None:
     cpu, gpu = sequences("cpu", fan_out=32), sequences("cuda")
     same_tickets(cpu, gpu)
     for number in range(24):
@@ -154,7 +154,7 @@ def with_goals(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_goals_are_those_of_the_cpu(strategy: str) -> None:
+def test_relabeled_goals_equal_those_of_the_cpu(strategy: str) -> None:
     cpu, gpu = goals("cpu", strategy, fan_out=32), goals("cuda", strategy)
     for number in range(20):
         cpu.add(**with_goals(number))
@@ -200,7 +200,7 @@ def test_sequences_and_goals_are_captured_and_replayed() -> None:
         gpu.check()
 
 
-def test_nothing_waits(needs_fake_driver: None) -> None:
+def test_replay_calls_do_not_synchronize(needs_fake_driver: None) -> None:
     _, gpu = pair()
     tree = parl.SumTree(100, device="cuda")
     before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
@@ -260,7 +260,7 @@ def test_each_device_has_its_own_kernels(needs_fake_driver: None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tree", "replay"])
-def test_a_device_that_is_not_there_is_a_reason(kind: str, needs_fake_driver: None) -> None:
+def test_a_missing_device_raises_an_error(kind: str, needs_fake_driver: None) -> None:
     with pytest.raises(CudaUnavailableError, match="there is no CUDA device 5: the driver shows 1"):
         if kind == "tree":
             parl.SumTree(10, device="cuda:5")

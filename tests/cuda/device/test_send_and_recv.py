@@ -80,7 +80,7 @@ def test_groups_step_while_others_wait() -> None:
         envs.close()
 
 
-def test_groups_that_cannot_be() -> None:
+def test_invalid_groups_are_refused() -> None:
     with pytest.raises(ValueError, match=r"batch_size is 2 and num_envs 3: .* must divide num_envs"):
         parl.AtariVectorEnv("pong", 3, batch_size=2, device="cuda")
     envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
@@ -115,7 +115,7 @@ def test_send_and_recv_of_all() -> None:
 
 
 @pytest.mark.parametrize("game", ["breakout", "seaquest"])
-def test_sticks(game: str) -> None:
+def test_continuous_actions_equal_those_of_the_cpu(game: str) -> None:
     cpu, gpu = pair(game, 4, continuous=True, continuous_action_threshold=0.4)
     assert gpu.action_space == cpu.action_space
     same(cpu.reset(seed=1), gpu.reset(seed=1))
@@ -140,7 +140,7 @@ def test_sticks(game: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rgb_array", "rgb_grid"])
-def test_pictures(mode: str) -> None:
+def test_rendered_frames_equal_those_of_the_cpu(mode: str) -> None:
     cpu, gpu = pair(["pong", "breakout"], 3, render_mode=mode)
     with pytest.raises(ValueError, match="environment 0 has not been reset"):
         gpu.render()
@@ -209,7 +209,7 @@ def test_arrays_of_other_libraries() -> None:
     gpu.close()
 
 
-def test_groups_wait_for_nobody(needs_fake_driver: None) -> None:
+def test_send_and_recv_do_not_synchronize(needs_fake_driver: None) -> None:
     envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
     before = fake_driver.figure("synchronizations"), fake_driver.figure("copies")
     envs.reset(seed=0)

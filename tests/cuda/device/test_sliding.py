@@ -39,7 +39,7 @@ def same(ours: Any, theirs: Any, what: str) -> None:
         (6, {"obs_type": "ram", "stack_num": 3}),
     ],
 )
-def test_views_hold_what_the_cpu_shows(sliding: int, options: dict[str, Any]) -> None:
+def test_sliding_observations_equal_those_of_the_cpu(sliding: int, options: dict[str, Any]) -> None:
     cpu, gpu = pair(sliding, **options)
     same(gpu.reset(seed=3)[0], cpu.reset(seed=3)[0], "reset")
     draws = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_views_hold_what_the_cpu_shows(sliding: int, options: dict[str, Any]) ->
     gpu.close()
 
 
-def test_what_happens_between_is_written_whole() -> None:
+def test_all_planes_are_written_after_resets_loaded_states_and_out() -> None:
     cpu, gpu = pair(12)
     gpu.reset(seed=1)
     cpu.reset(seed=1)
@@ -102,7 +102,7 @@ def test_only_the_newest_plane_is_written() -> None:
     gpu.close()
 
 
-def test_groups_slide_by_themselves() -> None:
+def test_each_group_has_its_own_sliding_buffer() -> None:
     cpu = parl.AtariVectorEnv("breakout", 4, boot="snapshot")
     gpu = parl.AtariVectorEnv("breakout", 4, batch_size=2, device="cuda", sliding_buffer_planes=6)
     first = gpu.reset(seed=0)[0]
@@ -117,7 +117,7 @@ def test_groups_slide_by_themselves() -> None:
     gpu.close()
 
 
-def test_places_follow_each_other() -> None:
+def test_positions_in_the_buffer_are_consecutive() -> None:
     sliding = Sliding((2, 4, 3, 5), 4, 7, torch.device("cpu"))
     places = [sliding.next(whole=i == 0) for i in range(7)]
     assert [view.storage_offset() // 15 for view, _ in places] == [0, 1, 2, 3, 0, 1, 2]
@@ -137,6 +137,6 @@ def test_places_follow_each_other() -> None:
         ("cuda", -1, 4, "sliding_buffer_planes is -1"),
     ],
 )
-def test_what_cannot_slide(device: str, sliding: int, stack: int, message: str) -> None:
+def test_invalid_sliding_settings_are_refused(device: str, sliding: int, stack: int, message: str) -> None:
     with pytest.raises(AtariError, match=message):
         parl.AtariVectorEnv("breakout", 2, device=device, sliding_buffer_planes=sliding, stack_num=stack)

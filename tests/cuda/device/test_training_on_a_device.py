@@ -83,7 +83,7 @@ def test_rollouts_stay_on_the_device_and_resume_with_the_same_numbers(tmp_path: 
 
 
 @pytest.mark.usefixtures("here")
-def test_no_round_of_rollouts_waits(
+def test_a_rollout_iteration_does_not_synchronize(
     tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[int] = []
@@ -129,7 +129,9 @@ def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_no_round_waits(tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_off_policy_iteration_does_not_synchronize(
+    tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rounds, waits = 0, 0
     advance, step = off_policy.CudaOffPolicyLoop.advance, off_policy.CudaActor.step
 
@@ -210,12 +212,14 @@ def test_an_update_is_one_graph(
         ({"initial_priority": "td"}, "initial_priority = 'td' needs environments of the CPU"),
     ],
 )
-def test_what_cannot_be_is_said(options: dict[str, Any], text: str, tmp_path: Path, here: None) -> None:
+def test_unsupported_settings_are_refused(
+    options: dict[str, Any], text: str, tmp_path: Path, here: None
+) -> None:
     with pytest.raises(ConfigError, match=text):
         trained(tmp_path, total_steps=30, **options)
 
 
-def test_algorithms_that_act_on_the_processor_are_named(tmp_path: Path) -> None:
+def test_algorithms_that_act_on_the_cpu_only_are_refused(tmp_path: Path) -> None:
     from parl.runtime.off_policy.setup import OffPolicySetup
 
     setup = OffPolicySetup(

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("needs_fake_driver")
         ),
     ],
 )
-def test_a_reason(name: str, value: int, message: str) -> None:
+def test_unsupported_devices_raise_an_error_with_the_reason(name: str, value: int, message: str) -> None:
     before = fake_driver.figure("used"), fake_driver.figure(name)
     fake_driver.set_figure(name, value)
     with pytest.raises(CudaUnavailableError, match=message):
@@ -42,7 +42,7 @@ def test_a_reason(name: str, value: int, message: str) -> None:
 
 
 @pytest.mark.parametrize(("error", "name"), [(100, "CUDA_ERROR_NO_DEVICE"), (999, "error 999")])
-def test_a_driver_that_does_not_start(error: int, name: str) -> None:
+def test_a_driver_that_fails_to_initialize_is_reported(error: int, name: str) -> None:
     code = "import parl; parl.AtariVectorEnv('pong', device='cuda')"
     environment = {**os.environ, "PARL_FAKE_DRIVER": f"init={error}"}
     run = subprocess.run(
@@ -51,13 +51,13 @@ def test_a_driver_that_does_not_start(error: int, name: str) -> None:
     assert f"CudaUnavailableError: the CUDA driver (libcuda.so.1) does not start: {name}" in run.stderr
 
 
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nvrtc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_NVRTC", "/nowhere/libnvrtc.so.13")
     with pytest.raises(CudaUnavailableError, match=r"no NVRTC.*tried /nowhere/libnvrtc\.so\.13"):
         parl.AtariVectorEnv("pong", device="cuda")
 
 
-def test_the_report_names_the_devices() -> None:
+def test_cuda_report_lists_the_devices() -> None:
     fake_driver.set_figure("devices", 2)
     lines = dict(_native.cuda_report([]))
     assert lines["CUDA driver"] == "for CUDA 13.0"
@@ -65,7 +65,7 @@ def test_the_report_names_the_devices() -> None:
     assert lines["NVRTC"].startswith("13.0 in ")
 
 
-def test_compiled_ahead() -> None:
+def test_environments_use_kernels_compiled_before() -> None:
     """Environments use the kernels that were compiled ahead."""
     target, _, files = cuda.prepare("cuda")
     assert target == "sm_90"
