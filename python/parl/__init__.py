@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from parl._gymnasium import register_with_gymnasium
 from parl._native import SumTree, __version__
-from parl.errors import ParlError
+from parl.errors import ParlError, extra_of
 
 if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay, types
@@ -75,8 +75,14 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
         home = _MODULES.get(name)
         if home is None:
             raise AttributeError(f"module 'parl' has no attribute {name!r}")
-        module = importlib.import_module(home)
-        value = module if home == f"parl.{name}" else getattr(module, name)
+        try:
+            module = importlib.import_module(home)
+            value = module if home == f"parl.{name}" else getattr(module, name)
+        except ModuleNotFoundError as error:
+            if extra := extra_of(error):
+                reason = f"parl.{name} needs {error.name}: pip install 'parl-rl[{extra}]'"
+                raise ModuleNotFoundError(reason, name=error.name) from error
+            raise
         globals()[name] = value
         return value
 

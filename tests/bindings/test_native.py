@@ -50,6 +50,18 @@ assert not {"gymnasium", "ale_py"} & set(sys.modules)
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [("train", "torch", "train"), ("load", "torch", "train"), ("make_vec", "gymnasium", "train")],
+)
+def test_a_missing_package_is_named_with_its_extra(name, missing, extra):
+    code = f"import sys; sys.modules[{missing!r}] = None; import parl; parl.{name}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1
+    message = f"ModuleNotFoundError: parl.{name} needs {missing}: pip install 'parl-rl[{extra}]'"
+    assert run.stderr.splitlines()[-1] == message
+
+
 def test_public_names_exist():
     assert {"SumTree", "PrioritizedReplay", "UniformReplay", "ParlError"} <= set(dir(parl))
     assert parl.PrioritizedReplay is parl.replay.PrioritizedReplay

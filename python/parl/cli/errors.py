@@ -6,21 +6,7 @@ import os
 import select
 import sys
 
-from parl.errors import ConfigError, ParlError
-
-# Module -> extra of parl that installs it.
-_EXTRAS = {
-    "torch": "train",
-    "gymnasium": "train",
-    "cloudpickle": "train",
-    "rich": "train",
-    "tomli_w": "train",
-    "tyro": "train",
-    "ale_py": "atari",
-    "ray": "dist",
-    "matplotlib": "plot",
-    "imageio": "video",
-}
+from parl.errors import ConfigError, ParlError, extra_of
 
 
 class UsageError(ConfigError):
@@ -52,8 +38,8 @@ def _import_message(error: ImportError) -> str | None:
     name = (error.name or "").partition(".")[0]
     if name == "parl":
         return None
-    if name in _EXTRAS:
-        return f"{name} cannot be imported ({error}): pip install 'parl-rl[{_EXTRAS[name]}]'"
+    if extra := extra_of(error):
+        return f"{name} cannot be imported ({error}): pip install 'parl-rl[{extra}]'"
     return f"{error}: install the package that has it; --traceback shows what imports it"
 
 
