@@ -51,15 +51,17 @@ assert not {"gymnasium", "ale_py"} & set(sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("name", "missing", "extra"),
-    [("train", "torch", "train"), ("load", "torch", "train"), ("make_vec", "gymnasium", "train")],
+    ("code", "missing", "message"),
+    [
+        ("make_vec", "gymnasium", "ModuleNotFoundError: parl.make_vec needs gymnasium"),
+        ("train('dqn', env='CartPole-v1')", "torch", "parl.errors.ConfigError: dqn needs torch"),
+    ],
 )
-def test_a_missing_package_is_named_with_its_extra(name, missing, extra):
-    code = f"import sys; sys.modules[{missing!r}] = None; import parl; parl.{name}"
+def test_a_missing_package_is_named_with_its_extra(code, missing, message):
+    code = f"import sys; sys.modules[{missing!r}] = None; import parl; parl.{code}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 1
-    message = f"ModuleNotFoundError: parl.{name} needs {missing}: pip install 'parl-rl[{extra}]'"
-    assert run.stderr.splitlines()[-1] == message
+    assert run.stderr.splitlines()[-1] == message + ": pip install 'parl-rl[train]'"
 
 
 def test_public_names_exist():

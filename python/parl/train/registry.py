@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, extra_of
 from parl.functions import PickledFunction
 from parl.run import check_keys, parse_count
 from parl.train.config import words
@@ -195,11 +195,21 @@ def check_known(table: Mapping[str, Any], where: str | Path) -> str:
 
 
 def module_of(name: str) -> Any:
-    """The module of algorithm ``name``, or an object with the same members for a registered one."""
+    """The module of algorithm ``name``, or an object with the same members for a registered one.
+
+    Raises:
+        ConfigError: it needs a package that is not installed.
+    """
     found = entry(name)
     kind: Any = _REGISTERED.get(name)
     if kind is None:
-        return importlib.import_module(found.module)
+        try:
+            return importlib.import_module(found.module)
+        except ModuleNotFoundError as error:
+            if extra := extra_of(error):
+                reason = f"{name} needs {error.name}: pip install 'parl-rl[{extra}]'"
+                raise ConfigError(reason) from error
+            raise
     optional: dict[str, Any] = {"default_config": lambda spec: kind.Config()}
     optional |= {one: getattr(kind, one) for one in _OPTIONAL if hasattr(kind, one)}
     return SimpleNamespace(Config=kind.Config, **optional)
