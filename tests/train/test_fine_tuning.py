@@ -13,6 +13,7 @@ from parl import cli
 from parl.algos.common.on_policy import OnPolicyLearner
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
+from parl.run.listing import list_runs
 from parl.runtime.setup import RunSetup, SavedLearner
 from parl.train.registry import make_algorithm
 
@@ -157,6 +158,24 @@ def test_a_run_that_reached_its_goal_continues_to_a_later_end(tmp_path):
     assert parl.resume(run.path, total_steps=300, stop_at_return=2.0).env_steps == run.env_steps
     longer = parl.resume(run.path, total_steps=300)
     assert longer.stopped == "total_steps" and longer.env_steps >= 300
+
+
+class StopsAtCheckpoint(parl.Callback):
+    """Ends the run after its first checkpoint."""
+
+    def on_checkpoint(self, checkpoint):
+        return False
+
+
+def test_an_extended_run_that_was_stopped_continues_to_its_later_end(tmp_path):
+    run = train_small(tmp_path, "dqn")
+    assert list_runs(tmp_path)[0].state == "ended"
+    stopped = parl.resume(run.path, total_steps=900, checkpoint_every=200, callbacks=[StopsAtCheckpoint()])
+    assert run.env_steps < stopped.env_steps < 900
+    assert list_runs(tmp_path)[0].state == "interrupted"
+    again = parl.resume(run.path)
+    assert again.stopped == "total_steps" and again.env_steps >= 900
+    assert list_runs(tmp_path)[0].state == "ended"
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "es"])

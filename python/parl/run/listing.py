@@ -131,6 +131,7 @@ def _state(run: RunDirectory, settings: Mapping[str, Any]) -> State:
     except FileNotFoundError:
         return "interrupted"  # before the first checkpoint
     counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
+    settings = {**settings, **counters.get("limits", {})}  # those of the last part of a resumed run
     without = not settings["evaluation_episodes"] and counters["env_steps"] >= settings["total_steps"]
     return "ended" if without or reason_of_end(counters, settings) else "interrupted"
 

@@ -462,7 +462,8 @@ def resume(
     If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
     the results are the same as those of a run without interruption. A run that has ended continues with a
     larger ``total_steps``, over which learning rates fall; one that has reached ``stop_at_return`` then
-    continues without this goal, unless a new one is given.
+    continues without this goal, unless a new one is given. Checkpoints keep both limits, so that a later
+    call need not repeat them.
 
     Args:
         path: the run directory.
@@ -486,26 +487,29 @@ def resume(
     hooks = CallbackList([*make_loggers(config.logger), *callbacks])
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
-    topology, setup = topology_of(opened.name), opened.make_setup(config)
+    topology = topology_of(opened.name)
 
-    def last_checkpoint() -> tuple[Any, Checkpoint | None]:
-        """The setup and the last checkpoint, without which the run starts as :func:`train` does."""
+    def last_checkpoint() -> tuple[RunConfig, Any, Checkpoint | None]:
+        """Settings, setup and the last checkpoint, without which the run starts as :func:`train` does."""
         saved = _last_checkpoint(opened.run, rank, trust)
-        if saved is not None:
-            return setup, saved
-        first = _saved_learner(opened.name, config, setup.algorithm, opened.maker)
-        return dataclasses.replace(setup, init_from=first), None
+        limits = {} if saved is None else saved.counters.get("limits", {})
+        current = replace(config, {key: limits[key] for key in limits if key not in options}, "resume")
+        setup = opened.make_setup(current)
+        if saved is None:
+            first = _saved_learner(opened.name, current, setup.algorithm, opened.maker)
+            setup = dataclasses.replace(setup, init_from=first)
+        elif "total_steps" in options and "stop_at_return" not in options and _has_reached_goal(saved):
+            current = replace(current, {"stop_at_return": None}, "resume")
+        return current, setup, saved
 
     try:
         if rank > 0:
-            return run_follower_rank(opened.run, topology, config, *last_checkpoint())
+            return run_follower_rank(opened.run, topology, *last_checkpoint())
         with opened.run.lock():
-            setup, saved = last_checkpoint()
+            config, setup, saved = last_checkpoint()
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
-            elif "total_steps" in options and "stop_at_return" not in options and _has_reached_goal(saved):
-                config = replace(config, {"stop_at_return": None}, "resume")
             progress = Progress(config.total_steps, config.quiet, config.verbose)
             said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
             progress.print_line(f"{said}, from step {start:,}")
