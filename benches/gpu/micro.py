@@ -3,7 +3,7 @@
 1. Frames in several forms, with one warp on the device, then with 1 to 32 warps on each multiprocessor: the
    cost of a jump, and the utilization of the device.
 2. The minimum over a warp: latency and throughput.
-3. Loops over 2 to 200 KB of code: the cost of instruction cache misses.
+3. Loops over 3 to 270 KB of code: the cost of instruction cache misses.
 4. Observations: steps of one frame with pictures, compared with steps of one frame with RAM.
 """
 
