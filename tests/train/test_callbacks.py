@@ -11,7 +11,9 @@ import parl
 from parl.cli import main
 from parl.errors import CallbackError, ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
+from parl.train.trainer import Trainer
 
 HOOKS = ("on_start", "on_record", "on_evaluation", "on_checkpoint", "on_end")
 RUN = {
@@ -126,6 +128,16 @@ def test_callbacks_end_runs_of_every_topology(topology, tmp_path):
     assert run.stopped == "callback"
     assert seen.of("on_start") and seen.of("on_end") == [run]
     assert saved_steps(run.path) <= run.env_steps
+
+
+def test_a_run_that_ends_before_its_first_step_has_a_checkpoint(tmp_path, monkeypatch):
+    """As where workers have not started when the first record is due."""
+    monkeypatch.setattr(Trainer, "_log_is_due", lambda self, loop: True)
+    with monkeypatch.context() as patch:
+        patch.setattr(SyncRolloutLoop, "advance", lambda self, until, seconds: None)
+        run = train("ppo", **RUN, runs=str(tmp_path), callbacks=[Recorder(on_record=False)])
+    assert (run.stopped, run.env_steps, saved_steps(run.path)) == ("callback", 0, 0)
+    assert resume(run.path).stopped == "total_steps"
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -144,6 +144,7 @@ class Trainer:
         self._evaluation_return: float | None = None
         self._score: dict[str, Any] = {}
         self._evaluated_at = self._saved_at = self._logged_at = 0
+        self._is_saved = False  # whether the run has a checkpoint
         self._evaluate_again = 0.0
         self._interrupted = False
 
@@ -196,6 +197,7 @@ class Trainer:
             try:
                 self._loop = loop
                 self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
+                self._is_saved = saved is not None
                 if saved is not None:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
@@ -279,7 +281,7 @@ class Trainer:
             if over:
                 return "total_steps"
             if self._callbacks.stop:
-                if loop.env_steps > self._saved_at:
+                if not self._is_saved or loop.env_steps > self._saved_at:
                     self._save(loop, None)
                 self._progress.print_line(f"a callback ended the run; saved in {self._run.path}")
                 return "callback"
@@ -432,7 +434,7 @@ class Trainer:
             if score is not None:
                 more["score"] = self._score
             counters = _add_counters(folder, more)
-        self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
+        self._saved_at, self._saved_clock, self._is_saved = loop.env_steps, time.monotonic(), True
         return int(counters["env_steps"])
 
 
