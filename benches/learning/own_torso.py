@@ -83,7 +83,16 @@ def measure(options, out):
         for clock, found in zip(("processor time", "wall time"), zip(*rounds[1:], strict=True), strict=True):
             spread = f"{min(found):.2f} to {max(found):.2f}"
             print(f"{name}, {clock}: own torso takes {statistics.median(found):.2f}x ({spread})", flush=True)
-            out.add("own-torso", name, f"{clock} ratio", "x", found, bar="<= 1.5", **columns)
+            out.add(
+                "own-torso",
+                name,
+                f"{clock} ratio",
+                "x",
+                found,
+                peer="parl's default network",
+                bar="<= 1.5",
+                **columns,
+            )
 
 
 if __name__ == "__main__":
