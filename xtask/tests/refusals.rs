@@ -7,12 +7,16 @@ use xtask::device::{Refusal, translate};
 
 /// Translates a crate of the given files and returns the refusals. The first file is the root.
 fn refusals(name: &str, files: &[(&str, &str)]) -> Vec<Refusal> {
-    let folder: PathBuf = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("refusals").join(name);
+    // Each process has its own folder, as several may run these tests at once.
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("refusals-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     for (file, text) in files {
         std::fs::write(folder.join(file), text).unwrap();
     }
-    translate(&folder.join(files[0].0), &folder, "refused").err().unwrap_or_default()
+    let found = translate(&folder.join(files[0].0), &folder, "refused").err().unwrap_or_default();
+    std::fs::remove_dir_all(&folder).unwrap();
+    found
 }
 
 /// Items that are refused: `(line:column of the file, part of the reason, text after the marker line)`. Line 1 is the
