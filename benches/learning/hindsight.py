@@ -9,8 +9,9 @@
 environment, networks, learning rate, batches, exploration, updates per transition and number of goals per
 transition, one core and one torch thread each, in turns. The score is the mean return of 100 greedy
 episodes: of bits about ``1 - bits / 2`` if all goals are reached, ``-bits`` if none is; of reach 0 to -50,
-minus the number of steps outside of 5 cm. Times are processor seconds of training. One difference stays:
-parl computes whether a step terminates for the new goal too, SB3 keeps the flag of the old one.
+minus the number of steps outside of 5 cm. Times are processor seconds of training, of parl with the start
+of the run and its checkpoint. One difference stays: parl computes whether a step terminates for the new goal
+too, SB3 keeps the flag of the old one.
 """
 
 import argparse
@@ -178,17 +179,16 @@ def main():
     record.add_option(parser, "hindsight")
     options = parser.parse_args()
     steps = options.steps or {"bits": 60_000, "reach": 20_000}[options.task]
-    case, runs = REACH.partition(":")[2], (("parl", run_parl_reach), ("stable-baselines3", run_sb3_reach))
     if options.task == "bits":
-        both = (("parl", run_parl), ("stable-baselines3", run_sb3))
-        case, runs = (
-            f"{options.bits} bits",
-            [(name, functools.partial(run, options.bits)) for name, run in both],
-        )
+        case = f"{options.bits} bits"
+        mine, theirs = (functools.partial(run, options.bits) for run in (run_parl, run_sb3))
+    else:
+        case, mine, theirs = REACH.partition(":")[2], run_parl_reach, run_sb3_reach
+    runs = {"parl": mine, "stable-baselines3": theirs}
     torch.set_num_threads(1)
-    found = {name: [] for name, _ in runs}
+    found = {name: [] for name in runs}
     for seed in range(options.seeds):
-        for name, run in runs:
+        for name, run in runs.items():
             found[name].append(run(steps, seed))
             seconds, score = found[name][-1]
             print(f"seed {seed} {name}: {seconds:.1f} s, mean return {score:.2f}", flush=True)

@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20_000)
     record.add_option(parser, "own-torso")
     options = parser.parse_args()
-    with record.Record(options.record, "Training with a torso of one's own") as out:
+    with record.Record(options.record, "Training with a user's torso") as out:
         measure(options, out)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from parl._gymnasium import register_with_gymnasium
 from parl._native import SumTree, __version__
-from parl.errors import ParlError, extra_of
+from parl.errors import ParlError
+from parl.extras import install_command
 
 if TYPE_CHECKING:
     from parl import adapters, atari, errors, replay, types
@@ -79,8 +80,8 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
             module = importlib.import_module(home)
             value = module if home == f"parl.{name}" else getattr(module, name)
         except ModuleNotFoundError as error:
-            if extra := extra_of(error):
-                reason = f"parl.{name} needs {error.name}: pip install 'parl-rl[{extra}]'"
+            if command := install_command(error):
+                reason = f"parl.{name} needs {error.name}: {command}"
                 raise ModuleNotFoundError(reason, name=error.name) from error
             raise
         globals()[name] = value

@@ -2,26 +2,6 @@
 
 from __future__ import annotations
 
-# Module that parl may lack -> extra of parl that installs it.
-_EXTRAS = {
-    "torch": "train",
-    "gymnasium": "train",
-    "cloudpickle": "train",
-    "rich": "train",
-    "safetensors": "train",
-    "tomli_w": "train",
-    "tyro": "train",
-    "ale_py": "atari",
-    "ray": "dist",
-    "matplotlib": "plot",
-    "imageio": "video",
-}
-
-
-def extra_of(error: ImportError) -> str | None:
-    """The extra of parl that installs the module which could not be imported; None: there is none."""
-    return _EXTRAS.get((error.name or "").partition(".")[0])
-
 
 class ParlError(Exception):
     """Base class of all exceptions that parl defines."""

@@ -77,6 +77,14 @@ def test_runs_are_listed_with_score_steps_time_and_state(folder):
     json.dumps([one.record() for one in list_runs(folder)], allow_nan=False)
 
 
+@pytest.mark.parametrize(("evaluations", "score"), [(5, {"evaluation_return": 5.0}), (0, None)])
+@pytest.mark.parametrize(("end", "state"), [(100, "ended"), (200, "interrupted")])
+def test_an_extended_run_has_ended_at_its_later_end_only(tmp_path, evaluations, score, end, state):
+    counters = {"score": score, "limits": {"total_steps": end, "stop_at_return": None}}
+    make_run(tmp_path, "run", counters=counters, evaluation_episodes=evaluations)
+    assert [one.state for one in list_runs(tmp_path)] == [state]
+
+
 @pytest.mark.parametrize(
     ("sort", "order"),
     [

@@ -1,6 +1,5 @@
 """Exported policies choose the actions of ``predict``."""
 
-import functools
 import sys
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from onnxruntime import InferenceSession
 from test_policy import IDS, VARIANTS, Parts, train_small
 from tiny_runs import PICTURES, config_of
-from torch.onnx._internal._lazy_import import onnxscript_apis
 
 import parl
 from parl.errors import ConfigError
@@ -24,14 +22,6 @@ ONNX = [
     pytest.param(name, own, id=one, marks=[SLOW] if one in ALIKE else [])
     for (name, own), one in zip(VARIANTS, IDS, strict=True)
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def operators():
-    """Makes torch translate its operators for ONNX only once: it takes half of the time of each file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(onnxscript_apis, "get_torchlib_ops", functools.cache(onnxscript_apis.get_torchlib_ops))
-        yield
 
 
 def batches(spec, rng):
@@ -114,7 +104,7 @@ def test_pt2(tmp_path, name, own):
     ("name", "suffix", "actions_of"),
     [("ppo", "onnx", onnx_actions), ("dqn", "pt2", pt2_actions), ("es", "pt2", pt2_actions)],
 )
-def test_rendered_frames_equal_those_of_the_cpu(tmp_path, name, suffix, actions_of):
+def test_images(tmp_path, name, suffix, actions_of):
     check(fresh(name, PICTURES), tmp_path / f"policy.{suffix}", actions_of)
 
 

@@ -6,7 +6,8 @@ import os
 import select
 import sys
 
-from parl.errors import ConfigError, ParlError, extra_of
+from parl.errors import ConfigError, ParlError
+from parl.extras import install_command
 
 
 class UsageError(ConfigError):
@@ -38,8 +39,8 @@ def _import_message(error: ImportError) -> str | None:
     name = (error.name or "").partition(".")[0]
     if name == "parl":
         return None
-    if extra := extra_of(error):
-        return f"{name} cannot be imported ({error}): pip install 'parl-rl[{extra}]'"
+    if command := install_command(error):
+        return f"{name} cannot be imported ({error}): {command}"
     return f"{error}: install the package that has it; --traceback shows what imports it"
 
 

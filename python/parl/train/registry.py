@@ -21,7 +21,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parl.errors import ConfigError, extra_of
+from parl.errors import ConfigError
+from parl.extras import install_command
 from parl.functions import PickledFunction
 from parl.run import check_keys, parse_count
 from parl.train.config import words
@@ -206,9 +207,8 @@ def module_of(name: str) -> Any:
         try:
             return importlib.import_module(found.module)
         except ModuleNotFoundError as error:
-            if extra := extra_of(error):
-                reason = f"{name} needs {error.name}: pip install 'parl-rl[{extra}]'"
-                raise ConfigError(reason) from error
+            if command := install_command(error):
+                raise ConfigError(f"{name} needs {error.name}: {command}") from error
             raise
     optional: dict[str, Any] = {"default_config": lambda spec: kind.Config()}
     optional |= {one: getattr(kind, one) for one in _OPTIONAL if hasattr(kind, one)}

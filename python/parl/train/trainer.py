@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,15 +87,14 @@ def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
     return Evaluator(maker, setup.make_policy(), setup.spec)
 
 
-def limits_of(config: RunConfig) -> dict[str, Any]:
-    """What ends the run, as in ``counters.json``: a resumed run may have other limits than its settings."""
-    return {"limits": {"total_steps": config.total_steps, "stop_at_return": config.stop_at_return}}
+def _add_counters(folder: Path, config: RunConfig, **more: Any) -> dict[str, Any]:
+    """Adds ``more`` and what ends the run to a checkpoint's ``counters.json``; returns its content.
 
-
-def _add_counters(folder: Path, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to the ``counters.json`` of a checkpoint; returns all of them."""
+    A resumed run can end elsewhere than its settings say: the next resume and lists of runs read ``limits``.
+    """
     path = folder / "counters.json"
-    counters = json.loads(path.read_text(encoding="utf-8")) | more
+    limits = {"total_steps": config.total_steps, "stop_at_return": config.stop_at_return}
+    counters = json.loads(path.read_text(encoding="utf-8")) | more | {"limits": limits}
     path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
     return counters
 
@@ -110,7 +109,7 @@ def run_follower_rank(
     def save(write: Callable[[Path], None]) -> None:
         with checkpoints.write(loop.env_steps) as folder:
             write(folder)
-            _add_counters(folder, limits_of(config))
+            _add_counters(folder, config)
 
     # Rank 0 handles interrupts for all processes.
     with _signals(lambda: None):
@@ -429,11 +428,13 @@ class Trainer:
             save(folder)
             name = self._run.config["algorithm"]
             self._write_policy(folder, loop.learner, name, self._setup.spec, loop.env_steps)
-            more: dict[str, Any] = {"training_s": time.monotonic() - self._began}
-            more |= {"evaluation_episodes": self._episodes_played} | limits_of(self._config)
-            if score is not None:
-                more["score"] = self._score
-            counters = _add_counters(folder, more)
+            counters = _add_counters(
+                folder,
+                self._config,
+                training_s=time.monotonic() - self._began,
+                evaluation_episodes=self._episodes_played,
+                **({} if score is None else {"score": self._score}),
+            )
         self._saved_at, self._saved_clock, self._is_saved = loop.env_steps, time.monotonic(), True
         return int(counters["env_steps"])
 

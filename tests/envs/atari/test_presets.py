@@ -53,7 +53,7 @@ def test_envpool_preset_equals_envpool(game: str, theirs: dict[str, object], min
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
     ours = parl.make_vec(game, 2, preset="envpool", **mine)
-    # An episode ends, but for two of space_invaders, whose episodes are longer.
+    # An episode ends within these steps, except under two of the options in space_invaders.
     steps = {"breakout": 180, "qbert": 320, "space_invaders": 350}[game]
     if "max_episode_steps" in theirs:
         steps = 120

@@ -16,7 +16,7 @@ GAMES = (
     "pong", "breakout", "seaquest", "space_invaders", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
     "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk", "double_dunk", "tic_tac_toe_3d",
 )  # fmt: skip
-# A random agent ends these within so many steps.
+# Games that a random agent ends, and the number of steps within which it does.
 SHORT = {
     "breakout": 350, "space_invaders": 420, "seaquest": 420, "ms_pacman": 500, "qbert": 350,
     "journey_escape": 770,
@@ -62,7 +62,7 @@ def test_games_of_all_kinds_equal_ale_py(game: str) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_options_equal_ale_py(options: dict[str, object]) -> None:
-    """ale-py takes 0.3 s to start an environment: two only where results of one could become the other's."""
+    """One environment where that suffices, because ale-py takes 0.3 s to start each."""
     several = {"autoreset_mode", "repeat_action_probability", "continuous", "img_height"} & options.keys()
     ends = compare_with_ale("breakout", num_envs=2 if several else 1, steps=250, **options)
     assert ends > 0 or "frameskip" in options
