@@ -36,7 +36,7 @@ class BitFlip(gymnasium.Env):
         self._step += 1
         goals = self._state, self._goal
         reward, over = float(self.compute_reward(*goals, {})), bool(self.compute_terminated(*goals, {}))
-        return self._show(), reward, over, self._step == self._bits, {}
+        return self._show(), reward, over, self._step == self._bits, {"is_success": over}
 
     def compute_terminated(self, achieved_goal, desired_goal, info):
         return (achieved_goal == desired_goal).all(axis=-1)

@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from parl.algos.dqn import DQN, Config
 from parl.envs import EnvMaker, spec_of
@@ -58,6 +59,36 @@ def test_environments_are_not_stepped_after_their_episode():
         Counted.steps = 0
         returns = evaluator.play(20, seed)
         assert Counted.steps == returns.sum() < 20 * returns.max()
+    evaluator.close()
+
+
+@pytest.mark.parametrize("autoreset", ["NEXT_STEP", "SAME_STEP"])
+def test_the_success_rate_counts_the_last_step_of_each_episode(autoreset):
+    class Sometimes(gymnasium.Wrapper):
+        """Succeeds in the last step of episodes that start left of the middle, and in some step before."""
+
+        def reset(self, **options):
+            obs, info = super().reset(**options)
+            self._succeeds, self._steps = bool(obs[0] < 0), 0
+            return obs, info
+
+        def step(self, action):
+            obs, reward, terminated, truncated, info = super().step(action)
+            self._steps += 1
+            succeeded = self._succeeds if terminated or truncated else self._steps == 2
+            return obs, reward, terminated, truncated, info | {"is_success": succeeded}
+
+    def make(num_envs):
+        envs = [lambda: Sometimes(gymnasium.make("CartPole-v1"))] * num_envs
+        return gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=AutoresetMode[autoreset])
+
+    maker = EnvMaker(make)
+    spec = spec_of(maker(1))
+    evaluator = Evaluator(maker, DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0), spec)
+    assert evaluator.success_rate is None
+    evaluator.play(20, 40)
+    starts = [gymnasium.make("CartPole-v1").reset(seed=40 + index)[0][0] for index in range(20)]
+    assert evaluator.success_rate == np.mean(np.array(starts) < 0) and 0 < evaluator.success_rate < 1
     evaluator.close()
 
 

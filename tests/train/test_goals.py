@@ -8,11 +8,14 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import parl
 from parl.envs import EnvMaker
 from parl.envs.goals import goal_functions
 from parl.errors import ConfigError
 from parl.run import RunDirectory
+from parl.run.metrics import read_metrics
 from parl.train import resume, train
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
@@ -39,11 +42,17 @@ BITS = COMMON | {
 }
 
 
+def success_rates(run):
+    name = "evaluation_success_rate"
+    return [record[name] for record in read_metrics(run.path) if name in record]
+
+
 def test_bits_are_flipped_to_the_goal_with_hindsight_only(tmp_path):
     """The mean distance of a goal is 4, so the best mean return is about -3; never reaching it gives -8."""
     options = BITS | {"total_steps": 4_000, "evaluation_episodes": 40, "runs": str(tmp_path)}
-    scores = {goals: train("dqn", **options, goals=goals).evaluation_return for goals in ("none", "future")}
-    assert scores["future"] > -4.5 and scores["none"] < -6.5
+    runs = {goals: train("dqn", **options, goals=goals) for goals in ("none", "future")}
+    assert runs["future"].evaluation_return > -4.5 and runs["none"].evaluation_return < -6.5
+    assert success_rates(runs["future"])[-1] > 0.75 and success_rates(runs["none"])[-1] < 0.5
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
@@ -142,3 +151,19 @@ def test_environments_without_goals_or_rewards_are_named(tmp_path):
     goals = np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)
     assert reward(goals, goals[:1], {}).tolist() == [0.0, -1.0]
     assert terminated(goals, goals, {}).tolist() == [False, False]
+
+
+def test_success_rates_reach_callbacks_and_loggers(tmp_path):
+    class Rates(parl.Callback):
+        seen = []  # noqa: RUF012
+
+        def on_evaluation(self, evaluation):
+            self.seen.append(evaluation.success_rate)
+
+    options = BITS | {"total_steps": 300, "evaluation_episodes": 8, "env": functools.partial(BitFlip, 2)}
+    run = train("dqn", **options, logger="tensorboard", callbacks=[Rates()], runs=str(tmp_path))
+    assert len(Rates.seen) >= 1 and Rates.seen == success_rates(run) and Rates.seen[-1] > 0
+    events = EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    logged = [event.value for event in events.Scalars("evaluation/success_rate")]
+    assert logged == pytest.approx(Rates.seen)

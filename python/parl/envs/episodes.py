@@ -40,6 +40,19 @@ def games_over(terminated: Flags, ended: Flags, info: Mapping[str, Any]) -> Flag
     return ended & (info["game_over"] | ~terminated)
 
 
+def successes(info: Mapping[str, Any]) -> Array | None:
+    """Where an episode that ends with this step is a success, (N,) bool; None if that is not reported.
+
+    Environments with goals, such as those of Gymnasium-Robotics, report it as ``info["is_success"]``.
+
+    Args:
+        info: infos of the step. Where environments reset in the step that ends an episode, the episode's own
+            are in ``final_info``.
+    """
+    info = info.get("final_info", info)
+    return np.asarray(info["is_success"], bool) if "is_success" in info else None
+
+
 class EpisodeTracker:
     """Sums the rewards of each environment and returns return and length of finished games.
 

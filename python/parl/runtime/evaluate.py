@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points
+from parl.envs.episodes import successes
 from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
@@ -71,6 +72,10 @@ class Evaluator:
         maker: makes the environments.
         policy: chooses actions with the weights in ``policy.weights``.
         spec: describes the observations that the policy takes.
+
+    Attributes:
+        success_rate: share of the episodes of the last :meth:`play` whose last step had
+            ``info["is_success"]``; None if the environment does not report it.
     """
 
     def __init__(self, maker: EnvMaker, policy: Policy, spec: EnvSpec) -> None:
@@ -80,15 +85,19 @@ class Evaluator:
         self._check = FiniteCheck(spec)
         self._same_step = spec.autoreset == "same_step"
         self._envs: dict[int, Any] = {}
+        self.success_rate: float | None = None
+        self._succeeded: list[bool] = []
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Plays ``episodes`` episodes, with seeds ``seed + i``; returns their returns (episodes,) float64."""
         returns: list[np.ndarray[Any, Any]] = []
+        self._succeeded = []
         done = 0
         while done < episodes:
             count = min(_ENVS_MAX, episodes - done)
             returns.append(self._round(count, seed + done))
             done += count
+        self.success_rate = float(np.mean(self._succeeded)) if self._succeeded else None
         return np.concatenate(returns) if returns else np.zeros(0)
 
     def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
@@ -106,7 +115,10 @@ class Evaluator:
             self._check.rewards(np.asarray(reward), "in an evaluation")
             returns += np.where(playing, points(reward, info), 0.0)
             ended = np.logical_or(terminated, truncated)
-            playing &= ~games_over(terminated, ended, info)
+            over = playing & games_over(terminated, ended, info)
+            if over.any() and (succeeded := successes(info)) is not None:
+                self._succeeded += succeeded[over].tolist()
+            playing &= ~over
             starting, resetting = (ended if self._same_step else resetting), ended
             if isinstance(self.policy, RecurrentPolicy) and starting.any():
                 self.policy.restart(starting)

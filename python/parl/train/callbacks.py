@@ -74,12 +74,15 @@ class Evaluation:
         mean_return: mean of the undiscounted returns.
         std_return: their standard deviation.
         episodes: number of episodes.
+        success_rate: share of episodes that ended with ``info["is_success"]``; None if the environment does
+            not report it.
     """
 
     env_steps: int
     mean_return: float
     std_return: float
     episodes: int
+    success_rate: float | None = None
 
 
 @dataclass(frozen=True)

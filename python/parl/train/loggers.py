@@ -64,6 +64,8 @@ class Logger(Callback, ABC):
             "evaluation/mean_return": evaluation.mean_return,
             "evaluation/std_return": evaluation.std_return,
         }
+        if evaluation.success_rate is not None:
+            values["evaluation/success_rate"] = evaluation.success_rate
         self.log(evaluation.env_steps, values)
 
 

@@ -383,6 +383,9 @@ class Trainer:
             "evaluation_seed": seed,
             "protocol": protocol_of(self._run, loop.env_steps, len(returns)),
         }
+        rate = evaluator.success_rate
+        if rate is not None:
+            self._score["evaluation_success_rate"] = rate
         log.write(
             {
                 "env_steps": loop.env_steps,
@@ -391,12 +394,15 @@ class Trainer:
                 **self._score,
             }
         )
-        self._progress.print_line(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        share = "" if rate is None else f", successes {rate:.0%}"
+        self._progress.print_line(
+            f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}{share}"
+        )
         self._progress.print_detail(f"protocol: {self._score['protocol']}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         if self._callbacks.has("on_evaluation"):
             std = self._score["evaluation_return_std"]
-            self._callbacks.call("on_evaluation", Evaluation(loop.env_steps, score, std, len(returns)))
+            self._callbacks.call("on_evaluation", Evaluation(loop.env_steps, score, std, len(returns), rate))
         return score
 
     def _last_checkpoint(self) -> str:
