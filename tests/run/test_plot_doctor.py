@@ -85,8 +85,12 @@ def test_plot_names_what_is_missing(tmp_path):
         plot_runs([], tmp_path / "none.png")
     with pytest.raises(FileNotFoundError):
         plot_runs([tmp_path / "missing"], tmp_path / "none.png")
-    with pytest.raises(RunDirectoryError, match=r"no 'episode_return', expected one of .*loss"):
-        plot_runs([_run(tmp_path, "run", [1.0], key="loss")], tmp_path / "none.png")
+    run = RunDirectory.create(tmp_path, "run", {})
+    with MetricsLog(run) as log:
+        log.write({"env_steps": 1, "wall_time_s": 1, "loss": 1.0, "episode_return": None, "protocol": "text"})
+    for y in ("episode_return", "protocol"):
+        with pytest.raises(RunDirectoryError, match=f"for {y!r}, expected one of loss$"):
+            plot_runs([run.path], tmp_path / "none.png", y)
     assert not (tmp_path / "none.png").exists()
 
 

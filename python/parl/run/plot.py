@@ -18,8 +18,12 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 AXES = {"env_steps": "environment steps", "wall_time_s": "wall time, seconds"}
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def curve(records: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Values of the records that have both keys, in order.
+    """Values of the records that have a number for both keys, in order.
 
     Args:
         records: records of a run's metrics.
@@ -32,7 +36,7 @@ def curve(records: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float
     points = [
         (record[x], record[y])
         for record in records
-        if record.get(x) is not None and record.get(y) is not None
+        if _is_number(record.get(x)) and _is_number(record.get(y))
     ]
     return [float(point[0]) for point in points], [float(point[1]) for point in points]
 
@@ -101,9 +105,10 @@ def learning_curves(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
             curves = [curve(one, x, y) for one in records]
             for run, one, (_, values) in zip(members, records, curves, strict=True):
                 if not values:
-                    keys = sorted({key for record in one for key in record})
+                    numbers = {key for record in one for key, value in record.items() if _is_number(value)}
                     raise RunDirectoryError(
-                        f"the metrics of {run} have no {y!r}, expected one of {', '.join(keys)}"
+                        f"the metrics of {run} have no number for {y!r}, expected one of "
+                        f"{', '.join(sorted(numbers - {*AXES}))}"
                     )
             if len(members) == 1:
                 (line,) = axis.plot(*curves[0], label=Path(name).name, linewidth=1.4)
