@@ -4,8 +4,8 @@
 #   ALE_ROMS_DIR=<folder> benches/gpu/run.sh [tests|exactness|replay|micro|speed|all] [--quick] [--out DIR] [--part 1/4]
 #
 # Needs the installed wheel, torch with CUDA, NVRTC (pip install nvidia-cuda-nvrtc) and the folder of ROMs.
-# Builds nothing. PARL_WHEELS=<folder> first installs parl's wheel and missing dependencies from that folder
-# into a separate environment, which includes the machine's torch.
+# Builds nothing. PARL_WHEELS=<folder> first adds the packages of the wheels in that folder: parl, and what the
+# machine lacks of numpy and of gymnasium with its dependencies.
 #
 #   tests      the tests that otherwise run on the fake driver; compute-sanitizer, if it is installed
 #   exactness  compares all games with the CPU: mixed batches, both autoreset modes, states moved between both
@@ -36,26 +36,23 @@ tests | exactness | replay | micro | speed | all)
 esac
 
 if [ -n "${PARL_WHEELS:-}" ]; then
-    place=${TMPDIR:-/tmp}/parl-gpu-environment
-    if [ ! -e "$place/done" ]; then
+    # A wheel is a zip file. Extracting needs no pip and no environment, and the machine's torch stays visible.
+    place=${TMPDIR:-/tmp}/parl-gpu-packages
+    wheels=$(cksum "$PARL_WHEELS"/*.whl)
+    if [ "$(cat "$place/wheels" 2>/dev/null)" != "$wheels" ]; then
         rm -rf "$place"
-        if "$python" -m venv --system-site-packages "$place" >/dev/null 2>&1; then
-            "$place/bin/python" -m pip install -q --no-index --find-links "$PARL_WHEELS" parl-rl
-        else
-            # Without ensurepip Python cannot make environments: installs all wheels of the folder, without
-            # dependencies.
-            rm -rf "$place"
-            "$python" -m pip install -q --no-index --no-deps --target "$place" "$PARL_WHEELS"/*.whl
-        fi
-        touch "$place/done"
+        for wheel in "$PARL_WHEELS"/*.whl; do "$python" -m zipfile -e "$wheel" "$place"; done
+        echo "$wheels" >"$place/wheels"
     fi
-    if [ -x "$place/bin/python" ]; then
-        python=$place/bin/python
-    else
-        PYTHONPATH=$place${PYTHONPATH:+:$PYTHONPATH}
-        export PYTHONPATH
-    fi
+    PYTHONPATH=$place${PYTHONPATH:+:$PYTHONPATH}
+    export PYTHONPATH
 fi
+for package in numpy gymnasium torch parl; do
+    "$python" -c "import $package" || {
+        echo "$python cannot import $package; PARL_WHEELS=<folder> adds the wheels of a folder" >&2
+        exit 2
+    }
+done
 
 # Runs a script within the rest of the time limit. Scripts with --seconds stop by themselves before it.
 begun=$(date +%s)
@@ -116,7 +113,7 @@ tests() {
         echo "skipped the tests: pytest or the repository's tests are not on this machine"
     fi
     if command -v compute-sanitizer >/dev/null 2>&1; then
-        for tool in memcheck initcheck synccheck; do
+        for tool in memcheck racecheck initcheck synccheck; do
             once "sanitizer-$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" \
                 "$here/exactness.py" --games pong --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer-$tool"
         done
