@@ -29,6 +29,8 @@ def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Names
     parser.add_argument("--part", default="1/1", help="part of the games; 2/4 is the second of four parts")
     parser.add_argument("--envs", type=int, default=defaults.get("envs", 256))
     parser.add_argument("--sizes", type=int, nargs="*", default=[256, 1024, 4096, 32_768])
+    parser.add_argument("--grid", type=int, nargs="*", default=[], help="sizes for twenty games (speed.py)")
+    parser.add_argument("--mixed", action="store_true", help="only one batch of all games (exactness.py)")
     parser.add_argument("--steps", type=int, default=defaults.get("steps", 2000))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=540, help="time limit for starting further work")

@@ -2,18 +2,19 @@
 
 1. Frames in several forms, with one warp on the device, then with 1 to 32 warps on each multiprocessor: the
    cost of a jump, and the utilization of the device.
-2. The minimum over a warp: latency and throughput.
-3. Loops over 3 to 270 KB of code: the cost of instruction cache misses.
-4. Observations: steps of one frame with pictures, compared with steps of one frame with RAM.
+2. Grouped frames again with counters: how many lanes start a frame together, and how many share a turn.
+3. The minimum over a warp: latency and throughput.
+4. Loops over 3 to 270 KB of code: the cost of instruction cache misses.
+5. Observations: steps of one frame with pictures, compared with steps of one frame with RAM.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,25 +60,57 @@ def machines(game: str, count: int, offset: int, size: int) -> np.ndarray[Any, A
     return np.stack([rows[i % len(rows)] for i in range(count)])
 
 
+def decoded(kernels: Kernels, game: str, sizes: list[int]) -> tuple[Any, int, Any]:
+    """The ROM of a game on the device, its length, and its records for the jump-table interpreter."""
+    machine_bytes, _, offset, plain_high_at = sizes
+    rom = np.frombuffer(Console(game)._rom.__getnewargs__()[0], np.uint8).copy()
+    image = torch.from_numpy(rom).to(kernels.device)
+    records = torch.zeros(len(rom), dtype=torch.int64, device=kernels.device)
+    words = machines(game, 1, offset, machine_bytes)[0, plain_high_at : plain_high_at + 2].view(np.uint16)
+    kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), int(words[0]), records)
+    return image, len(rom), records
+
+
+def environments(kernels: Kernels, game: str, count: int, sizes: list[int]) -> tuple[Any, Any]:
+    """Machines of a game on the device, and empty boards for them."""
+    machine_bytes, board_bytes, offset, _ = sizes
+    state = torch.from_numpy(machines(game, count, offset, machine_bytes)).to(kernels.device)
+    return state, torch.zeros((count, board_bytes), dtype=torch.uint8, device=kernels.device)
+
+
+def lanes(kernels: Kernels, record: Record, game: str, sizes: list[int]) -> None:
+    """Lanes that start a frame together, and that share a turn, of two warps in each window."""
+    count = 2 * WARP
+    rom = decoded(kernels, game, sizes)
+    state, boards = environments(kernels, game, count, sizes)
+    found = torch.zeros(4, dtype=torch.int64, device=kernels.device)
+    for name, (form, window) in FORMS.items():
+        if not name.startswith("grouped"):
+            continue
+        kernels.launch("counts", 1, 4, found)
+        kernels.launch("frame", 2, WARP, state.clone(), boards, *rom, count, form, window)
+        kernels.launch("counts", 1, 4, found)
+        starts, starting, turns, taking = found.cpu().tolist()
+        record.add(
+            "lanes together",
+            game=game,
+            form=name,
+            lanes_at_the_start_of_a_frame=round(starting / starts, 2),
+            turns_of_a_frame=round(turns / 2),
+            lanes_of_a_turn=round(taking / turns, 2),
+        )
+
+
 def frames(kernels: Kernels, record: Record, game: str, sizes: list[int], counts: tuple[int, ...]) -> None:
     """Frames in every form: one warp on the device, then more on every multiprocessor."""
-    machine_bytes, board_bytes, offset, plain_high_at = sizes
-    device = kernels.device
-    properties = torch.cuda.get_device_properties(device)
-    rom = np.frombuffer(Console(game)._rom.__getnewargs__()[0], np.uint8).copy()
-    image = torch.from_numpy(rom).to(device)
-    records = torch.zeros(len(rom), dtype=torch.int64, device=device)
-    plain_high = machines(game, 1, offset, machine_bytes)[0, plain_high_at : plain_high_at + 2].view(
-        np.uint16
-    )[0]
-    kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), int(plain_high), records)
+    properties = torch.cuda.get_device_properties(kernels.device)
+    rom = decoded(kernels, game, sizes)
     for per_processor in counts:
         warps = per_processor * properties.multi_processor_count or 1
         count = warps * WARP
-        state = torch.from_numpy(machines(game, count, offset, machine_bytes)).to(device)
-        boards = torch.zeros((count, board_bytes), dtype=torch.uint8, device=device)
+        state, boards = environments(kernels, game, count, sizes)
         for name, (form, window) in FORMS.items():
-            run = (state.clone(), boards, image, len(rom), records, count, form, window)
+            run = (state.clone(), boards, *rom, count, form, window)
             took = kernels.milliseconds("frame", warps, WARP, *run)
             record.add(
                 "frames alone",
@@ -142,29 +175,34 @@ def main(command: list[str] | None = None) -> int:
     torch.zeros(1, device=device)
     major, minor = torch.cuda.get_device_capability(device)
     folders = [KERNELS, ROOT / "tests" / "cuda"]
-    source = ROOT / "benches" / "gpu" / "micro.cu"
-    made: list[tuple[Kernels, list[int]]] = []
+    here = ROOT / "benches" / "gpu"
 
-    def kernels() -> tuple[Kernels, list[int]]:
-        if not made:
-            image = Kernels(compiled(source, folders, 10 * major + minor), device)
-            out = torch.zeros(4, dtype=torch.int32, device=device)
-            image.launch("sizes", 1, 1, out)
-            made.append((image, out.tolist()))
-        return made[0]
+    @functools.cache
+    def kernels(file: str) -> Kernels:
+        return Kernels(compiled(here / file, folders, 10 * major + minor), device)
+
+    @functools.cache
+    def sizes() -> list[int]:
+        out = torch.zeros(4, dtype=torch.int32, device=device)
+        kernels("micro.cu").launch("sizes", 1, 1, out)
+        return out.tolist()
 
     games = [game for game in given.games or GAMES if game in GAMES]
     games, counts = (games[:1], WARPS[:3]) if given.quick else (games, WARPS)
     pieces: list[tuple[str, Callable[[], None]]] = [
-        (f"frames of {game}", lambda game=game: frames(kernels()[0], record, game, kernels()[1], counts))
+        (f"frames of {game}", lambda game=game: frames(kernels("micro.cu"), record, game, sizes(), counts))
         for game in games
     ]
     pieces += [
-        ("minima", lambda: minima(kernels()[0], record)),
-        ("code sizes", lambda: code_sizes(kernels()[0], record)),
+        (f"lanes of {game}", lambda game=game: lanes(kernels("lanes.cu"), record, game, sizes()))
+        for game in games
     ]
     pieces += [
-        (f"observations of {game}", partial(observations, record, game, given.envs, given.device))
+        ("minima", lambda: minima(kernels("micro.cu"), record)),
+        ("code sizes", lambda: code_sizes(kernels("micro.cu"), record)),
+    ]
+    pieces += [
+        (f"observations of {game}", functools.partial(observations, record, game, given.envs, given.device))
         for game in games
     ]
 
@@ -174,7 +212,7 @@ def main(command: list[str] | None = None) -> int:
 
     for name, work in pieces:
         if session.earlier_finding("piece", piece=name) is None:
-            session.piece(name, partial(one, name, work))
+            session.piece(name, functools.partial(one, name, work))
     return session.status(0)
 
 

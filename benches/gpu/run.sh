@@ -1,17 +1,21 @@
 #!/bin/sh
 # All tests and measurements on a CUDA device: first that its results equal those of the CPU, then its speed.
 #
-#   ALE_ROMS_DIR=<folder> benches/gpu/run.sh [tests|exactness|replay|micro|speed|all] [--quick] [--out DIR] [--part 1/4]
+#   ALE_ROMS_DIR=<folder> benches/gpu/run.sh PART [--quick] [--out DIR] [--part 1/4]
 #
 # Needs the installed wheel, torch with CUDA, NVRTC (pip install nvidia-cuda-nvrtc) and the folder of ROMs.
 # Builds nothing. PARL_WHEELS=<folder> first adds the packages of the wheels in that folder: parl, and what the
 # machine lacks of numpy and of gymnasium with its dependencies.
 #
+#   first      all games in one batch beside the CPU; the sanitizer; twenty games at many sizes; a profile of a step
+#   learn      Pong to 18 from pictures with PPO and PQN; frame rates of training; A2C's batching strategies
+#   cores      CPU cores: frame rates of vector environments, threads of the replay
 #   tests      the tests that otherwise run on the fake driver; compute-sanitizer, if it is installed
 #   exactness  compares all games with the CPU: mixed batches, both autoreset modes, states moved between both
 #   replay     compares sum tree and replay with those of the CPU; then their speed, and TorchRL's if it is installed
 #   micro      figures on which the design of the kernels rests: cycles, instruction cache, share of observations
 #   speed      frames per second, start-up, compile time, memory
+#   all        tests, exactness, replay, micro, speed; also without PART
 #
 # For machines that are available for minutes only: each call ends within LIMIT_S seconds (540). Call it again
 # with the same --out until it exits with 0. Findings are recorded at once; work with a record of the same
@@ -24,13 +28,13 @@ python=${PYTHON:-python3}
 limit=${LIMIT_S:-540}
 part=all
 case "${1:-}" in
-tests | exactness | replay | micro | speed | all)
+first | learn | cores | tests | exactness | replay | micro | speed | all)
     part=$1
     shift
     ;;
 -* | "") ;;
 *)
-    echo "unknown part $1, expected tests, exactness, replay, micro, speed or all" >&2
+    echo "unknown part $1, expected first, learn, cores, tests, exactness, replay, micro, speed or all" >&2
     exit 2
     ;;
 esac
@@ -112,16 +116,54 @@ tests() {
     else
         echo "skipped the tests: pytest or the repository's tests are not on this machine"
     fi
+    sanitize memcheck racecheck initcheck synccheck
     if command -v compute-sanitizer >/dev/null 2>&1; then
-        for tool in memcheck racecheck initcheck synccheck; do
+        once sanitizer-replay compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
+            --out "${TMPDIR:-/tmp}/parl-sanitizer-replay"
+    fi
+}
+# Small batches under the tools of compute-sanitizer.
+sanitize() {
+    if command -v compute-sanitizer >/dev/null 2>&1; then
+        for tool in "$@"; do
             once "sanitizer-$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" \
                 "$here/exactness.py" --games pong --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer-$tool"
         done
-        once sanitizer-replay compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
-            --out "${TMPDIR:-/tmp}/parl-sanitizer-replay"
     else
         echo "skipped: compute-sanitizer is not on this machine"
     fi
+}
+first() {
+    run "$python" "$here/exactness.py" --mixed --envs 32 --steps 1000 --seconds "$(remaining)" "$@"
+    sanitize memcheck racecheck synccheck
+    if command -v ncu >/dev/null 2>&1; then
+        mkdir -p "$out"
+        once ncu ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --force-overwrite \
+            --export "$out/parl_step" "$python" "$here/steps.py" --envs 32768 --steps 24
+    else
+        echo "skipped: ncu is not on this machine"
+    fi
+    run "$python" "$here/speed.py" --grid 256 1024 4096 32768 65536 131072 --games breakout \
+        --seconds "$(remaining)" "$@"
+}
+learn() {
+    mkdir -p "$out"
+    for sticky in 0.25 0.0; do
+        for algorithm in ppo pqn; do
+            name=pong-$algorithm-$sticky
+            once "$name" "$python" -m parl train "$algorithm" --preset atari-gpu --num-envs "${PONG_ENVS:-4096}" \
+                --env-options device=cuda "repeat_action_probability=$sticky" --stop-at-return 18 \
+                --total-steps "${PONG_STEPS:-20000000}" --evaluation-episodes 30 --seed 0 --runs "$out" --name "$name"
+        done
+    done
+    once bench-atari "$python" -m parl bench atari --device cuda --algorithms ppo pqn --num-envs 1024 4096 32768 \
+        --out "$out/atari-rates.png"
+    once tradeoff "$python" -m parl bench tradeoff --device cuda --env parl/Breakout-v0 --env-options device=cuda \
+        --num-envs 1024 --goal 30 --out "$out/tradeoff.png"
+}
+cores() {
+    mkdir -p "$out"
+    once cores "$python" "$here/cores.py" --out "$out" "$@"
 }
 exactness() { run "$python" "$here/exactness.py" --seconds "$(remaining)" "$@"; }
 replay() {

@@ -136,7 +136,7 @@ def start_up(record: Record, sizes: list[int], device: str) -> None:
             made[0].reset(seed=0)
 
         took = seconds(make, device)
-        per_env = made[0].device_bytes / envs
+        per_env = (made[0].device_bytes - made[0].stack_bytes) / envs
         record.add(
             "start",
             game="breakout",
@@ -236,6 +236,10 @@ def main(command: list[str] | None = None) -> int:
         session.piece("state", lambda: state_bytes(record, device))
     if session.earlier_finding("states") is None:
         session.piece("states", lambda: state_transfers(record, given.envs, device))
+    for size in given.grid:
+        for game in TWENTY_GAMES[::10] if given.quick else TWENTY_GAMES:
+            rates("frames", game, size, {"game": game})
+            rates("frames, ram", game, size, {"game": game}, obs_type="ram")
     # The twenty games of the bar come first.
     medians = {
         game: rates("frames", game, given.envs, {"game": game})

@@ -18,6 +18,7 @@ BRX = Path(__file__).with_name("brx.cu")
 HEADERS = ["prelude.cuh", "machine.cuh", "runner.cuh"]
 BRX_HEADERS = [*HEADERS, "cpu_brx.cuh", "forms.cuh"]
 MICRO = Path(__file__).parents[2] / "benches" / "gpu" / "micro.cu"
+LANES = MICRO.with_name("lanes.cu")
 KERNELS = ["frame", "power_on", "observe"]
 
 
@@ -78,6 +79,14 @@ def test_kernels_of_the_microbenchmark_compile() -> None:
     ptx, _, log = nvrtc.compile_kernel(MICRO, options, [*BRX_HEADERS, str(BRX)])
     assert log == ""
     for name in ("decode", "frame", "redux", "sizes", *(f"straight_{size}" for size in range(4))):
+        assert f".visible .entry {name}(".encode() in ptx
+
+
+def test_the_counters_of_lanes_compile() -> None:
+    options = ["--gpu-architecture=compute_90", "--std=c++17", *nvrtc.UNOPTIMIZED]
+    ptx, _, log = nvrtc.compile_kernel(LANES, options, [*BRX_HEADERS, str(BRX)])
+    assert log == ""
+    for name in ("counts", "decode", "frame"):
         assert f".visible .entry {name}(".encode() in ptx
 
 

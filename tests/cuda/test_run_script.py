@@ -32,11 +32,11 @@ def machine(tmp_path):
     return tmp_path
 
 
-def run(machine, **variables):
+def run(machine, *arguments, **variables):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PYTHON": str(machine / "machine" / "bin" / "python"), "TMPDIR": str(machine / "tmp")}
     environment |= variables
-    command = ["sh", str(machine / "benches" / "gpu" / "run.sh"), "exactness"]
+    command = ["sh", str(machine / "benches" / "gpu" / "run.sh"), *(arguments or ["exactness"])]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
 
 
@@ -66,3 +66,31 @@ def test_a_missing_package_is_named(machine):
         assert ended.returncode == 2
         missing = "gymnasium" if variables else "numpy"
         assert f"cannot import {missing}; PARL_WHEELS=<folder>" in ended.stderr
+
+
+def test_the_first_part_compares_before_it_measures_and_continues_in_a_second_call(machine):
+    folder, tools = machine / "benches" / "gpu", machine / "tools"
+    for name in ("exactness", "speed"):
+        (folder / f"{name}.py").write_text(f"import sys; print('{name}', *sys.argv[1:])")
+    tools.mkdir()
+    for name in ("compute-sanitizer", "ncu", "nvidia-smi"):
+        (tools / name).write_text(f"#!/bin/sh\necho {name} $2\n")
+        (tools / name).chmod(0o755)
+    variables = {"PARL_WHEELS": str(machine / "wheels"), "PATH": f"{tools}:{os.environ['PATH']}"}
+    variables |= {"PARL_COMMIT": "abc"}
+    for call in range(2):
+        ended = run(machine, "first", "--out", str(machine / "out"), **variables)
+        assert ended.returncode == 0, ended.stderr
+        lines = ended.stdout.splitlines()[1:]
+        assert lines[0].startswith("exactness --mixed --envs 32 --steps 1000 --seconds ")
+        assert lines[-1].startswith("speed --grid 256 1024 4096 32768 65536 131072 ")
+        names = ["compute-sanitizer memcheck", "compute-sanitizer racecheck", "compute-sanitizer synccheck"]
+        passed = [f"sanitizer-{name.split()[1]} has passed before" for name in names]
+        assert lines[1:-1] == ([*names, "ncu parl_step"] if call == 0 else [*passed, "ncu has passed before"])
+
+
+def test_an_unknown_part_is_named(machine):
+    ended = run(machine, "frist")
+    assert (
+        ended.returncode == 2 and "unknown part frist, expected first, learn, cores, tests," in ended.stderr
+    )

@@ -33,9 +33,12 @@ pub struct CudaAtariBatch {
     /// Codes of the actions that can be chosen, ascending.
     #[pyo3(get)]
     actions: Vec<u8>,
-    /// Bytes of device memory that it uses.
+    /// Bytes of device memory that it uses, without stacks.
     #[pyo3(get)]
     device_bytes: usize,
+    /// Bytes of device memory for the stacks of kernels, which all batches on the device share.
+    #[pyo3(get)]
+    stack_bytes: usize,
     /// True if every kernel came from the kernel cache.
     #[pyo3(get)]
     from_cache: bool,
@@ -112,6 +115,7 @@ impl CudaAtariBatch {
             obs_shape: batch.obs_shape(),
             actions: batch.actions(),
             device_bytes: batch.device_bytes(),
+            stack_bytes: batch.stack_bytes(),
             from_cache: batch.device().from_cache,
             calibrated,
             threshold: config.continuous.then_some(config.continuous_action_threshold),

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
 use libloading::Library;
 
 use crate::CudaError;
@@ -21,10 +21,14 @@ const MINOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUT
 const MULTIPROCESSORS: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
 const SHARED_BYTES: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR;
+const THREADS: CUdevice_attribute =
+    CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR;
+/// Attribute of a function: bytes of its stack for each thread.
+const STACK_BYTES: CUfunction_attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
 
 /// The driver's functions that are called here. cudarc looks a function up on its first call and panics if it is missing, so
 /// all of them are looked up when the driver is loaded.
-const FUNCTIONS: [&str; 23] = [
+const FUNCTIONS: [&str; 25] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -43,9 +47,11 @@ const FUNCTIONS: [&str; 23] = [
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuStreamSynchronize",
+    "cuCtxSynchronize",
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
+    "cuFuncGetAttribute",
     "cuLaunchKernel",
     "cuGetErrorName",
 ];
@@ -80,6 +86,8 @@ pub struct DeviceFacts {
     pub units: u32,
     /// Shared memory of a multiprocessor, in bytes.
     pub shared_bytes: u32,
+    /// Threads that can be resident on a multiprocessor.
+    pub threads: u32,
     /// Memory of the device, in bytes.
     pub total_bytes: usize,
 }
@@ -167,31 +175,28 @@ impl Driver {
         const NAME_BYTES: usize = 256;
         let device = self.handle(ordinal)?;
         let mut name = [0u8; NAME_BYTES];
-        let (mut major, mut minor, mut units, mut shared, mut total) = (0, 0, 0, 0, 0);
-        // SAFETY: the driver writes at most `NAME_BYTES` bytes, with the final zero, and five numbers.
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: the driver writes one number.
+            let status = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device) };
+            self.check("cuDeviceGetAttribute", status).map(|()| value as u32)
+        };
+        let mut total = 0;
+        // SAFETY: the driver writes at most `NAME_BYTES` bytes, with the final zero, and one number.
         unsafe {
             self.check(
                 "cuDeviceGetName",
                 sys::cuDeviceGetName(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device),
-            )?;
-            self.check("cuDeviceGetAttribute", sys::cuDeviceGetAttribute(&raw mut major, MAJOR, device))?;
-            self.check("cuDeviceGetAttribute", sys::cuDeviceGetAttribute(&raw mut minor, MINOR, device))?;
-            self.check(
-                "cuDeviceGetAttribute",
-                sys::cuDeviceGetAttribute(&raw mut units, MULTIPROCESSORS, device),
-            )?;
-            self.check(
-                "cuDeviceGetAttribute",
-                sys::cuDeviceGetAttribute(&raw mut shared, SHARED_BYTES, device),
             )?;
             self.check("cuDeviceTotalMem", sys::cuDeviceTotalMem_v2(&raw mut total, device))?;
         }
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(DeviceFacts {
             name: text.to_string_lossy().into_owned(),
-            architecture: (10 * major + minor) as u32,
-            units: units as u32,
-            shared_bytes: shared as u32,
+            architecture: 10 * attribute(MAJOR)? + attribute(MINOR)?,
+            units: attribute(MULTIPROCESSORS)?,
+            shared_bytes: attribute(SHARED_BYTES)?,
+            threads: attribute(THREADS)?,
             total_bytes: total,
         })
     }
@@ -252,13 +257,7 @@ impl Context {
         // SAFETY: the driver writes one address.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
         if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let (mut free, mut total) = (0, 0);
-            // SAFETY: the driver writes two numbers.
-            unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
-            let ordinal = self.ordinal;
-            return Err(unavailable(format!(
-                "out of memory on CUDA device {ordinal}: {bytes} bytes were asked for, {free} of {total} are free"
-            )));
+            return Err(self.out_of_memory(&format!("{bytes} bytes were asked for")));
         }
         self.driver.check("cuMemAlloc", status)?;
         // SAFETY: the memory was allocated above.
@@ -269,6 +268,15 @@ impl Context {
         let status = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
         self.driver.check("cuStreamSynchronize", status)?;
         Ok(address)
+    }
+
+    /// The error of a call that needs more memory than is free. The context is current.
+    fn out_of_memory(&self, needed: &str) -> CudaError {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the driver writes two numbers.
+        unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        let ordinal = self.ordinal;
+        unavailable(format!("out of memory on CUDA device {ordinal}: {needed}, {free} of {total} are free"))
     }
 
     /// Frees memory after all work on it.
@@ -326,9 +334,14 @@ impl Context {
         Ok(Module { context: self, module })
     }
 
-    /// Unloads a module that [`Module::keep`] returned.
-    pub fn unload(&self, module: u64) {
-        if let Ok(_current) = self.enter() {
+    /// Unloads modules that [`Module::keep`] returned, after all work of the device.
+    pub fn unload(&self, modules: &[u64]) {
+        let Ok(_current) = self.enter() else { return };
+        // Work that waits on a stream may need the code. An error is that of an earlier launch, which has been reported or has
+        // no caller left.
+        // SAFETY: no arguments.
+        unsafe { sys::cuCtxSynchronize() };
+        for &module in modules {
             // SAFETY: the owner drops it and launches nothing from it afterwards.
             unsafe { sys::cuModuleUnload(module as sys::CUmodule) };
         }
@@ -337,10 +350,10 @@ impl Context {
     /// Launches a function of a module; `arguments` are the addresses of its arguments.
     ///
     /// # Errors
-    /// The driver's error.
+    /// [`CudaError::Unavailable`]: the device has no memory for the stacks; or the driver's error.
     pub fn launch(
         &self,
-        function: u64,
+        function: &Function,
         blocks: u32,
         threads: u32,
         arguments: &mut [*mut c_void],
@@ -350,7 +363,7 @@ impl Context {
         // SAFETY: the arguments have the types of the kernel's parameters (the caller's duty), and the driver copies them.
         let status = unsafe {
             sys::cuLaunchKernel(
-                function as sys::CUfunction,
+                function.address as sys::CUfunction,
                 blocks,
                 1,
                 1,
@@ -363,6 +376,12 @@ impl Context {
                 std::ptr::null_mut(),
             )
         };
+        if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let Function { name, stack_bytes, .. } = function;
+            return Err(self.out_of_memory(&format!(
+                "the first launch of {name} reserves a stack of {stack_bytes} bytes for every thread that the device can run"
+            )));
+        }
         self.driver.check("cuLaunchKernel", status)
     }
 }
@@ -372,6 +391,15 @@ impl Drop for Context {
         // SAFETY: retained in `new`.
         unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
+}
+
+/// A kernel of a loaded module.
+pub struct Function {
+    /// Its name.
+    pub name: &'static str,
+    address: u64,
+    /// Bytes of its stack (local memory) for each thread.
+    pub stack_bytes: usize,
 }
 
 /// A loaded module.
@@ -385,7 +413,7 @@ impl Module<'_> {
     ///
     /// # Errors
     /// The module has no such function.
-    pub fn function(&self, name: &str) -> Result<u64, CudaError> {
+    pub fn function(&self, name: &'static str) -> Result<Function, CudaError> {
         let _current = self.context.enter()?;
         let text = std::ffi::CString::new(name).map_err(|_| CudaError::Failed {
             reason: format!("{name:?} is not a kernel name: it holds a zero byte"),
@@ -395,7 +423,11 @@ impl Module<'_> {
         // SAFETY: the module is loaded; the driver writes one address.
         let status = unsafe { sys::cuModuleGetFunction(&raw mut function, self.module, text.as_ptr()) };
         driver.check(&format!("cuModuleGetFunction({name})"), status)?;
-        Ok(function as u64)
+        let mut stack_bytes = 0;
+        // SAFETY: the driver writes one number.
+        let status = unsafe { sys::cuFuncGetAttribute(&raw mut stack_bytes, STACK_BYTES, function) };
+        driver.check(&format!("cuFuncGetAttribute({name})"), status)?;
+        Ok(Function { name, address: function as u64, stack_bytes: stack_bytes as usize })
     }
 
     /// Keeps the module loaded until [`Context::unload`].

@@ -55,22 +55,38 @@ pub fn candidates(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// The libraries in a folder, newest first, without the alternative builds (`alt` in their names).
+/// The compilers in a folder, newest first.
 fn libraries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libnvrtc")
-                && !name.contains("builtins")
-                && !name.contains("alt")
-                && name.contains(".so")
-        })
-        .collect();
+    let mut files = files_of(folder, |name| name.starts_with("libnvrtc") && !name.contains("builtins"));
     files.sort();
     files.reverse();
     files
+}
+
+/// The shared libraries in a folder whose names `wanted` accepts, without the alternative builds (`alt` in their names).
+fn files_of(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            wanted(&name) && !name.contains("alt") && name.contains(".so")
+        })
+        .collect()
+}
+
+/// Loads the compiler's built-in functions from its folder, for the rest of the process.
+///
+/// NVRTC loads them by their name alone when it compiles; version 13.0 does not find them if it was opened by its path, and the
+/// dynamic loader does not search that folder.
+fn load_builtins(compiler: &Path) {
+    let folder = compiler.parent().filter(|folder| !folder.as_os_str().is_empty());
+    for path in folder.map_or(vec![], |folder| files_of(folder, |name| name.starts_with("libnvrtc-builtins"))) {
+        // SAFETY: loading the library runs its own initialization. If it fails, NVRTC says so when it compiles.
+        if let Ok(builtins) = unsafe { Library::new(path) } {
+            std::mem::forget(builtins);
+        }
+    }
 }
 
 impl Nvrtc {
@@ -96,6 +112,7 @@ impl Nvrtc {
     }
 
     fn open(path: &Path) -> Result<Self, libloading::Error> {
+        load_builtins(path);
         // SAFETY: loading the compiler runs its own initialization.
         let library = unsafe { Library::new(path) }?;
         let (mut major, mut minor) = (0, 0);

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::driver::{self, Context, DeviceFacts, Driver};
+use super::driver::{self, Context, DeviceFacts, Driver, Function};
 use super::nvrtc::Nvrtc;
 use super::{OLDEST_DEVICE, OLDEST_DRIVER, cache};
 use crate::CudaError;
@@ -178,7 +178,7 @@ impl Drop for Memory {
 pub struct Program {
     context: Arc<Context>,
     modules: Vec<u64>,
-    functions: Vec<(&'static str, u64)>,
+    functions: Vec<Function>,
     /// Properties of the device.
     pub facts: DeviceFacts,
     /// Version of the driver.
@@ -205,7 +205,7 @@ impl Program {
         for image in images {
             let module = program.context.load(&image.image)?;
             for (kernel, _) in sources.kernels.iter().filter(|(_, file)| *file == image.file) {
-                program.functions.push((kernel, module.function(kernel)?));
+                program.functions.push(module.function(kernel)?);
             }
             let module = module.keep();
             program.modules.push(module);
@@ -222,10 +222,17 @@ impl Program {
         Ok(Memory { context: self.context.clone(), address: self.context.allocate(bytes)?, bytes })
     }
 
+    /// Bytes that the driver reserves for stacks at the first launches: the largest stack of a kernel, for every thread that can
+    /// be resident on the device. Other programs of the device share it.
+    pub fn stack_bytes(&self) -> usize {
+        let largest = self.functions.iter().map(|function| function.stack_bytes).max().unwrap_or(0);
+        (self.facts.units * self.facts.threads) as usize * largest
+    }
+
     /// Launches a kernel on a stream; the arguments are copied.
     ///
     /// # Errors
-    /// There is no kernel of this name; or the driver's error.
+    /// There is no kernel of this name; or as [`Context::launch`].
     pub fn launch(
         &self,
         kernel: &str,
@@ -233,7 +240,7 @@ impl Program {
         arguments: &mut [*mut c_void],
         stream: u64,
     ) -> Result<(), CudaError> {
-        let Some(&(_, function)) = self.functions.iter().find(|(name, _)| *name == kernel) else {
+        let Some(function) = self.functions.iter().find(|function| function.name == kernel) else {
             return Err(CudaError::Failed { reason: format!("no kernel {kernel}") });
         };
         self.context.launch(function, blocks, threads, arguments, stream)
@@ -242,8 +249,6 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        for &module in &self.modules {
-            self.context.unload(module);
-        }
+        self.context.unload(&self.modules);
     }
 }

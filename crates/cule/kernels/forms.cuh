@@ -6,6 +6,11 @@
 #include "cpu_brx.cuh"
 #include "runner.cuh"
 
+// Measurements (`benches/gpu/lanes.cu`) count here how often warps come to a point, and with how many lanes.
+#ifndef PARL_COUNT_LANES
+#define PARL_COUNT_LANES(point, together, counted)
+#endif
+
 // Form and window of a game, and the records of the jump-table interpreter: one per ROM byte.
 struct WarpSchedule {
     const uint64_t* records;
@@ -121,6 +126,7 @@ static __device__ __noinline__ void store_to_tia(cule::machine::Machine& m, cule
 static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, cule::machine::Board& board,
                                                 Slice<const uint8_t> rom, uint32_t budget) {
     const uint32_t together = __activemask();
+    PARL_COUNT_LANES(0, together, true);
     const WarpSchedule schedule = schedule_of_block();
     cule::machine::Machine& m = row_of(threadIdx.x);
     rs::put(m, given);
@@ -145,6 +151,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
             }
             next = cule::env::warp_schedule::next_stretch(first, schedule.window);
         }
+        PARL_COUNT_LANES(1, together, key == first);
         if (key == first) {
             cule::brx::run(r, ram, rom.data, schedule.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
             if (r.code == 1) execute_with_compact(m, board, rom, r);

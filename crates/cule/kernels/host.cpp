@@ -41,6 +41,9 @@ static inline uint32_t atomicAnd(uint32_t* place, uint32_t value) {
     *place &= value;
     return before;
 }
+// All threads of the host see writes in one order.
+static inline void __threadfence() {}
+static inline int __popc(uint32_t value) { return __builtin_popcount(value); }
 
 // State of a thread: it runs, waits for its block (`__syncthreads`), for any lanes of its warp
 // (`__activemask`), for certain lanes (`__reduce_min_sync`), or has ended.

@@ -178,9 +178,17 @@ struct Workspace {
     for (uint32_t i = 0; i < words; ++i) {
         // Environments start their search at different words.
         const uint32_t word = (env / 32 + i) % words;
-        for (uint32_t bit = 0; bit < 32 && 32 * word + bit < b.saved_count; ++bit) {
-            if ((b.taken[word] >> bit & 1) == 0 && (atomicOr(b.taken + word, 1u << bit) >> bit & 1) == 0) {
-                b.saved_pictures[env] = 32 * word + bit;
+        const uint32_t rest = b.saved_count - 32 * word;
+        const uint32_t places = rest >= 32 ? 0xFFFFFFFFu : (1u << rest) - 1;
+        // An atomic read: a plain load may return an older value from a cache.
+        uint32_t taken = atomicOr(b.taken + word, 0u);
+        while ((~taken & places) != 0) {
+            const uint32_t free = ~taken & places, lowest = free & (0u - free);
+            taken = atomicOr(b.taken + word, lowest);
+            if ((taken & lowest) == 0) {
+                // The reads of the environment that freed the place come before the writes of this one.
+                __threadfence();
+                b.saved_pictures[env] = 32 * word + __popc(lowest - 1);
                 return true;
             }
         }
@@ -192,6 +200,7 @@ struct Workspace {
     const uint32_t place = b.saved_pictures[env];
     if (place == NO_SAVED_PICTURES) return;
     b.saved_pictures[env] = NO_SAVED_PICTURES;
+    __threadfence();
     atomicAnd(b.taken + place / 32, ~(1u << place % 32));
 }
 

@@ -58,6 +58,10 @@ impl Device for Host {
         self.warps
     }
 
+    fn stack_bytes(&self) -> usize {
+        0
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Bytes, CuleError> {
         Ok(Bytes(UnsafeCell::new(vec![0; bytes.div_ceil(8)]), bytes))
     }

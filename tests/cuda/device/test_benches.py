@@ -29,7 +29,16 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     place = parl.cuda.torch_device(0)
     yield types.SimpleNamespace(exactness=exactness, speed=speed, place=place)
-    for name in ("common", "device", "exactness", "micro", "speed", "replay_exactness", "replay_speed"):
+    for name in (
+        "common",
+        "cores",
+        "device",
+        "exactness",
+        "micro",
+        "speed",
+        "replay_exactness",
+        "replay_speed",
+    ):
         sys.modules.pop(name, None)
 
 
@@ -45,17 +54,17 @@ def test_exactness(scripts: Any, tmp_path: Path) -> None:
     assert scripts.exactness.main([*command, "--seconds", "-1"]) == 3
     assert lines(tmp_path, "exactness")[-1] == {
         "what": "equal",
-        "runs": 9,
+        "runs": 10,
         "equal": 0,
         "failed": 0,
-        "left": 9,
+        "left": 10,
     }
     assert scripts.exactness.main([*command, "--seconds", "3600"]) == 0
     found = lines(tmp_path, "exactness")
     assert found[0]["what"] == "machine"
     assert {"commit", "device", "CUDA driver", "driver, clock, power"} <= set(found[0])
-    assert found[-1] == {"what": "equal", "runs": 9, "equal": 9, "failed": 0, "left": 0}
-    assert len(found) == 11
+    assert found[-1] == {"what": "equal", "runs": 10, "equal": 10, "failed": 0, "left": 0}
+    assert len(found) == 12
     assert all(line["difference"] is None for line in found[1:-1])
     # Recorded work does not run again; with other settings it does.
     assert scripts.exactness.main([*command, "--seconds", "-1"]) == 0
@@ -84,7 +93,20 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)
     # The script sets this variable; monkeypatch restores it after the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
-    options = ["--quick", "--games", "pong", "--envs", "2", "--sizes", "2", "3", "--steps", "2"]
+    options = [
+        "--quick",
+        "--games",
+        "pong",
+        "--envs",
+        "2",
+        "--sizes",
+        "2",
+        "3",
+        "--steps",
+        "2",
+        "--grid",
+        "4",
+    ]
     # Compiling again would take a minute with the fake driver, so both runs use the kernel cache.
     monkeypatch.setattr(
         scripts.speed, "patch", types.SimpleNamespace(dict=lambda *_: contextlib.nullcontext())
@@ -94,7 +116,8 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     kinds = [line["what"] for line in found]
     assert kinds.count("compile") == 2
     assert kinds.count("start") == kinds.count("frames, graph") == 2
-    assert kinds.count("frames") == 3
+    # Two sizes of breakout, two games of the grid, and pong.
+    assert (kinds.count("frames"), kinds.count("frames, ram")) == (5, 2)
     assert kinds.count("frames, other settings") == 7
     [forms] = [line for line in found if line["what"] == "forms"]
     assert len(forms["rates"]) == 9
@@ -136,11 +159,30 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert kinds.count("minimum over a warp") == kinds.count("straight code") == 4
     [observations] = [line for line in found if line["what"] == "observations"]
     assert set(observations["steps_per_second"]) == {"gray", "ram"}
-    pieces = ["frames of pong", "minima", "code sizes", "observations of pong"]
+    together = [line for line in found if line["what"] == "lanes together"]
+    assert [line["form"] for line in together] == [form for form in micro.FORMS if form.startswith("grouped")]
+    assert all(line["lanes_at_the_start_of_a_frame"] == 32 for line in together)
+    assert all(1 < line["lanes_of_a_turn"] < 32 and line["turns_of_a_frame"] > 100 for line in together)
+    pieces = ["frames of pong", "lanes of pong", "minima", "code sizes", "observations of pong"]
     assert [line["piece"] for line in found if line["what"] == "piece"] == pieces
     # Recorded pieces are not measured again.
     assert micro.main(command) == 0
     assert [line["what"] for line in lines(tmp_path, "micro")] == ["machine"]
+
+
+def test_cores(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cores
+
+    monkeypatch.setattr(cores, "ROUNDS", 2)
+    monkeypatch.setattr(cores, "ROWS", 1 << 14)
+    command = ["--quick", "--games", "pong", "--envs", "4", "--out", str(tmp_path)]
+    assert cores.main(command) == 0
+    found = lines(tmp_path, "cores")
+    counts = cores.thread_counts()
+    for what in ("vector environment", "replay"):
+        rows = [line for line in found if line["what"] == what]
+        assert [row["threads"] for row in rows] == counts
+        assert rows[0]["speedup"] == 1.0 and all(0 < row["low"] <= row["high"] for row in rows)
 
 
 def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:

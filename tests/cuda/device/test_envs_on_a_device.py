@@ -245,12 +245,24 @@ def test_close_frees_memory_modules_and_context(needs_fake_driver: None) -> None
     names = ("allocations", "used", "modules", "contexts")
     before = [fake_driver.figure(name) for name in names]
     envs = parl.AtariVectorEnv("pong", 2, device="cuda")
-    assert fake_driver.figure("used") - before[1] >= envs.device_bytes > 0
+    assert fake_driver.figure("used") - before[1] >= envs.device_bytes - envs.stack_bytes > 0
     envs.reset()
     envs.set_state(envs.get_state())
     envs.close()
     envs.close()
     assert [fake_driver.figure(name) for name in names] == before
+
+
+def test_work_that_waits_is_done_before_the_kernels_are_unloaded(needs_fake_driver: None) -> None:
+    modules = fake_driver.figure("modules")
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda")
+    envs.reset()
+    fake_driver.set_figure("lazy", 1)
+    results = envs.step(torch.zeros(2, dtype=torch.int64))  # the work writes to their memory
+    envs.close()
+    fake_driver.set_figure("lazy", 0)
+    del results
+    assert fake_driver.figure("modules") == modules
 
 
 def test_environments_on_two_devices_give_equal_results(needs_fake_driver: None) -> None:

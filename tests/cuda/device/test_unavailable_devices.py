@@ -41,6 +41,28 @@ def test_unsupported_devices_raise_an_error_with_the_reason(name: str, value: in
     envs.close()
 
 
+def test_memory_for_stacks_is_counted_and_named_if_it_is_missing() -> None:
+    threads, stack = 2 * 2048, 1 << 20
+    before = {name: fake_driver.figure(name) for name in ("stack", "memory")}
+    with_small = parl.AtariVectorEnv("pong", 2, device="cuda")
+    assert with_small.stack_bytes == threads * before["stack"]
+    fake_driver.set_figure("stack", stack)
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda")
+    assert envs.stack_bytes == threads * stack
+    assert envs.device_bytes - with_small.device_bytes == threads * (stack - before["stack"])
+    fake_driver.set_figure("memory", fake_driver.figure("used") + 1000)
+    reason = (
+        f"out of memory on CUDA device 0: the first launch of parl_reset reserves a stack of {stack} bytes"
+    )
+    with pytest.raises(CudaUnavailableError, match=reason + " for every thread .*, 1000 of"):
+        envs.reset()
+    fake_driver.set_figure("memory", before["memory"])
+    fake_driver.set_figure("stack", before["stack"])
+    envs.reset()
+    envs.close()
+    with_small.close()
+
+
 @pytest.mark.parametrize(("error", "name"), [(100, "CUDA_ERROR_NO_DEVICE"), (999, "error 999")])
 def test_a_driver_that_fails_to_initialize_is_reported(error: int, name: str) -> None:
     code = "import parl; parl.AtariVectorEnv('pong', device='cuda')"

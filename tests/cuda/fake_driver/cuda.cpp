@@ -4,13 +4,15 @@
 // It is stricter than a real driver, to reveal mistakes. Allocated memory is filled with 0xCD, freed memory
 // with 0xDD. A call without a current context, or with another device's memory, fails. With the figure
 // `lazy`, a stream does no work until it is synchronized, and streams do not wait for each other. While a
-// stream is captured, calls that wait or allocate fail.
+// stream is captured, calls that wait or allocate fail. A module cannot be unloaded while work is queued. As on
+// a device, the first launch of a kernel reserves its stack, of the figure `stack` bytes, for every thread.
 //
 // Source: the CUDA Driver API reference (names, arguments, error numbers, what is asynchronous).
 #include <dlfcn.h>
 #include <elf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +44,8 @@ enum : int {
 
 typedef std::function<int()> Work;
 
+constexpr int MULTIPROCESSORS = 2, RESIDENT_THREADS = 2048;
+
 struct Memory {
     size_t bytes;
     int device;
@@ -54,6 +58,7 @@ struct Stream {
 struct Context {
     int device;
     int retained = 0;
+    long stacks = 0;  // bytes reserved for stacks
     int failed = SUCCESS;
 };
 struct Graph {
@@ -67,7 +72,7 @@ struct Module {
 std::map<std::string, long> figures = {
     {"devices", 1},        {"architecture", 90}, {"version", 13000},     {"memory", 1L << 36}, {"init", 0},
     {"lazy", 0},           {"used", 0},          {"synchronizations", 0}, {"launches", 0},      {"allocations", 0},
-    {"modules", 0},        {"contexts", 0},      {"copies", 0},           {"fail", 0},
+    {"modules", 0},        {"contexts", 0},      {"copies", 0},           {"fail", 0},          {"stack", 64},
 };
 
 // Initial figures from the environment, such as PARL_FAKE_DRIVER="init=100,devices=2".
@@ -170,6 +175,9 @@ bool is_on_device(uint64_t address, size_t bytes) {
     return found != nullptr && found->device == current_context()->device;
 }
 
+// A test may set less memory than is used.
+long free_memory() { return std::max(figures["memory"] - figures["used"], 0L); }
+
 bool is_device(int device) { return device >= 0 && device < figures["devices"]; }
 
 // Size of a shared object, computed from its ELF header.
@@ -240,8 +248,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
         {1, 1024},        // threads of a block
         {8, 48 << 10},    // shared memory of a block
         {10, 32},         // lanes of a warp
-        {16, 2},          // multiprocessors
-        {39, 2048},       // threads of a multiprocessor
+        {16, MULTIPROCESSORS},
+        {39, RESIDENT_THREADS},  // of a multiprocessor
         {75, static_cast<int>(figures["architecture"] / 10)},
         {76, static_cast<int>(figures["architecture"] % 10)},
         {81, 228 << 10},  // shared memory of a multiprocessor
@@ -277,6 +285,7 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
     if (found == contexts.end() || found->second.retained == 0) return INVALID_CONTEXT;
     --found->second.retained;
     --figures["contexts"];
+    if (found->second.retained == 0) figures["used"] -= std::exchange(found->second.stacks, 0);
     return SUCCESS;
 }
 
@@ -298,7 +307,7 @@ int cuMemGetInfo_v2(size_t* free, size_t* total) {
     const int status = check_context();
     if (status != SUCCESS) return status;
     *total = static_cast<size_t>(figures["memory"]);
-    *free = static_cast<size_t>(figures["memory"] - figures["used"]);
+    *free = static_cast<size_t>(free_memory());
     return SUCCESS;
 }
 
@@ -308,7 +317,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     if (status != SUCCESS) return status;
     if (capturing()) return fail_in_capture();
     if (bytes == 0) return INVALID_VALUE;
-    if (bytes > static_cast<size_t>(figures["memory"] - figures["used"])) return OUT_OF_MEMORY;
+    if (bytes > static_cast<size_t>(free_memory())) return OUT_OF_MEMORY;
     void* room = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (room == nullptr) return OUT_OF_MEMORY;
     std::memset(room, 0xCD, bytes);
@@ -416,7 +425,9 @@ int cuModuleLoadData(Module** module, const void* image) {
 int cuModuleUnload(Module* module) {
     Locked lock;
     if (current_context() == nullptr) return INVALID_CONTEXT;
-    drain_all();
+    for (auto& [handle, stream] : streams) {
+        if (!stream.waiting.empty()) return ILLEGAL_ADDRESS;
+    }
     dlclose(module->library);
     delete module;
     --figures["modules"];
@@ -432,6 +443,13 @@ int cuModuleGetFunction(const ParlKernel** function, Module* module, const char*
     return SUCCESS;
 }
 
+int cuFuncGetAttribute(int* value, int attribute, const ParlKernel*) {
+    Locked lock;
+    if (attribute != 3) return INVALID_VALUE;  // bytes of the stack of a thread
+    *value = static_cast<int>(figures["stack"]);
+    return check_context();
+}
+
 int cuFuncSetAttribute(const ParlKernel*, int, int) { return check_context(); }
 
 int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
@@ -442,6 +460,13 @@ int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned 
     const uint64_t threads = static_cast<uint64_t>(tx) * ty * tz;
     if (threads == 0 || threads > 1024 || bx == 0 || by == 0 || bz == 0 || extra != nullptr) return INVALID_VALUE;
     if (bx > 0x7FFFFFFFu || by > 65535 || bz > 65535 || shared_bytes > (227u << 10)) return INVALID_VALUE;
+    const long stacks = figures["stack"] * MULTIPROCESSORS * RESIDENT_THREADS;
+    const long more = stacks - current_context()->stacks;
+    if (more > 0) {
+        if (more > free_memory()) return OUT_OF_MEMORY;
+        figures["used"] += more;
+        current_context()->stacks = stacks;
+    }
     // Arguments are copied now. When the kernel runs, words that point into an allocation must belong to this
     // device.
     auto room = std::make_shared<std::vector<uint64_t>>((kernel->argument_bytes + 7) / 8);

@@ -317,8 +317,17 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of device memory that the environments use, without observations."""
+        """Bytes of device memory that the environments use: with :attr:`stack_bytes`, without observations."""
         return self._native.device_bytes
+
+    @property
+    def stack_bytes(self) -> int:
+        """Bytes of device memory that the driver reserves for stacks when the kernels first run.
+
+        They are the largest stack of a kernel for every thread that the device can run. All environments of
+        a process share them.
+        """
+        return self._native.stack_bytes
 
     @property
     def num_threads(self) -> int:

@@ -109,7 +109,8 @@ class Groups:
         self._games: list[str] = config["games"]
         self.actions: list[int] = cores[0].actions
         self.obs_shape: list[int] = cores[0].obs_shape
-        self.device_bytes: int = sum(core.device_bytes for core in cores)
+        self.stack_bytes: int = cores[0].stack_bytes
+        self.device_bytes: int = sum(core.device_bytes for core in cores) + self.stack_bytes
         # Groups whose steps have been sent, the oldest first, with the tensors that they write.
         self.sent: deque[tuple[Group, Any]] = deque()
         # The group of the last batch received, which the next `send` acts for.

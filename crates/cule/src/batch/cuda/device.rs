@@ -62,6 +62,10 @@ impl Device for Cuda {
         self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
     }
 
+    fn stack_bytes(&self) -> usize {
+        self.program.stack_bytes()
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
         Ok(self.program.allocate(bytes)?)
     }

@@ -48,6 +48,9 @@ pub trait Device {
     /// only this many need memory for pictures.
     fn resident_warps(&self) -> u32;
 
+    /// Bytes that the device reserves for the stacks of the kernels' threads, in addition to what is allocated.
+    fn stack_bytes(&self) -> usize;
+
     /// Allocates `bytes` bytes, filled with zeros.
     ///
     /// # Errors
@@ -304,9 +307,14 @@ impl<D: Device> CudaBatch<D> {
         (0..18).filter(|&code| self.actions >> code & 1 != 0).collect()
     }
 
-    /// Bytes of device memory, without the caller's observations.
+    /// Bytes of device memory, without the caller's observations and without [`CudaBatch::stack_bytes`].
     pub fn device_bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of device memory for the stacks of the kernels' threads, which all batches on a device share.
+    pub fn stack_bytes(&self) -> usize {
+        self.device.stack_bytes()
     }
 
     /// The ROM image of each game.
