@@ -65,6 +65,6 @@ export PARL_WHEELS="$folder/wheels" ALE_ROMS_DIR="$folder/roms" PYTHON="$folder/
 mkdir -p "$TMPDIR"
 for part in first cores; do
     started=$(date +%s)
-    "$here/run.sh" "$part" --quick --games pong --envs 2 --steps 6 --out "$folder/rehearsal/out"
+    "$here/run.sh" "$part" --quick --games pong --envs 2 --steps 6 --sizes 2 --grid 2 --out "$folder/rehearsal/out"
     echo "rehearsed $part in $(($(date +%s) - started)) s"
 done

@@ -317,7 +317,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of device memory that the environments use: with :attr:`stack_bytes`, without observations."""
+        """Bytes of device memory of the environments, with :attr:`stack_bytes` and without observations."""
         return self._native.device_bytes
 
     @property
