@@ -65,6 +65,27 @@ test-py: build
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes=$(MINUTES))
 
+# Tests without other libraries, in an environment with one set of versions: $(1) is its name, $(2) uv's strategy. Warnings
+# of other versions are no errors.
+define test_versions
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) target/$(1)
+	$(BIN)/uv pip compile --quiet --no-header --python target/$(1)/bin/python --resolution $(2) $(addprefix --extra=,$(subst $(COMMA), ,$(EXTRAS))) --output-file target/$(1)/requirements.txt pyproject.toml
+	$(BIN)/uv pip install --quiet --python target/$(1)/bin/python --requirement target/$(1)/requirements.txt --group test
+	rm -rf target/$(1)/dist
+	$(BIN)/maturin build --quiet --release --out target/$(1)/dist
+	$(BIN)/uv pip install --quiet --python target/$(1)/bin/python --no-deps target/$(1)/dist/*.whl
+	$(BIN)/uv pip list --python target/$(1)/bin/python
+	ALE_ROMS_DIR=$(ROMS) target/$(1)/bin/python -m pytest -p no:cacheprovider -W default -m "not slow" -n logical --maxprocesses 8 $(VERSIONS_TESTS)
+endef
+VERSIONS_TESTS := $(addprefix tests/,bindings replay ops nets algos envs atari run cli)
+COMMA := ,
+
+test-lowest: build  ## tests with the lowest supported numpy, gymnasium, torch and ale-py, in target/lowest
+	$(call test_versions,lowest,lowest-direct)
+
+test-newest: build  ## tests with the newest numpy, gymnasium, torch and ale-py, in target/newest: PYTHON=python3.13
+	$(call test_versions,newest,highest)
+
 test-peers: build  ## tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
 	$(BIN)/python -m pip install --quiet --group peers
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
