@@ -230,6 +230,10 @@ wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
 
+# PATH begins with the tools of .venv.
+reproducible: setup  ## build the wheel of the last commit twice and compare the two files
+	tools/reproducible.sh
+
 release:  ## set the version, commit and tag it: VERSION=1.2.0; prints what to push
 	@$(PYTHON) tools/release.py $(VERSION)
 
