@@ -158,7 +158,8 @@ lint-workflows: setup  ## GitHub's workflows, with zizmor, and with actionlint i
 	$(BIN)/zizmor --offline --pedantic --quiet .github
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: workflows are checked by zizmor alone"; fi
 
-# Fetches RustSec's advisory database from GitHub, and asks PyPI about each Python package.
+# Fetches RustSec's advisory database from GitHub, and asks PyPI about each Python package. Without the network, with a copy of
+# the database in ~/.cargo/advisory-dbs: `cargo-deny --offline check advisories`.
 audit: setup  ## known vulnerabilities of the Rust crates and of the newest Python packages that parl can use; needs the network
 	mkdir -p target
 	$(BIN)/cargo-deny check advisories
