@@ -24,7 +24,8 @@ SAME_AS = {"pulp-wasm-simd-flag": "pulp"}
 HEAD = """\
 The extension module parl._native contains the following Rust packages. parl itself is licensed as
 LICENSE-MIT and LICENSE-APACHE say. Rust's standard library, which is also in the module, is
-(c) The Rust Project Contributors and licensed as the package libc below (MIT OR Apache-2.0).
+(c) The Rust Project Contributors and licensed as the package libc below (MIT OR Apache-2.0). Modules
+that zig links also contain LLVM's libunwind and compiler-rt (Apache-2.0 WITH LLVM-exception).
 `make licenses` writes this file.
 """
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel of the last commit twice and compares the two files: `make reproducible`. maturin and zig must be on PATH.
 #
-# The commit's date stands in place of the time, and no path of this machine gets into the extension. The list of crates
-# names the folder of the sources: for equal files both builds use one folder, which is emptied in between.
+# The commit's date stands in place of the time, and Rust code names no path of this machine. The list of crates and the debug
+# information of zig's libunwind still name folders: for equal files both builds use one folder, which is emptied in between.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/target/reproducible
