@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the wheel of the last commit twice and compares the two files: `make reproducible`. maturin and zig must be on PATH.
 #
-# The commit's date stands in place of the time, and Rust code names no path of this machine. The list of crates and the debug
-# information of zig's libunwind still name folders: for equal files both builds use one folder, which is emptied in between.
+# The commit's date stands in place of the time, and Rust code names no path of this machine. --strip removes symbols, whose
+# names differ from build to build after thin link-time optimization, and the folders in the debug information of zig's
+# libunwind. The list of crates names the folder of the sources: both builds use one, which is emptied in between.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/target/reproducible
@@ -14,7 +15,7 @@ for build in 1 2; do
   rm -rf "$folder/source"
   mkdir -p "$folder/source"
   git archive HEAD | tar --extract --directory "$folder/source"
-  (cd "$folder/source" && maturin build --quiet --release --locked --zig --compatibility manylinux_2_28 --out "../$build")
+  (cd "$folder/source" && maturin build --quiet --release --strip --locked --zig --compatibility manylinux_2_28 --out "../$build")
 done
 cd "$folder"
 sha256sum ./*/*.whl
