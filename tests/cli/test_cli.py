@@ -162,7 +162,7 @@ def kinds_of(name):
         (["eval", "nowhere"], 1, "no run directory at nowhere"),
         (["resume", "nowhere"], 1, "no run directory at nowhere"),
         (["plot", "nowhere"], 1, "nowhere"),
-        (["train", "dqn", "--env"], 2, "Missing value for argument '--env'"),
+        (["train", "dqn", "--env"], 2, "'--env'"),
         (
             ["train", "dqn", "--total-timesteps", "9"],
             2,

@@ -6,7 +6,6 @@ import sys
 
 import gymnasium
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Tuple
@@ -130,6 +129,7 @@ def own_network(observations, actions):
     ("name", "own"), [("ppo", {"torso": own_torso}), ("ppo", {"network": own_network}), ("dqn", {})]
 )
 def test_loaded_and_exported_policies_take_valid_actions_only(name, own, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
     options = {key: value for key, value in MASKED[name][0].items() if not own or key != "hidden"}
     run = train(name, Doors, **options, **own, total_steps=200, runs=str(tmp_path))
     policy = load(run.path)

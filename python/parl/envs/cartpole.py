@@ -29,6 +29,7 @@ class CartPoleVectorEnv(cartpole.CartPoleVectorEnv):
     """
 
     starts_parts = True
+    screens: Any = None  # Gymnasium before 1.2 reads it when an instance whose constructor failed is freed.
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
