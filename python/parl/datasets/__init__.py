@@ -10,29 +10,37 @@ if TYPE_CHECKING:
     from parl.datasets.dataset import Dataset, load
     from parl.datasets.editing import merge, recover, split
     from parl.datasets.format import EpisodeInfo
+    from parl.datasets.iterable import TorchDataset
+    from parl.datasets.minari import from_minari, to_minari
     from parl.datasets.recording import from_play, record
 
 __all__ = [
     "Dataset",
     "EpisodeInfo",
+    "TorchDataset",
+    "from_minari",
     "from_play",
     "load",
     "merge",
     "record",
     "recover",
     "split",
+    "to_minari",
 ]
 
-# Imported on first use: some of them need gymnasium.
+# Imported on first use: gymnasium, torch and Minari are needed by some of them only.
 _LAZY = {
     "Dataset": "dataset",
     "EpisodeInfo": "format",
+    "TorchDataset": "iterable",
+    "from_minari": "minari",
     "from_play": "recording",
     "load": "dataset",
     "merge": "editing",
     "record": "recording",
     "recover": "editing",
     "split": "editing",
+    "to_minari": "minari",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.
