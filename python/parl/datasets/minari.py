@@ -6,6 +6,7 @@ settings are in the metadata of Minari's file, so that a dataset that parl has w
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from parl.datasets.dataset import Dataset
+from parl.datasets.options import resolve
 from parl.datasets.recording import log_episodes
 from parl.errors import ConfigError, DatasetError
 
@@ -42,9 +44,7 @@ def to_minari(
         ConfigError: the episodes are lives, which Minari cannot hold; or as :meth:`Dataset.replay`.
         DatasetError: as :meth:`Dataset.replay`.
     """
-    import minari  # pyright: ignore[reportMissingImports]
-    from minari.data_collector import EpisodeBuffer  # pyright: ignore[reportMissingImports]
-
+    minari, buffer_class = _minari()
     policy = str(dataset.header["recorded"].get("policy", "unknown"))
     about = {
         "algorithm_name": policy,
@@ -70,7 +70,7 @@ def to_minari(
     for at in range(0, len(chosen), _AT_ONCE):
         part = chosen[at : at + _AT_ONCE]
         buffers = [
-            EpisodeBuffer(
+            buffer_class(
                 id=at + place,
                 seed=dataset.read(number).seed,
                 observations=np.concatenate([columns["observation"], columns["next_observation"][-1:]]),
@@ -95,6 +95,11 @@ def to_minari(
             made.storage.update_episodes(buffers)
     made.storage.update_metadata({_GAME: dataset.game, _OPTIONS: json.dumps(shown)})
     return minari.load_dataset(dataset_id)
+
+
+def _minari() -> tuple[Any, Any]:
+    """The package, and its class of episodes to write."""
+    return importlib.import_module("minari"), importlib.import_module("minari.data_collector").EpisodeBuffer
 
 
 def _whole_episodes(
@@ -137,10 +142,7 @@ def from_minari(
         DatasetError: game or seeds are unknown, or the replay of an episode differs.
         FileExistsError: the file exists already.
     """
-    import minari  # pyright: ignore[reportMissingImports]
-
-    from parl.datasets.options import resolve
-
+    minari, _ = _minari()
     found = minari.load_dataset(source) if isinstance(source, str) else source
     name = found.spec.dataset_id
     metadata = found.storage.metadata

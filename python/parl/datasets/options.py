@@ -68,6 +68,8 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     known = {*FIXED, *CHOSEN, "episodic_life", "life_loss_info"}
     for name, value in given.items():
         if name in ("continuous", "device"):
+            if value in (False, "cpu"):
+                continue
             raise ConfigError(
                 f"{name} is {value!r}: a dataset holds one discrete action per step of a console on the CPU"
             )

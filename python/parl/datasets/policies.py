@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parl.atari.catalogue import find_id
 from parl.errors import ConfigError
 
 
@@ -78,10 +79,22 @@ def load_policy(policy: Any) -> Any:
     return parl.load(policy)
 
 
-def options_of(policy: Any) -> dict[str, Any]:
-    """Options of the environments that a policy of a run acts in; empty for others."""
+def options_of(policy: Any, game: str) -> dict[str, Any]:
+    """Options of the environments that a policy of a run acts in; empty for others.
+
+    Raises:
+        ConfigError: the run's environment is another game, or not one of parl's Atari games.
+    """
     maker = getattr(policy, "env_maker", None)
-    return dict(maker.options) if maker is not None else {}
+    if maker is None:
+        return {}
+    own = find_id(maker.name) if maker.name.startswith("parl/") and not maker.wrappers else None
+    if own != game:
+        raise ConfigError(
+            f"policy is of {maker.name}{' with wrappers' if maker.wrappers else ''}, expected one of parl's "
+            f"environments of {game}"
+        )
+    return dict(maker.options)
 
 
 def acting(policy: Any, num_actions: int, rng: np.random.Generator) -> Any:

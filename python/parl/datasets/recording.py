@@ -76,7 +76,7 @@ def record(
     seed = arguments.integer("seed", seed, 0, arguments.INT64_MAX)
     threads, env_options = split_threads(env_options)
     chosen = policies.load_policy(policy)
-    own = split_threads(policies.options_of(chosen))[1]
+    own = split_threads(policies.options_of(chosen, game))[1]
     options = resolve({**own, **env_options})
     consoles = LoggedConsoles(game, num_envs, options, threads)
     rng = np.random.default_rng(seed)
@@ -229,4 +229,5 @@ def log_episodes(
 def _name_of(policy: Any) -> str:
     if policy is None:
         return "random"
+    policy = getattr(policy, "run", policy)
     return str(policy) if isinstance(policy, str | Path) else getattr(policy, "__name__", repr(policy))
