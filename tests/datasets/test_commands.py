@@ -138,5 +138,5 @@ def test_the_policy_of_a_run_is_recorded(run, called, tmp_path):
         assert policy.predict(rows["observation"])[0].tolist() == rows["action"].tolist()
     same = datasets.record("pong", tmp_path / "same", 150, policy=run, num_envs=2)
     assert same.num_steps == 150
-    with pytest.raises(ConfigError, match="policy is of parl/Pong-v0, expected one of parl's .* breakout"):
+    with pytest.raises(ConfigError, match=r"policy is of parl/Pong-v0, expected one of parl's .* breakout"):
         datasets.record("breakout", tmp_path / "other", 150, policy=policy)

@@ -45,6 +45,8 @@ CHOSEN = (
     "show_last_frame",
 )
 """Keywords that a replay may choose: observations, rewards, flags."""
+ALIASES = ("episodic_life", "life_loss_info")
+"""Keywords that ``life_loss`` replaces."""
 THREADS = ("num_threads", "thread_affinity_offset")
 """Keywords of recording and replay that have no effect on results."""
 # With these a lost life changes `terminated` and nothing else.
@@ -52,6 +54,12 @@ _FLAGS_ONLY = ("plain", "reports")
 # A console alone: what recordings step, and whose states are checkpoints.
 CONSOLE: dict[str, Any] = {"obs_type": "ram", "stack_num": None, "reward_clipping": False}
 """Keywords of environments that show the memory of the console and draw no picture."""
+
+
+def expand(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with the keywords of a preset in place of ``preset``."""
+    given = dict(options)
+    return preset_options(given.pop("preset", "ale")) | given
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,9 +71,8 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: a keyword is unknown, or an action would not be one number of a game.
     """
-    given = dict(options)
-    given = preset_options(given.pop("preset", "ale")) | given
-    known = {*FIXED, *CHOSEN, "episodic_life", "life_loss_info"}
+    given = expand(options)
+    known = {*FIXED, *CHOSEN, *ALIASES}
     for name, value in given.items():
         if name in ("continuous", "device"):
             if value in (False, "cpu"):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl.atari.catalogue import find_id
+from parl.datasets.options import ALIASES, CHOSEN, FIXED
 from parl.errors import ConfigError
 
 
@@ -94,7 +95,10 @@ def options_of(policy: Any, game: str) -> dict[str, Any]:
             f"policy is of {maker.name}{' with wrappers' if maker.wrappers else ''}, expected one of parl's "
             f"environments of {game}"
         )
-    return dict(maker.options)
+    probe = maker(1)
+    settings: dict[str, Any] = probe.unwrapped.settings
+    probe.close()
+    return {name: settings[name] for name in (*FIXED, *CHOSEN, *ALIASES, "continuous", "device")}
 
 
 def acting(policy: Any, num_actions: int, rng: np.random.Generator) -> Any:

@@ -14,7 +14,7 @@ from parl.datasets import policies
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
 from parl.datasets.dataset import Dataset, load
 from parl.datasets.format import INTERVAL, Writer
-from parl.datasets.options import make_envs, resolve, rom_md5, split_threads, view_options
+from parl.datasets.options import expand, make_envs, resolve, rom_md5, split_threads, view_options
 from parl.envs.atari import arguments
 from parl.errors import DatasetError
 
@@ -76,8 +76,8 @@ def record(
     seed = arguments.integer("seed", seed, 0, arguments.INT64_MAX)
     threads, env_options = split_threads(env_options)
     chosen = policies.load_policy(policy)
-    own = split_threads(policies.options_of(chosen, game))[1]
-    options = resolve({**own, **env_options})
+    own = policies.options_of(chosen, game)
+    options = resolve({**own, **expand(env_options)})
     consoles = LoggedConsoles(game, num_envs, options, threads)
     rng = np.random.default_rng(seed)
     act = policies.acting(chosen, len(consoles.envs.action_codes), rng)
