@@ -79,7 +79,7 @@ class _Verification(Replay):
     """A replay that also compares the states of consoles with the checkpoints."""
 
     def _step(self, obs: Any) -> tuple[Rows, Any, NDArray[np.bool_]]:
-        due = self._active() & (self._steps > 0) & (self._steps % self._dataset.interval == 0)
+        due = self._active & (self._steps > 0) & (self._steps % self._dataset.interval == 0)
         if due.any():
             for i, state in zip(np.nonzero(due)[0].tolist(), self.envs.get_state(due), strict=True):
                 self._compare(i, state)

@@ -164,8 +164,9 @@ class Dataset:
         ``observation``, ``action``, ``reward``, ``next_observation`` (the last one of an episode included),
         ``terminated``, ``truncated`` (also true at the last step of an episode that the recording cut),
         ``episode`` (its number), ``step`` (from 0 on) and ``env_id`` (which of the ``batch_size``
-        environments played it). The rows of an episode are the same whatever
-        ``batch_size``, threads and order are. There are fewer rows when fewer episodes are left.
+        environments played it). There are fewer rows when fewer episodes are left. The rows of an episode are
+        the same whatever ``batch_size``, threads and order are. Arrays stay as they are, but may be shared
+        between two yields: change copies of them.
 
         Args:
             batch_size: number of episodes that are played at the same time.

@@ -23,8 +23,10 @@ def _odd_numbers(count: int) -> NDArray[np.uint64]:
     return np.array(numbers, np.uint64)
 
 
-_FACTORS = _odd_numbers(_RAM_WORDS + 4)
-_RAM_FACTORS, (_LIVES, _FRAME, _REWARD, _STEP) = _FACTORS[:_RAM_WORDS], _FACTORS[_RAM_WORDS:]
+_STEP, *_NUMBERS = _odd_numbers(4)
+# Signed, as the numbers are; sums and products are the same modulo 2^64.
+_LIVES, _FRAME, _REWARD = np.array(_NUMBERS).view(np.int64)
+_RAM_FACTORS = _odd_numbers(4 + _RAM_WORDS)[4:].view(np.int64)
 
 
 def updated(hashes: NDArray[np.uint64], infos: dict[str, Any], reward: NDArray[Any]) -> NDArray[np.uint64]:
@@ -36,11 +38,8 @@ def updated(hashes: NDArray[np.uint64], infos: dict[str, Any], reward: NDArray[A
         reward: of the step; that before clipping is taken from ``infos`` if rewards are clipped.
     """
     raw = infos.get("raw_reward", reward)
-    now = (infos["ram"].view("<u8") * _RAM_FACTORS).sum(1, dtype=np.uint64)
-    for factor, values in (
-        (_LIVES, infos["lives"]),
-        (_FRAME, infos["episode_frame_number"]),
-        (_REWARD, raw),
-    ):
-        now += values.astype(np.int64).view(np.uint64) * factor
-    return hashes * _STEP + now
+    now = (infos["ram"].view("<i8") * _RAM_FACTORS).sum(1)
+    now += infos["lives"] * _LIVES
+    now += infos["episode_frame_number"] * _FRAME
+    now += raw.astype(np.int64, copy=False) * _REWARD
+    return hashes * _STEP + now.view(np.uint64)

@@ -50,8 +50,11 @@ class Replay:
         self._waiting = iter(order)
         self._count = min(batch_size, len(order))
         self._episodes = [_IDLE] * self._count
+        # Actions as bytes, which Python reads faster than arrays; one more for environments without episode.
+        self._actions = [b"\0"] * self._count
         self._ids = np.arange(self._count)
         self._numbers = np.full(self._count, -1, np.int64)
+        self._active = np.zeros(self._count, bool)
         self._steps = np.zeros(self._count, np.int64)
         self._lengths = np.zeros(self._count, np.int64)
         self._hashes = np.zeros(self._count, np.uint64)
@@ -65,23 +68,20 @@ class Replay:
         try:
             check_console(self._dataset.path, self._dataset.header, self.envs)
             obs = self._reset(np.ones(self._count, bool), np.zeros(self._count, bool))
-            while self._active().any():
-                if 2 * int(self._active().sum()) <= self._count:
-                    obs = self._shrink(obs)
+            while self._active.any():
                 rows, obs, ended = self._step(obs)
                 yield rows
-                finished = self._active() & (self._steps == self._lengths)
+                finished = self._active & (self._steps == self._lengths)
                 due = ended | finished
                 if due.any():
                     obs = self._reset(finished, due & ~finished)
+                    if 2 * int(self._active.sum()) <= self._count and self._active.any():
+                        obs = self._shrink(obs)
         finally:
             self.envs.close()
 
     def _make(self, count: int) -> Any:
         return make_envs(self._dataset.game, count, self._options, self._threads)
-
-    def _active(self) -> NDArray[np.bool_]:
-        return self._numbers >= 0
 
     def _reset(self, finished: NDArray[np.bool_], continued: NDArray[np.bool_]) -> Any:
         """Begins the next episodes where one is finished, and the next life where a game is continued."""
@@ -90,41 +90,41 @@ class Replay:
             number = next(self._waiting, -1)
             episode = self._dataset.read(number) if number >= 0 else _IDLE
             self._episodes[i], self._numbers[i] = episode, number
+            self._actions[i] = episode.actions.tobytes() + b"\0"
             self._steps[i], self._lengths[i], self._hashes[i] = 0, len(episode.actions), 0
             seeds[i] = episode.seed
+        self._active = self._numbers >= 0
         mask = finished | continued
         obs, _ = self.envs.reset(seed=seeds[mask], options={"reset_mask": mask})
         return obs
 
     def _shrink(self, obs: Any) -> Any:
         """Moves the environments that have an episode to a vector environment of just these."""
-        active = self._active()
+        active = self._active
         smaller = self._make(int(active.sum()))
         smaller.set_state(self.envs.get_state(active))
         self.envs.close()
         self.envs, self._count = smaller, smaller.num_envs
-        self._episodes = [self._episodes[i] for i in np.nonzero(active)[0]]
+        kept = np.nonzero(active)[0].tolist()
+        self._episodes = [self._episodes[i] for i in kept]
+        self._actions = [self._actions[i] for i in kept]
+        self._active = active[kept]
         columns = (self._ids, self._numbers, self._steps, self._lengths, self._hashes)
         self._ids, self._numbers, self._steps, self._lengths, self._hashes = (
-            column[active] for column in columns
+            column[kept] for column in columns
         )
         return obs[active]
 
     def _step(self, obs: Any) -> tuple[Rows, Any, NDArray[np.bool_]]:
         """Steps all environments; returns the rows, the new observations, and where a reset is needed."""
+        steps = self._steps
         actions = np.array(
-            [
-                episode.actions[step] if step < length else 0
-                for episode, step, length in zip(
-                    self._episodes, self._steps.tolist(), self._lengths.tolist(), strict=True
-                )
-            ],
-            np.int64,
+            [codes[step] for codes, step in zip(self._actions, steps.tolist(), strict=True)], np.int64
         )
         following, reward, terminated, truncated, infos = self.envs.step(actions)
         ended = infos["game_over"] if self.envs.life_loss == "reports" else terminated | truncated
-        active = self._active()
-        self._steps[active] += 1
+        active = self._active
+        self._steps = steps + active
         last = self._steps == self._lengths
         if self._verify:
             self._hashes = hashes.updated(self._hashes, infos, reward)
@@ -141,8 +141,8 @@ class Replay:
             "terminated": terminated,
             "truncated": truncated,
             "episode": self._numbers.copy(),
-            "step": self._steps - 1,
-            "env_id": self._ids,
+            "step": steps,
+            "env_id": self._ids.copy(),
         }
         if not active.all():
             rows = {name: column[active] for name, column in rows.items()}
