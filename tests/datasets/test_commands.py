@@ -104,6 +104,27 @@ def test_a_damaged_file_is_one_message(breakout, called, tmp_path):
     assert status == 1 and err.startswith(f"parl: {tmp_path / 'bad'} is damaged") and err.count("\n") == 1
 
 
+def test_an_interrupted_recording_says_how_to_keep_its_episodes(called, tmp_path, monkeypatch):
+    from parl.datasets.consoles import LoggedConsoles
+
+    step, calls = LoggedConsoles.step, []
+
+    def interrupted(*words):
+        if len(calls) == 95:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return step(*words)
+
+    monkeypatch.setattr(LoggedConsoles, "step", interrupted)
+    path = tmp_path / "d"
+    options = ("--env-options", "max_num_steps_per_episode=40", "--num-envs", 2)
+    status, _, err = called("record-dataset", "pong", "-o", path, *options)
+    command = f"parl dataset recover {path}.part"
+    assert status == 130 and err == f"parl: interrupted; {command} keeps the episodes that have ended\n"
+    status, out, _ = called(*command.split()[1:])
+    assert (status, out) == (0, f"{path}: 4 episodes, 160 steps\n")
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A short run of PPO on Pong's memory."""

@@ -14,6 +14,7 @@ import tyro
 
 from parl.cli.arguments import UsageError, parse
 from parl.cli.runs import ask_for_trust
+from parl.datasets.format import PART_SUFFIX
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -76,8 +77,21 @@ def record_dataset_command(arguments: Sequence[str]) -> int:
                 )
         dataset = datasets.from_play(options.what, options.out, overwrite=options.overwrite, **keywords)
     else:
-        policy, game = _policy(options) if is_run else (None, options.what)
-        dataset = datasets.record(
+        dataset = _record(options, is_run, keywords)
+    print(
+        f"{dataset.path}: {dataset.num_episodes:,} episodes, {dataset.num_steps:,} steps of {dataset.game}, "
+        f"{dataset.size_bytes:,} bytes"
+    )
+    return 0
+
+
+def _record(options: RecordDatasetOptions, is_run: bool, keywords: dict[str, Any]) -> Any:
+    """Records the steps of a game or a run."""
+    from parl import datasets
+
+    policy, game = _policy(options) if is_run else (None, options.what)
+    try:
+        return datasets.record(
             game,
             options.out,
             options.steps,
@@ -89,11 +103,11 @@ def record_dataset_command(arguments: Sequence[str]) -> int:
             progress=None if options.quiet else _Progress(),
             **keywords,
         )
-    print(
-        f"{dataset.path}: {dataset.num_episodes:,} episodes, {dataset.num_steps:,} steps of {dataset.game}, "
-        f"{dataset.size_bytes:,} bytes"
-    )
-    return 0
+    except KeyboardInterrupt:
+        part = f"{options.out}{PART_SUFFIX}"
+        raise KeyboardInterrupt(
+            f"interrupted; parl dataset recover {part} keeps the episodes that have ended"
+        ) from None
 
 
 def _policy(options: RecordDatasetOptions) -> tuple[Any, str]:

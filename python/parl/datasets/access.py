@@ -92,7 +92,7 @@ class _Verification(Replay):
         if place >= len(states):
             raise DatasetError(f"{self._dataset.path}: episode {number} has no checkpoint at step {steps}")
         found = states[place]
-        if self._is_readable(found) and not np.array_equal(found, state):
+        if not np.array_equal(found, state) and self._is_readable(found):
             raise DatasetError(
                 f"{self._dataset.path}: the checkpoint of episode {number} at step {steps} is not the state "
                 "of its replay"

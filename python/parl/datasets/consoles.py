@@ -91,10 +91,10 @@ class LoggedConsoles:
         over = infos.get("game_over", ended)
         self._hashes[:count] = hashes.updated(self._hashes, infos, reward)[:count]
         self._due = []
-        for i, action in enumerate(actions[:count].tolist()):
-            log = self._logs[i]
+        logged = zip(self._logs, actions[:count].tolist(), reward[:count].tolist(), strict=False)
+        for i, (log, action, points) in enumerate(logged):
             log.actions.append(action)
-            log.total += int(reward[i])
+            log.total += points
             if len(log.actions) % INTERVAL == 0:
                 log.hashes.append(int(self._hashes[i]))
                 self._due.append(i)
