@@ -195,6 +195,23 @@ def test_other_records_are_noticed(breakout, tmp_path, field):
         other.verify()
 
 
+def test_episodes_that_end_elsewhere_are_noticed_without_hashes(breakout, tmp_path):
+    def longer(episode):
+        episode.actions = np.concatenate([episode.actions, episode.actions[:5]])
+
+    def shorter(episode):
+        episode.actions = episode.actions[:-5]
+
+    steps = breakout.episodes[0].steps
+    for change, message in (
+        (longer, f"episode 0 ends after {steps} steps, it was recorded with {steps + 5}"),
+        (shorter, f"episode 0 goes on after step {steps - 5}, with which it ended"),
+    ):
+        other = _with_other(breakout, tmp_path / change.__name__, change)
+        with pytest.raises(DatasetError, match=message):
+            list(other.replay(verify=False, obs_type="ram"))
+
+
 def test_a_wrong_checkpoint_is_noticed(long, tmp_path):
     def change(episode):
         episode.checkpoints[1] = episode.checkpoints[1]._replace(refills=episode.checkpoints[0].refills)
