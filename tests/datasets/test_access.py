@@ -83,6 +83,17 @@ def test_checkpoints_are_a_few_hundred_bytes(tmp_path, monkeypatch, noops):
     assert len(sizes) == 2 and 100 < sizes[1] < sizes[0] < 600
 
 
+def test_an_episode_that_ends_with_an_interval_has_no_checkpoint_there(tmp_path, monkeypatch):
+    for module in ("consoles", "recording"):
+        monkeypatch.setattr(f"parl.datasets.{module}.INTERVAL", 40)
+    dataset = datasets.record("pong", tmp_path / "d", 200, num_envs=2, max_num_steps_per_episode=40)
+    ends = [(episode.steps, episode.end) for episode in dataset.episodes]
+    assert ends == [(40, "truncated")] * 4 + [(20, "cut")] * 2
+    assert [len(dataset.read(i).checkpoints) for i in range(6)] == [0] * 6
+    assert [len(dataset.read(i).hashes) for i in range(6)] == [1] * 6
+    assert dataset.verify() == 200
+
+
 @pytest.mark.parametrize(("game", "most"), [("breakout", 0.85), ("pitfall", 1.05)])
 def test_a_step_takes_at_most_a_byte(tmp_path, game, most):
     """Random play in Breakout has the shortest episodes, some 180 steps; Pitfall has all 18 actions."""

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +103,24 @@ def test_wrong_records_with_right_checksums_are_errors(small, tmp_path):
     assert seen["error"] > 12 and seen["read"] > 12
 
 
+def test_an_index_of_other_episodes_is_an_error(breakout, tmp_path):
+    """The positions of two episodes exchanged, with a new checksum."""
+    data, path = bytearray(breakout.path.read_bytes()), tmp_path / "other.parl"
+    at = struct.unpack("<Q", data[-28:-20])[0]
+    lengths = breakout._index["steps"]
+    assert lengths[0] != lengths[1]
+    data[at : at + 8], data[at + 17 : at + 25] = data[at + 17 : at + 25], data[at : at + 8]
+    struct.pack_into("<I", data, len(data) - 12, zlib.crc32(data[at:-12]))
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=r"other\.parl is damaged: .* episode 0 is not that of the index"):
+        read_all(path)
+    data[at + 12] = 7
+    struct.pack_into("<I", data, len(data) - 12, zlib.crc32(data[at:-12]))
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match="an end of an episode that does not exist"):
+        datasets.load(path)
+
+
 def test_a_newer_version_and_missing_files_are_errors(small, tmp_path):
     data = bytearray(small.path.read_bytes())
     struct.pack_into("<I", data, 8, 2)
@@ -110,6 +129,18 @@ def test_a_newer_version_and_missing_files_are_errors(small, tmp_path):
         datasets.load(tmp_path / "newer")
     with pytest.raises(FileNotFoundError):
         datasets.load(tmp_path / "nothing")
+
+
+def test_a_file_of_version_1_is_read_and_replayed(tmp_path):
+    """The file was written by the first version of the format; a new recording has the same episodes."""
+    old = datasets.load(Path(__file__).with_name("breakout-version-1.parl"))
+    assert (old.num_steps, old.game, old.env_options["life_loss"]) == (300, "breakout", "reports")
+    assert old.verify() == 300
+    about = old.header["recorded"]
+    new = datasets.record("breakout", tmp_path / "new", 300, seed=7, num_envs=2, **old.env_options)
+    assert new.header == old.header | {"parl": new.header["parl"]} and about["seed"] == 7
+    for number in range(2):
+        assert new.read_with_record(number)[0] == old.read_with_record(number)[0]
 
 
 def test_existing_files_are_kept(small, tmp_path):

@@ -40,7 +40,7 @@ def test_a_loader_gives_tensors_of_the_replay(breakout):
 
 def test_workers_share_the_episodes(breakout):
     options = {"batch_size": 3, "obs_type": "ram", "episodes": range(4)}
-    dataset = datasets.TorchDataset(breakout, **options)
+    dataset = datasets.TorchDataset(breakout, shuffle=True, **options)
     loader = DataLoader(dataset, batch_size=None, num_workers=2)
     found = places(loader)
     assert sorted(found) == sorted(places(breakout.replay(**options)))
@@ -92,6 +92,25 @@ def test_a_replay_buffer_samples_the_transitions(breakout, autoreset, frame_stac
         else:
             assert found in values
     assert finals
+
+
+def test_two_parts_are_not_joined(breakout):
+    """The last rows of a part are not followed by the first ones of the next part."""
+    replay = parl.UniformReplay(1_000, FIELDS, num_envs=4, autoreset="disabled")
+    for _ in range(3):
+        breakout.fill(replay, steps=100, batch_size=4, **SMALL)
+    assert len(replay) == 300
+    known = {
+        (rows["observation"][i].tobytes(), int(rows["action"][i]), rows["next_observation"][i].tobytes())
+        for rows in breakout.replay(episodes=range(4), **SMALL)
+        for i in range(len(rows["step"]))
+    }
+    batch = replay.sample(500)
+    found = {
+        (obs.tobytes(), int(action), after.tobytes())
+        for obs, action, after in zip(batch.obs, batch.action, batch.next_obs, strict=True)
+    }
+    assert len(found) > 50 and found <= known
 
 
 def test_a_part_fills_a_prioritized_replay(breakout):

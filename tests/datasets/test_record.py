@@ -94,6 +94,15 @@ def test_a_policy_with_a_state_starts_anew_with_each_episode(tmp_path):
     assert policy.starts[0] is None and policy.starts[40].all() and not policy.starts[41].any()
 
 
+def test_a_policy_that_saw_another_game_is_noticed(tmp_path, monkeypatch):
+    from parl.datasets import recording
+
+    original = recording.view_options
+    monkeypatch.setattr(recording, "view_options", lambda *args: original(*args) | {"noop_max": 1})
+    with pytest.raises(DatasetError, match="two environments with the same actions differ"):
+        datasets.record("pong", tmp_path / "d", 50, num_envs=2, policy=lambda obs: np.zeros(len(obs), int))
+
+
 def test_progress_is_reported(tmp_path):
     seen = []
     datasets.record("pong", tmp_path / "d", 10, num_envs=4, progress=lambda *counts: seen.append(counts))

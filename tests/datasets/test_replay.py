@@ -7,6 +7,7 @@ import pytest
 
 import parl
 from parl import datasets
+from parl.datasets import hashes
 from parl.errors import AtariError, ConfigError, DatasetError
 
 FIELDS = ("observation", "action", "reward", "next_observation", "terminated", "truncated")
@@ -210,6 +211,39 @@ def test_episodes_that_end_elsewhere_are_noticed_without_hashes(breakout, tmp_pa
         other = _with_other(breakout, tmp_path / change.__name__, change)
         with pytest.raises(DatasetError, match=message):
             list(other.replay(verify=False, obs_type="ram"))
+
+
+def test_the_hash_is_over_memory_lives_frame_and_reward_of_all_steps():
+    rng = np.random.default_rng(0)
+
+    def infos():
+        return {
+            "ram": rng.integers(256, size=(2, 128), dtype=np.uint8),
+            "lives": np.array([3, 5], np.int32),
+            "episode_frame_number": np.array([4, 90_000], np.int32),
+            "raw_reward": np.array([-7, 1000], np.int32),
+        }
+
+    first, second = infos(), infos()
+    clipped = np.array([-1, 1], np.int32)
+
+    def hash_of(*steps):
+        found = np.zeros(2, np.uint64)
+        for step in steps:
+            found = hashes.updated(found, step, clipped)
+        return found.tolist()
+
+    base = hash_of(first, second)
+    assert hash_of(second, first) != base
+    for name, column in first.items():
+        for place in (0, column[0].size - 1):
+            other = column.copy()
+            other.reshape(2, -1)[:, place] += 1
+            found = hash_of(first | {name: other}, second)
+            assert found[0] != base[0] and found[1] != base[1]
+    points = {name: column for name, column in first.items() if name != "raw_reward"}
+    as_floats = hashes.updated(np.zeros(2, np.uint64), points, first["raw_reward"].astype(np.float64))
+    assert as_floats.tolist() == hash_of(first)
 
 
 def test_a_wrong_checkpoint_is_noticed(long, tmp_path):
