@@ -17,8 +17,7 @@ def long(tmp_path_factory):
     """A dataset of two cut episodes of 350 steps, each with two checkpoints and intervals of 150 steps."""
     path = tmp_path_factory.mktemp("long") / "pitfall2.parl"
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("consoles", "recording"):
-            patch.setattr(f"parl.datasets.{module}.INTERVAL", 150)
+        patch.setattr("parl.datasets.consoles.interval_for", lambda _: 150)
         return datasets.record(
             "pitfall2", path, 700, num_envs=2, repeat_action_probability=0.25, num_threads=1
         )

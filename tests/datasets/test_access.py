@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from parl import datasets
+from parl.datasets.actions import bits_of
+from parl.datasets.format import interval_for
 
 CONSOLE = {"obs_type": "ram", "stack_num": None, "reward_clipping": False}
 
@@ -76,22 +78,28 @@ def test_states_outside_are_errors(long):
 @pytest.mark.parametrize("noops", ["after_fire", "numpy"])
 def test_checkpoints_are_a_few_hundred_bytes(tmp_path, monkeypatch, noops):
     """The generator of sticky actions, 2,496 bytes, is not among them, however it was seeded."""
-    for module in ("consoles", "recording"):
-        monkeypatch.setattr(f"parl.datasets.{module}.INTERVAL", 150)
+    monkeypatch.setattr("parl.datasets.consoles.interval_for", lambda _: 150)
     dataset = datasets.record("pitfall2", tmp_path / "d", 400, num_envs=1, noops=noops)
     sizes = [len(one.data) for one in dataset.read(0).checkpoints]
     assert len(sizes) == 2 and 100 < sizes[1] < sizes[0] < 600
 
 
 def test_an_episode_that_ends_with_an_interval_has_no_checkpoint_there(tmp_path, monkeypatch):
-    for module in ("consoles", "recording"):
-        monkeypatch.setattr(f"parl.datasets.{module}.INTERVAL", 40)
+    monkeypatch.setattr("parl.datasets.consoles.interval_for", lambda _: 40)
     dataset = datasets.record("pong", tmp_path / "d", 200, num_envs=2, max_num_steps_per_episode=40)
     ends = [(episode.steps, episode.end) for episode in dataset.episodes]
     assert ends == [(40, "truncated")] * 4 + [(20, "cut")] * 2
     assert [len(dataset.read(i).checkpoints) for i in range(6)] == [0] * 6
     assert [len(dataset.read(i).hashes) for i in range(6)] == [1] * 6
     assert dataset.verify() == 200
+
+
+def test_checkpoints_are_as_dense_as_the_size_allows():
+    intervals = {count: interval_for(count) for count in (2, 3, 4, 6, 9, 18)}
+    assert intervals == {2: 650, 3: 750, 4: 750, 6: 850, 9: 1_050, 18: 1_350}
+    for count, interval in intervals.items():
+        # An episode of one checkpoint: actions, checkpoint, two hashes, the counts of both.
+        assert bits_of(count) / 8 + (490 + 16 + 49 + 10) / (interval + 1) < 1.05
 
 
 @pytest.mark.parametrize(("game", "most"), [("breakout", 0.85), ("pitfall", 1.05)])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from parl.datasets import hashes
 from parl.datasets.checkpoints import Checkpoint, StickyGenerator, pack, rest_of
-from parl.datasets.format import ENDS, INTERVAL, Episode
+from parl.datasets.format import ENDS, Episode, interval_for
 from parl.datasets.options import console_options, make_envs
 
 TERMINATED, TRUNCATED, CUT = range(len(ENDS))
@@ -45,6 +45,10 @@ class LoggedConsoles:
         num_envs: number of consoles N.
         options: of :func:`parl.datasets.options.resolve`.
         threads: keywords ``num_threads`` and ``thread_affinity_offset``.
+
+    Attributes:
+        envs: the environments.
+        interval: steps between two hashes, and between two checkpoints, of an episode.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class LoggedConsoles:
     ) -> None:
         self.envs = make_envs(game, num_envs, console_options(options), threads)
         self.num_envs = num_envs
+        self.interval = interval_for(len(self.envs.action_codes))
         self._numpy_seeds = options["noops"] == "numpy"
         self._logs = [_Log(0, False) for _ in range(num_envs)]
         self._hashes = np.zeros(num_envs, np.uint64)
@@ -95,7 +100,7 @@ class LoggedConsoles:
         for i, (log, action, points) in enumerate(logged):
             log.actions.append(action)
             log.total += points
-            if len(log.actions) % INTERVAL == 0:
+            if len(log.actions) % self.interval == 0:
                 log.hashes.append(int(self._hashes[i]))
                 self._due.append(i)
         self._terminated = terminated
@@ -112,7 +117,7 @@ class LoggedConsoles:
         log = self._logs[env]
         if not log.actions:
             return None
-        if len(log.actions) % INTERVAL:
+        if len(log.actions) % self.interval:
             log.hashes.append(int(self._hashes[env]))
         end = CUT if cut else TERMINATED if self._terminated[env] else TRUNCATED
         actions = np.frombuffer(bytes(log.actions), np.uint8)

@@ -18,6 +18,7 @@ with the final name is whole. :func:`scan_records` reads what a recording that w
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import zlib
@@ -29,18 +30,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from parl.datasets.actions import decode_actions, encode_actions
+from parl.datasets.actions import bits_of, decode_actions, encode_actions
 from parl.datasets.checkpoints import Checkpoint
 from parl.errors import DatasetError
 
 MAGIC, END_MAGIC = b"parl-act", b"parl-end"
 VERSION = 1
-INTERVAL = 1500
-"""Steps between two hashes, and between two checkpoints, of an episode."""
 ENDS: tuple[Literal["terminated", "truncated", "cut"], ...] = ("terminated", "truncated", "cut")
 PART_SUFFIX = ".part"
 """Added to the name of a file while it is written."""
 
+# Bytes of a step without the header of the file; of an episode and its first checkpoint, at most.
+_MOST_PER_STEP, _CHECKPOINT_BYTES = 1.04, 560
+_ROUNDED = 50
 _START = struct.Struct("<8sII")
 _FRAME = struct.Struct("<II")
 _RECORD = struct.Struct("<qIBBHiI")
@@ -48,6 +50,15 @@ _CHECKPOINT = struct.Struct("<IHI")
 _TRAILER = struct.Struct("<QQI8s")
 _CRC = struct.Struct("<I")
 _INDEX = np.dtype([("position", "<u8"), ("steps", "<u4"), ("end", "u1"), ("episode_return", "<i4")])
+
+
+def interval_for(num_actions: int) -> int:
+    """Steps between two hashes, and between two checkpoints, of an episode.
+
+    A step then takes at most 1.05 bytes with its bits of an action, also in an episode of one checkpoint.
+    """
+    left = _MOST_PER_STEP - bits_of(num_actions) / 8
+    return _ROUNDED * math.ceil(_CHECKPOINT_BYTES / left / _ROUNDED)
 
 
 class EpisodeInfo(NamedTuple):

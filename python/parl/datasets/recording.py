@@ -13,7 +13,7 @@ from parl.atari.catalogue import game_id
 from parl.datasets import policies
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
 from parl.datasets.dataset import Dataset, load
-from parl.datasets.format import INTERVAL, Writer
+from parl.datasets.format import Writer
 from parl.datasets.options import expand, make_envs, resolve, rom_md5, split_threads, view_options
 from parl.envs.atari import arguments
 from parl.errors import DatasetError
@@ -83,7 +83,7 @@ def record(
     act = policies.acting(chosen, len(consoles.envs.action_codes), rng)
     shown = make_envs(game, num_envs, view_options(options, {}), threads) if act.needs_pictures else None
     about = {"steps": steps, "seed": seed, "num_envs": num_envs, "policy": _name_of(policy)}
-    header = header_of(game, options, consoles.envs.action_codes, about)
+    header = header_of(game, options, consoles, about)
     writer = Writer(path, header, compress=compress, overwrite=overwrite)
     try:
         _play(consoles, shown, act, rng, steps, writer, progress)
@@ -144,14 +144,14 @@ def _play(
 
 
 def header_of(
-    game: str, options: Mapping[str, Any], actions: tuple[int, ...], about: Mapping[str, Any]
+    game: str, options: Mapping[str, Any], consoles: LoggedConsoles, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The header of a dataset."""
     return {
         "game": game,
         "rom_md5": rom_md5(game),
-        "actions": list(actions),
-        "interval": INTERVAL,
+        "actions": list(consoles.envs.action_codes),
+        "interval": consoles.interval,
         "env_options": dict(options),
         "recorded": dict(about),
         "parl": parl.__version__,
@@ -198,7 +198,7 @@ def log_episodes(
         DatasetError: an episode goes on after the end of its game.
     """
     consoles = LoggedConsoles(game, 1, options)
-    header = header_of(game, options, consoles.envs.action_codes, {"source": source})
+    header = header_of(game, options, consoles, {"source": source})
     writer = Writer(path, header, overwrite=overwrite)
     everything = masked(1, [0])
     over = np.zeros(1, bool)
