@@ -103,26 +103,29 @@ def test_games_and_settings(game, options, tmp_path):
     assert returns.tolist() == [episode.episode_return for episode in dataset.episodes]
 
 
-def test_a_policy_saw_the_observations_of_the_replay(tmp_path):
+@pytest.mark.parametrize(
+    ("game", "options"),
+    [
+        ("pong", {"max_num_steps_per_episode": 150, "repeat_action_probability": 0.25}),
+        ("breakout", {"preset": "nature"}),
+        ("breakout", {"life_loss": "reports", "full_action_space": True}),
+        ("breakout", {"life_loss": "ends", "noops": "numpy"}),
+    ],
+    ids=str,
+)
+def test_a_policy_saw_the_observations_of_the_replay(game, options, tmp_path):
     seen = []
+    rng = np.random.default_rng(0)
 
     def policy(observation):
         seen.append(observation[0].copy())
-        return np.array([int(observation.sum()) % 7 % 6])
+        return rng.integers(4, size=1)
 
-    dataset = datasets.record(
-        "pong",
-        tmp_path / "d",
-        400,
-        policy=policy,
-        num_envs=1,
-        stack_num=2,
-        max_num_steps_per_episode=150,
-        repeat_action_probability=0.25,
-    )
-    replayed = [row["observation"][0] for row in dataset.replay(batch_size=1)]
-    assert dataset.num_episodes > 1 and len(seen) == 400
-    np.testing.assert_array_equal(replayed, seen)
+    dataset = datasets.record(game, tmp_path / "d", 400, policy=policy, num_envs=1, stack_num=2, **options)
+    replayed = list(dataset.replay(batch_size=1))
+    ends = sum(bool(rows["terminated"][0] | rows["truncated"][0]) for rows in replayed)
+    assert len(seen) == 400 and ends > 2
+    np.testing.assert_array_equal([rows["observation"][0] for rows in replayed], seen)
 
 
 def test_rows_do_not_depend_on_batch_size_threads_and_order(breakout):
