@@ -56,7 +56,7 @@ class FunctionActions:
 
 
 class PolicyActions(FunctionActions):
-    """The actions of a :class:`parl.train.Policy`, as in evaluations."""
+    """The actions of a :class:`parl.train.policy.Policy`, as in evaluations."""
 
     def __init__(self, policy: Any, num_actions: int) -> None:
         super().__init__(policy, num_actions)

@@ -52,7 +52,8 @@ def record(
         seed: of the episodes' seeds and of random actions. The same seed, number of environments and policy
             give the same file.
         policy: None for uniformly random actions; a function of observations (N, ...) that returns actions
-            (N,); a :class:`parl.train.Policy` of :func:`parl.load`, or the path of a run, which act greedily.
+            (N,); a :class:`parl.train.policy.Policy` of :func:`parl.load`, or the path of a run, which act
+            greedily.
         num_envs: number of environments that play at the same time.
         compress: whether actions are compressed with zlib, which pays where a policy repeats its actions.
         overwrite: whether an existing file is replaced.
