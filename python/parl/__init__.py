@@ -15,7 +15,7 @@ from parl.errors import ParlError
 from parl.extras import install_command
 
 if TYPE_CHECKING:
-    from parl import adapters, atari, errors, replay, types
+    from parl import adapters, atari, datasets, errors, replay, types
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
     from parl.train import Callback, evaluate, load, register_algorithm, resume, train
@@ -34,6 +34,7 @@ __all__ = [
     "__version__",
     "adapters",
     "atari",
+    "datasets",
     "errors",
     "evaluate",
     "load",
@@ -57,6 +58,7 @@ _MODULES = {
     "UniformReplay": "parl.replay",
     "adapters": "parl.adapters",
     "atari": "parl.atari",
+    "datasets": "parl.datasets",
     "errors": "parl.errors",
     "evaluate": "parl.train",
     "load": "parl.train",

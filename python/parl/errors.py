@@ -57,3 +57,7 @@ class ReplayClosedError(ParlError, ValueError):
 
 class ReplayFileError(ParlError, ValueError):
     """A file is not a replay, is truncated or damaged, or was written by a newer version."""
+
+
+class DatasetError(ParlError, ValueError):
+    """A file is not a dataset, is unfinished, damaged or newer, or does not replay as it was recorded."""

@@ -192,6 +192,7 @@ OWN = {
 }
 OWN["data"] = OWN["rollout"] | {
     "data": check_data,
+    "dataset": parts("recorded.parl", "dataset", "recorded.parl"),
     "random_starts": refused(20, "recorded data has no starts"),
 }
 OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "threads"} | {

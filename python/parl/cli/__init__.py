@@ -32,6 +32,10 @@ usage: parl COMMAND [OPTIONS]
   play GAME          play an Atari game in a window or the terminal
   record RUN -o F    record an episode of a run's best checkpoint in an .mp4, .gif or .png file
   record GAME -o F   record an Atari game with random or scripted actions in such a file
+  record-dataset GAME|RUN|PLAY -o F
+                     record a dataset of random play, of a run's policy, or of a file of parl play --record
+  dataset info|verify|merge|split|recover
+                     describe, check, join and divide datasets
   doctor             print versions, hardware and ROM files of this machine; --env [preset] prints the
                      settings of the Atari presets, --sweep removes shared memory that dead processes left,
                      --compile [device] compiles the CUDA kernels into the kernel cache
@@ -41,13 +45,14 @@ register algorithms. --traceback, or PARL_TRACEBACK=1, shows where an error aros
 """
 _COMMANDS = (
     "train", "resume", "tune", "eval", "runs", "compare", "plot", "report", "bench", "games", "play",
-    "record", "doctor",
+    "record", "record-dataset", "dataset", "doctor",
 )  # fmt: skip
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
     """The function that runs a command."""
-    return getattr(importlib.import_module(f"parl.cli.{name}"), f"{name}_command")
+    module = name.replace("-", "_")
+    return getattr(importlib.import_module(f"parl.cli.{module}"), f"{module}_command")
 
 
 def _usage() -> str:

@@ -42,6 +42,7 @@ class _EnvironmentOptions:
     env: str | None = None
     env_options: tuple[str, ...] | None = None
     wrappers: tuple[str, ...] | None = None
+    dataset: str | None = None
 
 
 def algorithm_in(arguments: Sequence[str], command: str, usage: str) -> str | None:

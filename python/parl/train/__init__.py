@@ -151,6 +151,8 @@ def train(
     name = algorithm
     topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
+    if run_config is None:
+        layers = _with_dataset(layers, env)
     maker = _env_maker(name, env, layers, run_config, wrappers)
     for text in (maker.env, *maker.wrappers):
         if isinstance(text, str):
@@ -287,6 +289,30 @@ def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
     )
 
 
+def _with_dataset(layers: list[Layer], env: EnvLike | None) -> list[Layer]:
+    """``layers``, and the environment of the dataset that they name if they set no other one.
+
+    Args:
+        layers: settings by name.
+        env: the environment if it was given.
+    """
+    found = {
+        key: layer.run[key]
+        for layer in layers
+        for key in ("dataset", "env", "env_options")
+        if key in layer.run
+    }
+    if not found.get("dataset") or env is not None or "env" in found:
+        return layers
+    from parl.datasets import load as load_dataset
+    from parl.datasets.learning import environment_of
+
+    chosen, options = environment_of(load_dataset(found["dataset"]))
+    options |= keywords(words(found.get("env_options", ())))
+    own = {"env": chosen, "env_options": words(options)}
+    return [*layers, Layer(f"dataset {found['dataset']}", own, {})]
+
+
 def _env_maker(
     name: str,
     env: EnvLike | None,
@@ -337,6 +363,7 @@ def settings_for(
     table: Mapping[str, Any] | None = None,
     where: str | Path = "",
     wrappers: Sequence[str] | None = None,
+    dataset: str | None = None,
 ) -> tuple[Any, Any]:
     """The settings of a run and its algorithm: the defaults for the environment, then a preset or a table.
 
@@ -348,6 +375,7 @@ def settings_for(
         table: settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
         where: source of the table, for error messages.
         wrappers: wrappers of the environment; by default those of the table or the preset.
+        dataset: of an algorithm that learns from one; its environment is then the default.
 
     Raises:
         ConfigError: there is no such algorithm, preset or environment, or the table has an unknown key, a
@@ -358,6 +386,8 @@ def settings_for(
         layers.append(table_layer(name, table, where))
     given = {"env": env, "env_options": env_options, "wrappers": wrappers}
     layers.append(Layer(name, {key: value for key, value in given.items() if value is not None}, {}))
+    if dataset and hasattr(topology_of(name).config, "dataset"):
+        layers = _with_dataset([*layers, Layer(name, {"dataset": dataset}, {})], env)
     spec, _ = _probe_env(_env_maker(name, None, layers))
     return resolve(name, spec, layers)
 

@@ -241,11 +241,16 @@ class DatasetRunConfig(SyncRunConfig):
 
     data: tuple[str, ...] = ()
     """Files of recorded episodes: from parl play --record, or .npz files with observations and actions."""
+    dataset: str = ""
+    """A dataset of parl record-dataset, in place of data. env and env_options are by default those with which
+    it was recorded."""
     num_envs: int = 64
     """A batch has this number times rollout_steps rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.dataset and self.data:
+            raise ConfigError(f"dataset = {self.dataset!r} and data = {self.data}: give one of them")
         if self.random_starts not in ("auto", 0):
             raise ConfigError(
                 f"random_starts = {self.random_starts}: recorded data has no starts; leave it at 'auto'"

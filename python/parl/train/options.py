@@ -54,6 +54,7 @@ class RunOptions(TypedDict, total=False):
     ray_address: str | None
     ray_steps: int
     data: tuple[str, ...]
+    dataset: str
     member_batches: int | Literal["auto"]
     max_lag: int
     predictors: int

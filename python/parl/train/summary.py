@@ -22,7 +22,7 @@ def summary_of(name: str, settings: RunConfig, maker: EnvMaker, processes: int =
     from parl.runtime.cuda.envs import is_on_device
 
     if isinstance(settings, DatasetRunConfig):
-        parts = [_count(len(settings.data), "file")]
+        parts = [settings.dataset or _count(len(settings.data), "file")]
     elif isinstance(settings, PopulationRunConfig):
         parts = [_count(settings.num_envs, "member")]
     else:

@@ -413,8 +413,8 @@ class DatasetTopology(SyncTopology):
         from parl.runtime.on_policy.recorded import RecordedSetup
 
         assert isinstance(config, DatasetRunConfig)
-        fields: dict[str, Any] = vars(super().setup(algorithm, config, maker, spec)) | {"data": config.data}
-        return RecordedSetup(**fields)
+        fields: dict[str, Any] = vars(super().setup(algorithm, config, maker, spec))
+        return RecordedSetup(**fields, data=config.data, dataset=config.dataset)
 
 
 class HogwildTopology:

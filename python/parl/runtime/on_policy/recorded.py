@@ -15,6 +15,18 @@ from parl.runtime.on_policy.setup import RolloutSetup
 from parl.types import Array, RolloutPolicy
 
 
+def fill_rollout(buffer: RolloutBuffer, obs: Array, action: Array) -> None:
+    """Writes T * N independent rows into a rollout."""
+    steps, envs = buffer.reward.shape
+    buffer.obs[:-1] = obs.reshape(steps, envs, *obs.shape[1:])
+    buffer.obs[-1] = buffer.obs[-2]
+    buffer.action[:] = action.reshape(steps, envs, *action.shape[1:])
+    for column in (buffer.log_prob, buffer.reward, buffer.terminated):
+        column[:] = 0
+    buffer.ended[:] = True
+    buffer.valid[:] = True
+
+
 class RecordedActor:
     """Fills rollouts with recorded rows, each row once before any is repeated.
 
@@ -33,18 +45,11 @@ class RecordedActor:
 
     def collect(self, buffer: RolloutBuffer, env_steps: int) -> Counts:
         """Fills ``buffer`` with T * N independent rows."""
-        steps, envs = buffer.reward.shape
-        count = steps * envs
+        count = buffer.reward.size
         while len(self._order) < count:
             self._order = np.concatenate([self._order, self._rng.permutation(len(self._obs))])
         rows, self._order = self._order[:count], self._order[count:]
-        buffer.obs[:-1] = self._obs[rows].reshape(steps, envs, *self._obs.shape[1:])
-        buffer.obs[-1] = buffer.obs[-2]
-        buffer.action[:] = self._action[rows].reshape(steps, envs, *self._action.shape[1:])
-        for column in (buffer.log_prob, buffer.reward, buffer.terminated):
-            column[:] = 0
-        buffer.ended[:] = True
-        buffer.valid[:] = True
+        fill_rollout(buffer, self._obs[rows], self._action[rows])
         return Counts(count, [], 0.0)
 
     def save(self) -> bytes:
@@ -65,13 +70,19 @@ class RecordedSetup(RolloutSetup):
 
     Attributes:
         data: paths of the files, see :mod:`parl.envs.recorded`.
+        dataset: path of a dataset in place of files, see :mod:`parl.datasets`; empty without one.
     """
 
     data: tuple[str, ...]
+    dataset: str = ""
 
     def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> Any:
         """Makes an actor that reads the files' rows, in another order after each resume."""
-        obs, action = read_play(self.data, self.maker, self.spec)
         seed = self.own_seed(resumes)
         own = policy or self.algorithm.make_policy(index, self.actors, self.num_envs, seed)
+        if self.dataset:
+            from parl.runtime.on_policy.dataset_rows import make_dataset_actor
+
+            return make_dataset_actor(self.dataset, self.maker, self.spec, own, seed)
+        obs, action = read_play(self.data, self.maker, self.spec)
         return RecordedActor(obs, action, own, seed)

@@ -1,0 +1,130 @@
+"""Recording: policies, options, wrong input."""
+
+import numpy as np
+import pytest
+
+import parl
+from parl import datasets
+from parl.atari import Action, Console
+from parl.atari.recording import Recorder
+from parl.errors import AtariError, ConfigError, DatasetError
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"game": "pung"}, AtariError, "no game 'pung'.*pong"),
+        ({"steps": 0}, AtariError, "steps is 0, expected 1"),
+        ({"steps": 1.5}, TypeError, "steps is 1.5, expected an int"),
+        ({"num_envs": 0}, AtariError, "num_envs is 0, expected 1"),
+        ({"seed": -1}, AtariError, "seed is -1, expected 0"),
+        ({"policy": 3}, ConfigError, "policy is 3, expected None, a function"),
+        ({"policy": "no/such/run"}, (ValueError, FileNotFoundError), "no/such/run"),
+        ({"policy": lambda obs: np.zeros(7, int)}, ConfigError, r"shape \(7,\) for 2 observations"),
+        ({"policy": lambda obs: np.zeros(2)}, ConfigError, r"returned float64 of shape \(2,\)"),
+        ({"policy": lambda obs: np.full(2, 6)}, ConfigError, "actions 6 to 6, expected 0 to 5"),
+        ({"continuous": True}, ConfigError, "continuous is True: a dataset holds one discrete action"),
+        ({"device": "cuda"}, ConfigError, "device is 'cuda'"),
+        ({"autoreset_mode": "NextStep"}, ConfigError, "recordings and replays set it themselves"),
+        ({"batch_size": 1}, ConfigError, "batch_size is 1"),
+        ({"stack": 4}, ConfigError, "there is no option 'stack'"),
+        ({"noop_max": 10**6}, AtariError, "noop_max is 1000000"),
+        ({"preset": "moon"}, ConfigError, "preset is 'moon'"),
+    ],
+    ids=str,
+)
+def test_wrong_input_is_an_error(tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        datasets.record(**({"game": "pong", "path": tmp_path / "d", "steps": 10, "num_envs": 2} | options))
+    assert not (tmp_path / "d").exists()
+
+
+def test_the_header_says_how(tmp_path):
+    dataset = datasets.record(
+        "ALE/Pong-v5", tmp_path / "deep" / "d", 10, num_envs=1, frameskip=(2, 5), noop_max=0
+    )
+    assert dataset.game == "pong"
+    assert dataset.env_options["frameskip"] == (2, 5) and dataset.env_options["stack_num"] == 4
+    recorded = {"steps": 10, "seed": 0, "num_envs": 1, "policy": "random"}
+    assert dataset.header["recorded"] == recorded
+    envs = parl.AtariVectorEnv(dataset.game, 2, **dataset.env_options)
+    assert envs.settings["noop_max"] == 0
+    envs.close()
+
+
+def test_random_actions_are_uniform(tmp_path):
+    dataset = datasets.record("pong", tmp_path / "d", 3_000, num_envs=3, seed=4)
+    actions = np.concatenate([dataset.actions(number) for number in range(dataset.num_episodes)])
+    counts = np.bincount(actions, minlength=6)
+    assert len(counts) == 6 and (abs(counts - 500) < 100).all()
+
+
+class Predicts:
+    """The interface of a policy of a run, with a state that counts the steps of each episode."""
+
+    def __init__(self):
+        self.starts = []
+
+    def predict(self, observation, *, state=None, episode_start=None):
+        assert observation.shape[1:] == (2, 128)
+        self.starts.append(episode_start)
+        if state is None:
+            state = np.zeros(len(observation), int)
+        elif episode_start is not None:
+            state = np.where(episode_start, 0, state)
+        return state % 6, state + 1
+
+
+def test_a_policy_with_a_state_starts_anew_with_each_episode(tmp_path):
+    policy = Predicts()
+    dataset = datasets.record(
+        "pong",
+        tmp_path / "d",
+        200,
+        policy=policy,
+        num_envs=2,
+        obs_type="ram",
+        stack_num=2,
+        max_num_steps_per_episode=40,
+    )
+    assert [episode.steps for episode in dataset.episodes] == [40] * 4 + [20] * 2
+    for number in range(6):
+        actions = dataset.actions(number)
+        assert actions.tolist() == [step % 6 for step in range(len(actions))]
+    assert policy.starts[0] is None and policy.starts[40].all() and not policy.starts[41].any()
+
+
+def test_a_policy_that_saw_another_game_is_noticed(tmp_path, monkeypatch):
+    from parl.datasets import recording
+
+    original = recording.view_options
+    monkeypatch.setattr(recording, "view_options", lambda *args: original(*args) | {"noop_max": 1})
+    with pytest.raises(DatasetError, match="two environments with the same actions differ"):
+        datasets.record("pong", tmp_path / "d", 50, num_envs=2, policy=lambda obs: np.zeros(len(obs), int))
+
+
+def test_progress_is_reported(tmp_path):
+    seen = []
+    datasets.record("pong", tmp_path / "d", 10, num_envs=4, progress=lambda *counts: seen.append(counts))
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_play_becomes_a_dataset(tmp_path):
+    console = Console("breakout", seed=0)
+    recorder = Recorder(console)
+    for frame in range(4 * 300):
+        if console.game_over:
+            console.reset()
+            recorder.restart()
+        console.act(recorder.action([Action.FIRE, Action.LEFT, Action.UPRIGHT][frame // 60 % 3]))
+    recorder.write(tmp_path / "play.npz")
+    with np.load(tmp_path / "play.npz") as file:
+        actions, starts = file["actions"], file["starts"]
+    dataset = datasets.from_play(tmp_path / "play.npz", tmp_path / "d", stack_num=2)
+    assert dataset.num_steps == len(actions) == 300
+    assert [episode.steps for episode in dataset.episodes] == np.diff([*starts, 300]).tolist()
+    assert np.array_equal(np.concatenate([dataset.actions(i) for i in range(len(starts))]), actions)
+    assert dataset.verify() == 300
+    (tmp_path / "other.npz").write_bytes(b"no file of numpy")
+    with pytest.raises(DatasetError, match=r"other\.npz is not a file of parl play"):
+        datasets.from_play(tmp_path / "other.npz", tmp_path / "e")
