@@ -31,7 +31,6 @@ from parl.errors import AtariError, ConfigError, DatasetError
         ({"noop_max": 10**6}, AtariError, "noop_max is 1000000"),
         ({"preset": "moon"}, ConfigError, "preset is 'moon'"),
     ],
-    ids=str,
 )
 def test_wrong_input_is_an_error(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
