@@ -1,8 +1,10 @@
 """Every supported version of NVRTC compiles a kernel, in a process that has not loaded torch's libraries."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -21,35 +23,35 @@ print(target, dict(_native.cuda_report([]))["NVRTC"])
 """
 
 
+def download(requirement: str, folder: Path) -> Path:
+    """Downloads a wheel; skips the test if that fails outside of CI."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), requirement]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode and not os.environ.get("CI"):
+        pytest.skip(f"cannot download {requirement}: {ended.stderr[-300:]}")
+    assert ended.returncode == 0, ended.stderr
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
 def library(version: str) -> Path:
     """The file of a version of NVRTC; its wheel is downloaded once."""
-    if WHEELS[version] is None:
+    requirement = WHEELS[version]
+    if requirement is None:
         found = nvrtc.find_library()
         assert found is not None
         return found
     folder = FOLDER / version
-    if not (folder / "done").exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "-d",
-            str(folder),
-            WHEELS[version],
-        ]
-        ended = subprocess.run(command, capture_output=True, text=True)
-        if ended.returncode and not os.environ.get("CI"):
-            pytest.skip(f"cannot download NVRTC {version}: {ended.stderr[-300:]}")
-        assert ended.returncode == 0, ended.stderr
-        [wheel] = folder.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if ".so" in name and "alt" not in name]
-            archive.extractall(folder, names)
-        wheel.unlink()
-        (folder / "done").touch()
+    if not folder.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as name:
+            made = Path(name) / version
+            wheel = download(requirement, Path(name))
+            with zipfile.ZipFile(wheel) as archive:
+                names = [one for one in archive.namelist() if ".so" in one and "alt" not in one]
+                archive.extractall(made, names)
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(folder)
     [found] = folder.rglob("libnvrtc.so.*")
     return found
 
