@@ -2,6 +2,7 @@ import multiprocessing
 import subprocess
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from parl.runtime.workers import PRELOAD
@@ -16,6 +17,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     # The first test that starts a forkserver decides what the processes of all later tests need not import.
     multiprocessing.set_forkserver_preload(PRELOAD)
+    # No result depends on how busy the machine is.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("parl", deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("parl")
     path, minutes = config.getoption("--times"), config.getoption("--minutes")
     if path is not None:
         worker = hasattr(config, "workerinput")

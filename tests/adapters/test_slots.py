@@ -19,7 +19,7 @@ CALLS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CALLS, st.sampled_from([0.0, 0.5, 1.0]))
 def test_weights_equal_those_of_a_dictionary(calls, alpha):
     slots, eps = Slots(13, alpha=alpha, epsilon=0.01, seed=0, guard=False), 0.01

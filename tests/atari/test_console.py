@@ -371,7 +371,7 @@ def test_a_folder_or_a_number_as_rom_is_refused(tmp_path):
         Console(5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from([2048, 4096, 8192, 10240, 12288, 16384, 32768]), st.integers(0, 2**32 - 1))
 @example(4096, 58163)
 def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):

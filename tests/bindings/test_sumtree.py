@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import parl
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     capacity=st.integers(1, 600),
     fan_out=st.sampled_from([4, 8, 16, 32, 64]),

@@ -28,7 +28,7 @@ def twins(seed, hidden, shared, activation):
     return network, plain, flatten(network)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**20),
     rows=st.integers(1, 9),
@@ -61,7 +61,7 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**20),
     rows=st.integers(1, 9),
@@ -130,7 +130,7 @@ def test_layers_with_and_without_normalization_and_head(layer_norm, headed):
         assert again or flat.gradients.any()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**20),
     rows=st.integers(1, 9),

@@ -72,7 +72,7 @@ def test_rings_have_the_size_of_the_cpus_rings(capacity, history, slots, chunk):
 PARTS = {"Reals", "Draws", "Output", "Source"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     capacity=st.sampled_from([1, 5, 32, 33, 100, 1024, 1025, 33_000]),
     seed=st.integers(0, 2**64 - 1),

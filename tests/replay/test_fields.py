@@ -160,7 +160,7 @@ def test_fields_may_be_gymnasium_spaces():
     assert batch.obs.a.shape == (2, 3) and batch.obs.b.dtype == np.int64 and batch["shape"].shape == (2, 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_nesting_of_fields_is_stored(data):
     leaf = st.tuples(
@@ -193,7 +193,7 @@ def test_any_nesting_of_fields_is_stored(data):
     check(spec, given, batch, batch.indices)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     steps=st.lists(
         st.tuples(

@@ -81,7 +81,7 @@ class FrameModel:
         raise AssertionError(f"row {number} is not in the model")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     steps=st.lists(STEP, max_size=70),
     capacity=st.integers(6, 70),

@@ -36,7 +36,7 @@ def observation(numbers) -> dict:
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     steps=st.lists(STEP, max_size=60),
     strategy=st.sampled_from(["future", "final", "episode"]),

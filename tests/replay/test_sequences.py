@@ -59,7 +59,7 @@ def sequences_of(episode, length, overlap, burn_in):
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     steps=st.lists(STEP, max_size=90),
     length=st.integers(1, 6),

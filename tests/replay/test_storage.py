@@ -44,7 +44,7 @@ def everything(replay) -> dict[int, tuple]:
     return dict(zip(batch.action.tolist(), rows, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     old=st.sampled_from([9, 40, 100, 333]),
     new=st.sampled_from([9, 39, 40, 128, 1000]),

@@ -42,7 +42,7 @@ def check_all(
         assert np.isfinite(batch.next_obs[j])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     steps=st.lists(STEP, max_size=60),
     capacity=st.integers(6, 70),

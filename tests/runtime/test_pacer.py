@@ -16,7 +16,7 @@ from parl.runtime.off_policy.pacer import Pacer
     slack=st.floats(2.0, 8.0),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_interleaving_stays_in_the_band(ratio, batch, envs, starts, slack, seed):
     pacer = Pacer(ratio, batch, envs, starts, 10**9, slack)
     rng = np.random.default_rng(seed)

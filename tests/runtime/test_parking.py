@@ -115,7 +115,7 @@ def test_a_run_parks_actors_keeps_its_ratio_and_reports_lags(make_setup):
     with contextlib.closing(AsyncOffPolicyLoop(dataclasses.replace(setup, park_actors=True))) as loop:
         awake, histograms = [], []
         end = time.monotonic() + 120
-        while not awake or (min(awake) == 4 and time.monotonic() < end):
+        while not (awake and min(awake) < 4 and sum(histograms)) and time.monotonic() < end:
             loop.advance(10**9, seconds=0.5)
             report = loop.report()
             awake.append(report["actors_awake"])

@@ -49,7 +49,7 @@ def assert_same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
 # ---------------------------------------------------------------------- schedules
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     threads=st.integers(1, 6),
     batch=st.integers(1, 6),
