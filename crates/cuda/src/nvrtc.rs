@@ -81,7 +81,8 @@ fn files_of(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 /// dynamic loader does not search that folder.
 fn load_builtins(compiler: &Path) {
     let folder = compiler.parent().filter(|folder| !folder.as_os_str().is_empty());
-    for path in folder.map_or(vec![], |folder| files_of(folder, |name| name.starts_with("libnvrtc-builtins"))) {
+    for path in folder.map_or(vec![], |folder| files_of(folder, |name| name.starts_with("libnvrtc-builtins")))
+    {
         // SAFETY: loading the library runs its own initialization. If it fails, NVRTC says so when it compiles.
         if let Ok(builtins) = unsafe { Library::new(path) } {
             std::mem::forget(builtins);
