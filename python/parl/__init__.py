@@ -6,13 +6,12 @@ algorithms that train on them. ``import parl`` imports only NumPy; everything el
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from parl._gymnasium import register_with_gymnasium
 from parl._native import SumTree, __version__
 from parl.errors import ParlError
-from parl.extras import install_command
+from parl.lazy import importer
 
 if TYPE_CHECKING:
     from parl import adapters, atari, datasets, errors, replay, types
@@ -72,22 +71,7 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.
-
-    def __getattr__(name):
-        """Imports a public name when it is first used."""
-        home = _MODULES.get(name)
-        if home is None:
-            raise AttributeError(f"module 'parl' has no attribute {name!r}")
-        try:
-            module = importlib.import_module(home)
-            value = module if home == f"parl.{name}" else getattr(module, name)
-        except ModuleNotFoundError as error:
-            if command := install_command(error):
-                reason = f"parl.{name} needs {error.name}: {command}"
-                raise ModuleNotFoundError(reason, name=error.name) from error
-            raise
-        globals()[name] = value
-        return value
+    __getattr__ = importer("parl", _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """Datasets in torch's loaders, in replay buffers and in Minari."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,6 @@ from torch.utils.data import DataLoader
 import parl
 from parl import datasets
 from parl.errors import ConfigError, DatasetError
-from parl.extras import install_command
 
 SMALL = {"img_height": 8, "img_width": 8, "stack_num": 2}
 ABOUT = {"author": "parl", "author_email": "parl@example.org", "code_permalink": "https://example.org"}
@@ -123,13 +124,6 @@ def test_a_part_fills_a_prioritized_replay(breakout):
     assert replay.sampleable > first
 
 
-def test_minari_says_what_to_install(breakout, monkeypatch):
-    assert install_command(ModuleNotFoundError(name="minari")) == "pip install 'parl-rl[minari]'"
-    monkeypatch.setitem(__import__("sys").modules, "minari", None)
-    with pytest.raises(ImportError):
-        datasets.to_minari(breakout, "breakout/random-v0")
-
-
 @pytest.fixture
 def minari(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
@@ -170,3 +164,19 @@ def test_minari_datasets_that_do_not_replay_are_refused(breakout, minari, tmp_pa
     assert not (tmp_path / "wrong").exists()
     with pytest.raises(ConfigError, match="episodes is empty"):
         datasets.to_minari(breakout, "breakout/none-v0", episodes=[])
+
+
+def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch, tmp_path):
+    dataset = datasets.record("pong", tmp_path / "d", 20, num_envs=1)
+    monkeypatch.setitem(sys.modules, "minari", None)
+    for attempt in (
+        lambda: datasets.to_minari(dataset, "a/b-v0"),
+        lambda: datasets.from_minari("a/b-v0", "d"),
+    ):
+        with pytest.raises(ModuleNotFoundError, match=r"minari.*: pip install 'parl-rl\[minari\]'"):
+            attempt()
+    monkeypatch.delitem(vars(datasets), "TorchDataset", raising=False)
+    monkeypatch.delitem(sys.modules, "parl.datasets.iterable", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"parl.datasets.TorchDataset needs torch: pip install"):
+        _ = datasets.TorchDataset

@@ -7,8 +7,9 @@ dependencies of parl, and ``parl.adapters.cpprb`` does not need ``cpprb``.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from parl.lazy import importer
 
 if TYPE_CHECKING:
     from parl.adapters import cpprb as cpprb
@@ -18,9 +19,5 @@ if TYPE_CHECKING:
 
 __all__ = ["cpprb", "sb3", "tianshou", "torchrl"]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports an adapter on first use."""
-    if name not in __all__:
-        raise AttributeError(f"module 'parl.adapters' has no attribute {name!r}")
-    return importlib.import_module(f"parl.adapters.{name}")
+if not TYPE_CHECKING:  # Type checkers report names that do not exist.
+    __getattr__ = importer("parl.adapters", {name: f"parl.adapters.{name}" for name in __all__})

@@ -6,6 +6,8 @@ replay gives the observations, rewards and ends of episodes again, bit for bit. 
 
 from typing import TYPE_CHECKING
 
+from parl.lazy import importer
+
 if TYPE_CHECKING:
     from parl.datasets.dataset import Dataset, load
     from parl.datasets.editing import merge, recover, split
@@ -28,30 +30,21 @@ __all__ = [
     "to_minari",
 ]
 
-# Imported on first use: gymnasium, torch and Minari are needed by some of them only.
-_LAZY = {
-    "Dataset": "dataset",
-    "EpisodeInfo": "format",
-    "TorchDataset": "iterable",
-    "from_minari": "minari",
-    "from_play": "recording",
-    "load": "dataset",
-    "merge": "editing",
-    "record": "recording",
-    "recover": "editing",
-    "split": "editing",
-    "to_minari": "minari",
-}
-
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.
-
-    def __getattr__(name):
-        """Imports a name on its first use."""
-        home = _LAZY.get(name)
-        if home is None:
-            raise AttributeError(f"module 'parl.datasets' has no attribute {name!r}")
-        import importlib
-
-        value = getattr(importlib.import_module(f"parl.datasets.{home}"), name)
-        globals()[name] = value
-        return value
+    # Some need gymnasium, torch or Minari.
+    __getattr__ = importer(
+        "parl.datasets",
+        {
+            "Dataset": "parl.datasets.dataset",
+            "EpisodeInfo": "parl.datasets.format",
+            "TorchDataset": "parl.datasets.iterable",
+            "from_minari": "parl.datasets.minari",
+            "from_play": "parl.datasets.recording",
+            "load": "parl.datasets.dataset",
+            "merge": "parl.datasets.editing",
+            "record": "parl.datasets.recording",
+            "recover": "parl.datasets.editing",
+            "split": "parl.datasets.editing",
+            "to_minari": "parl.datasets.minari",
+        },
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,8 @@ def state_at(dataset: Dataset, number: int, step: int) -> NDArray[np.uint8]:
     try:
         check_console(dataset.path, dataset.header, envs)
         at = 0
-        states = list(checkpoint_states(dataset, number, episode))[: step // dataset.interval]
+        before = itertools.islice(checkpoint_states(dataset, number, episode), step // dataset.interval)
+        states = list(before)
         if states and _loads(envs, states[-1]):
             at = len(states) * dataset.interval
         else:
@@ -78,6 +80,12 @@ def _loads(envs: Any, state: NDArray[np.uint8]) -> bool:
 class _Verification(Replay):
     """A replay that also compares the states of consoles with the checkpoints."""
 
+    def __init__(self, dataset: Dataset, batch_size: int) -> None:
+        options = console_options(dataset.env_options)
+        super().__init__(dataset, range(dataset.num_episodes), batch_size, options, {}, True)
+        # The checkpoints to come, by number of the episode.
+        self._checkpoints: dict[int, Iterator[NDArray[np.uint8]]] = {}
+
     def _step(self, obs: Any) -> tuple[Rows, Any, NDArray[np.bool_]]:
         due = self._active & (self._steps > 0) & (self._steps % self._dataset.interval == 0)
         if due.any():
@@ -87,11 +95,11 @@ class _Verification(Replay):
 
     def _compare(self, env: int, state: NDArray[np.uint8]) -> None:
         number, steps = int(self._numbers[env]), int(self._steps[env])
-        states = list(checkpoint_states(self._dataset, number, self._episodes[env]))
-        place = steps // self._dataset.interval - 1
-        if place >= len(states):
+        if steps == self._dataset.interval:
+            self._checkpoints[number] = checkpoint_states(self._dataset, number, self._episodes[env])
+        found = next(self._checkpoints[number], None)
+        if found is None:
             raise DatasetError(f"{self._dataset.path}: episode {number} has no checkpoint at step {steps}")
-        found = states[place]
         if not np.array_equal(found, state) and self._is_readable(found):
             raise DatasetError(
                 f"{self._dataset.path}: the checkpoint of episode {number} at step {steps} is not the state "
@@ -109,8 +117,4 @@ class _Verification(Replay):
 
 def verify(dataset: Dataset, batch_size: int) -> int:
     """See :meth:`parl.datasets.Dataset.verify`."""
-    options = console_options(dataset.env_options)
-    steps = 0
-    for rows in _Verification(dataset, range(dataset.num_episodes), batch_size, options, {}, True):
-        steps += len(rows["step"])
-    return steps
+    return sum(len(rows["step"]) for rows in _Verification(dataset, batch_size))

@@ -18,6 +18,7 @@ from parl.datasets.dataset import Dataset
 from parl.datasets.options import resolve
 from parl.datasets.recording import log_episodes
 from parl.errors import ConfigError, DatasetError
+from parl.extras import install_command
 
 _GAME, _OPTIONS = "parl_game", "parl_env_options"
 # Episodes whose observations are in memory at the same time.
@@ -99,7 +100,13 @@ def to_minari(
 
 def _minari() -> tuple[Any, Any]:
     """The package, and its class of episodes to write."""
-    return importlib.import_module("minari"), importlib.import_module("minari.data_collector").EpisodeBuffer
+    try:
+        package = importlib.import_module("minari")
+        return package, importlib.import_module("minari.data_collector").EpisodeBuffer
+    except ModuleNotFoundError as error:
+        if command := install_command(error):
+            raise ModuleNotFoundError(f"{error}: {command}", name=error.name) from error
+        raise
 
 
 def _whole_episodes(

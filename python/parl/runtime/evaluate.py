@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points
-from parl.envs.episodes import successes
+from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points, successes
 from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
