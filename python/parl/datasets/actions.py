@@ -1,7 +1,7 @@
 """Actions of an episode as bytes: packed into as many bits as the game's actions need, or compressed.
 
-A dataset counts one byte for each action before compression; packing needs 2 bits in Breakout and 5 in a game
-with all 18 actions, which leaves room for hashes and checkpoints.
+Packing needs 2 bits in Breakout and 5 in a game with all 18 actions, so that a step takes less than a byte with
+its part of hashes and checkpoints.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making files of files: :func:`merge`, :func:`split`, :func:`recover`."""
+"""Datasets made from other files: :func:`merge`, :func:`split`, :func:`recover`."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class Writer:
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
-        # In the hands of the system, so that it outlives this process.
+        # Given to the operating system, which keeps it if this process is killed.
         self._file.flush()
 
     def add(self, episode: Episode) -> None:

@@ -26,7 +26,7 @@ def view_of(dataset: Dataset, maker: EnvMaker) -> dict[str, Any]:
     """Options of a replay that shows what the environments of ``maker`` show.
 
     Raises:
-        ConfigError: the environment is another game, or its actions are others or last for another time.
+        ConfigError: the environment is another game, or has other actions or another frame skip.
     """
     path, game = dataset.path, dataset.game
     if not isinstance(maker.env, str) or not maker.env.startswith("parl/") or maker.wrappers:

@@ -113,8 +113,8 @@ def view_options(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict
         elif name in FIXED:
             if value != recorded[name]:
                 raise ConfigError(
-                    f"{name} is {value!r}, but the episodes were recorded with {recorded[name]!r}: their "
-                    "actions fit only that"
+                    f"{name} is {value!r}, but the episodes were recorded with {recorded[name]!r}: with "
+                    "another value the same actions give other episodes"
                 )
         else:
             raise ConfigError(
