@@ -1,7 +1,7 @@
 """Actions of an episode as bytes: packed into as many bits as the game's actions need, or compressed.
 
-Packing needs 2 bits in Breakout and 5 in a game with all 18 actions, so that a step takes less than a byte with
-its part of hashes and checkpoints.
+Packing needs 2 bits in Breakout and 5 in a game with all 18 actions, so that a step with its part of hashes
+and checkpoints takes less than a byte.
 """
 
 from __future__ import annotations
