@@ -25,9 +25,12 @@ def value_difference(name: str, expected: Any, found: Any) -> str | None:
     if isinstance(expected, dict):
         parts = (value_difference(f"{name}[{key!r}]", expected[key], found[key]) for key in expected)
         return next((part for part in parts if part is not None), None)
-    found = found.cpu().numpy()
-    if np.array_equal(expected, found):
+    # Compares on the device: copying there is faster than copying and comparing here.
+    if expected.shape == tuple(found.shape) and torch.equal(
+        torch.as_tensor(expected, device=found.device), found
+    ):
         return None
+    found = found.cpu().numpy()
     if expected.shape != found.shape:
         return f"{name} has shape {found.shape}, expected {expected.shape}"
     at = tuple(int(i) for i in np.argwhere(expected != found)[0])

@@ -26,8 +26,12 @@ from parl.atari.roms import rom_folder
 
 REPEATS = 5
 SKIP = 4
-# Steps before a measurement, after which environments are at different points of their episodes.
+# Steps before a measurement, after which environments are at different points of their episodes; and the
+# seconds after which fewer of them must do.
 WARMUP_STEPS = 100
+WARMUP_SECONDS = 2.0
+# Longest run of a measurement in seconds; at least three steps, at most those of `--steps`.
+RUN_SECONDS = 0.25
 # The generator of sticky actions: 624 words, its position and its seed.
 GENERATOR_BYTES = 2500
 
@@ -40,10 +44,19 @@ def start_envs(games: Any, envs: int, device: str, **options: Any) -> Any:
     """Environments that are at different points of their episodes."""
     env = parl.AtariVectorEnv(games, envs, device=device, **options)
     env.reset(seed=0)
-    for _ in range(WARMUP_STEPS):
+    start = time.perf_counter()
+    for step in range(WARMUP_STEPS):
         env.step(torch.randint(env.single_action_space.n, (envs,), device=env.device))
-    env.check()
+        if step % 10 == 9:
+            env.check()
+            if time.perf_counter() - start > WARMUP_SECONDS:
+                break
     return env
+
+
+def run_steps(work: Callable[[], Any], device: str, most: int) -> int:
+    """The number of steps of a run, so that it takes at most `RUN_SECONDS`."""
+    return max(3, min(most, int(RUN_SECONDS / max(seconds(work, device), 1e-6))))
 
 
 def output_buffer(env: Any) -> torch.Tensor | None:
@@ -60,6 +73,8 @@ def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
     envs = env.num_envs
     actions = torch.randint(env.single_action_space.n, (steps, envs), device=env.device)
     out, rates = output_buffer(env), []
+    actions = actions[: run_steps(lambda: env.step(actions[0], out=out), device, steps)]
+    steps = len(actions)
     for _ in range(REPEATS):
         wait(device)
         start = time.perf_counter()
@@ -80,6 +95,7 @@ def graph_rate(env: Any, device: str, steps: int) -> list[float]:
         actions.random_(0, int(env.single_action_space.n))
         # Every replay writes to these tensors, so they must stay alive.
         kept = env.step(actions, out=out)
+    steps = run_steps(graph.replay, device, steps)
     for _ in range(REPEATS):
         wait(device)
         start = time.perf_counter()

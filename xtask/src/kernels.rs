@@ -31,6 +31,12 @@ fn translations(root: &Path) -> Result<Vec<Generated>, String> {
         let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         format!("outside the device subset (crates/cule/kernels/README.md):\n{}", lines.join("\n"))
     })?;
+    if !translation.absent.is_empty() {
+        return Err(format!(
+            "xtask/src/device/header.rs names functions that crates/cule does not have: {}",
+            translation.absent.join(", ")
+        ));
+    }
     Ok(vec![
         Generated { path: "crates/cule/kernels/machine.cuh".into(), text: translation.header },
         Generated { path: "crates/cule/tests/layout.rs".into(), text: translation.layout_test },

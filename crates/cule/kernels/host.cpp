@@ -45,6 +45,24 @@ static inline uint32_t atomicAnd(uint32_t* place, uint32_t value) {
 static inline void __threadfence() {}
 static inline int __popc(uint32_t value) { return __builtin_popcount(value); }
 
+// Intrinsics in bodies of the generated functions, as in the CUDA Math API.
+#define PARL_INTRINSICS
+static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+    const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < 4; ++i) found |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
+    return found;
+}
+static inline uint32_t __vmaxu4(uint32_t a, uint32_t b) {
+    uint32_t found = 0;
+    for (uint32_t mask = 0xFF; mask != 0; mask <<= 8) found |= (a & mask) > (b & mask) ? a & mask : b & mask;
+    return found;
+}
+static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum) {
+    for (uint32_t i = 0; i < 32; i += 8) sum += (a >> i & 0xFF) * (b >> i & 0xFF);
+    return sum;
+}
+
 // State of a thread: it runs, waits for its block (`__syncthreads`), for any lanes of its warp
 // (`__activemask`), for certain lanes (`__reduce_min_sync`), or has ended.
 enum State { RUNS, BLOCK, ANY, MINIMUM, OVER, STATES };

@@ -394,7 +394,7 @@ template <class Unit> static __device__ void store_unit(const ShowTarget& w, uin
 
 // All threads of the block show the environments of its lanes: they add the new plane to the ring and write
 // the stack to the observation, oldest plane first.
-[[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
+[[maybe_unused]] static __device__ __noinline__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const ShowRequest s = requests[lane];

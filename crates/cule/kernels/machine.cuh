@@ -2859,8 +2859,8 @@ template <class Processor> PARL_NOINLINE void step(Processor& processor, machine
 }
 
 namespace cule::machine::bus {
-PARL_FN uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
-PARL_FN void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write);
+PARL_NOINLINE uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
+PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write);
 }
 
 namespace cule::machine::cart {
@@ -2877,7 +2877,7 @@ PARL_FN bool is_plain(const machine::cart::Cart& cart, uint32_t offset);
 PARL_FN uint32_t read_segment(const machine::cart::Cart& cart, Slice<const uint8_t> rom, uint32_t address);
 PARL_FN void access_hotspot(machine::cart::Cart& cart, uint32_t offset);
 PARL_FN uint32_t read(machine::Machine& m, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now);
-PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
+PARL_NOINLINE uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
 PARL_FN uint32_t read_e7(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
 PARL_FN bool write(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, uint32_t now);
 PARL_FN void select_3f(machine::cart::Cart& cart, uint32_t value);
@@ -2996,7 +2996,7 @@ PARL_FN uint32_t read_pot(const machine::Machine& m, uint32_t pot, uint32_t cycl
 }
 
 namespace cule::machine::tia::beam {
-PARL_FN void catch_up(machine::Machine& m, machine::Board& board, int32_t target);
+PARL_NOINLINE void catch_up(machine::Machine& m, machine::Board& board, int32_t target);
 PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal);
 PARL_FN bool is_steady(const machine::tia::Tia& t);
 PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal);
@@ -3008,11 +3008,11 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 
 namespace cule::machine::tia::collision {
 PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set);
-PARL_FN void refresh_may_collide(machine::Machine& m, machine::Board& board);
-PARL_FN void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
+PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& board);
+PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
 PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
-PARL_FN bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
+PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void mark_collisions_final(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -3042,7 +3042,7 @@ PARL_FN uint64_t ball_cells(uint8_t position, uint8_t ctrlpf);
 PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t position);
 PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object);
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board);
-PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects);
+PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects);
 }
 
 namespace cule::machine::tia::paint {
@@ -3078,6 +3078,7 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 }
 
 namespace cule::machine::tia::rows {
+PARL_FN uint32_t bit_per_digit(uint32_t bits);
 PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high);
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
@@ -3092,12 +3093,12 @@ PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 
 namespace cule::machine::tia::write {
 PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects);
-PARL_FN void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object);
+PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object);
 PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
-PARL_FN void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
 PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t objects);
-PARL_FN void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
+PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void catch_up_if(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
 PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
 PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
@@ -5237,7 +5238,7 @@ template <class Processor> PARL_NOINLINE void step(Processor& processor, machine
 namespace cule::machine::bus {
 
 // Reads a byte at the processor's current time.
-PARL_FN uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
+PARL_NOINLINE uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
     uint32_t value = 0u;
     if ((address & machine::bus::DEVICE) == machine::bus::RAM) {
         value = static_cast<uint32_t>(m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)]);
@@ -5256,7 +5257,7 @@ PARL_FN uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machin
 
 // Writes a byte. `after_write`: the previous bus access was also a write (second and third push of an
 // instruction).
-PARL_FN void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write) {
+PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write) {
     m.bus = value;
     if ((address & machine::bus::DEVICE) == machine::bus::RAM) {
         m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)] = static_cast<uint8_t>(value);
@@ -5600,7 +5601,7 @@ PARL_FN uint32_t read(machine::Machine& m, const machine::Board& board, Slice<co
 }
 
 // Reads an address of cartridge RAM or of a hotspot.
-PARL_FN uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
+PARL_NOINLINE uint32_t read_special(machine::cart::Cart& cart, const machine::Board& board, Slice<const uint8_t> rom, uint32_t address) {
     const uint32_t offset = address & 0xFFFu;
     switch (cart.kind) {
         case 3:
@@ -9429,7 +9430,7 @@ PARL_FN uint32_t read_pot(const machine::Machine& m, uint32_t pot, uint32_t cycl
 namespace cule::machine::tia::beam {
 
 // Draws up to clock `target`.
-PARL_FN void catch_up(machine::Machine& m, machine::Board& board, int32_t target) {
+PARL_NOINLINE void catch_up(machine::Machine& m, machine::Board& board, int32_t target) {
     if (target < m.tia.gate) {
         return;
     }
@@ -9582,7 +9583,7 @@ PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set) {
 }
 
 // Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
-PARL_FN void refresh_may_collide(machine::Machine& m, machine::Board& board) {
+PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& board) {
     machine::tia::Tia& t = m.tia;
     t.may_collide_outdated = 0;
     t.may_collide_overestimated = 0;
@@ -9627,7 +9628,7 @@ PARL_FN void refresh_may_collide(machine::Machine& m, machine::Board& board) {
 }
 
 // Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
-PARL_FN void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
+PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
     const uint64_t cells = board.cells[object];
     if (object < machine::tia::PF) {
         board.any_cells |= cells;
@@ -9712,7 +9713,7 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
 }
 
 // True if `object`, placed on `cells`, could cause a new collision with an enabled object.
-PARL_FN bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
+PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
     const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
     uint64_t others = 0ull;
@@ -10067,7 +10068,7 @@ PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
 }
 
 // Recomputes the masks of those `objects` that have changed.
-PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects) {
+PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects) {
     const uint8_t dirty = t.dirty & objects;
     t.dirty &= static_cast<uint8_t>(~objects);
     for (uint32_t p = 0u; p < 2u; ++p) {
@@ -10097,7 +10098,7 @@ namespace cule::machine::tia::paint {
 
 // Expands eight bits to eight bytes of 0 or $FF.
 PARL_FN uint64_t spread(uint32_t bits) {
-#ifdef __CUDACC__
+#ifdef PARL_INTRINSICS
     return machine::tia::paint::spread_by_products(bits);
 #else
     return machine::tia::paint::SPREAD[static_cast<uint32_t>(bits & 0xFFu)];
@@ -10113,24 +10114,12 @@ PARL_FN uint64_t spread_by_products(uint32_t bits) {
 
 // Writes eight pixels in one store, at a multiple of eight.
 PARL_FN void store_eight(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels) {
-    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
-        return;
-    }
-    for (uint32_t i = 0u; i < 8u; ++i) {
-        board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
-    }
+    if (at <= PICTURE_BYTES - 8u) rs::store<uint64_t>(board.picture[buffer].at, at, pixels);
 }
 
 // Reads eight pixels in one load, at a multiple of eight.
 PARL_FN uint64_t load_eight(const machine::Board& board, uint32_t buffer, uint32_t at) {
-    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
-        return 0ull;
-    }
-    uint64_t pixels = 0ull;
-    for (uint32_t i = 0u; i < 8u; ++i) {
-        pixels |= static_cast<uint64_t>(board.picture[buffer][at + i]) << (8u * i);
-    }
-    return pixels;
+    return at <= PICTURE_BYTES - 8u ? rs::load<uint64_t>(board.picture[buffer].at, at) : 0;
 }
 
 // Copies the row above into the current row.
@@ -10520,14 +10509,24 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 
 namespace cule::machine::tia::rows {
 
+// The four lowest bits, one per hexadecimal digit.
+PARL_FN uint32_t bit_per_digit(uint32_t bits) {
+    const uint32_t pairs = ((bits & 15u) | ((bits & 15u) << 6)) & 0x303u;
+    return (pairs | (pairs << 3)) & 0x1111u;
+}
+
 // Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
 PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high) {
+#ifdef PARL_INTRINSICS
+    return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);
+#else
     uint32_t pixels = 0u;
     for (uint32_t i = 0u; i < 4u; ++i) {
         const uint32_t class_ = ((low >> i) & 1u) | (((high >> i) & 1u) << 1);
         pixels |= ((colors >> (8u * class_)) & 0xFFu) << (8u * i);
     }
     return pixels;
+#endif
 }
 
 // True if a row of this kind is stored as classes.
@@ -10701,7 +10700,7 @@ PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects) {
 }
 
 // Records that an object moved or changed its size.
-PARL_FN void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object) {
+PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object) {
     board.cells[object] = machine::tia::objects::cells(m.tia, object);
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.collisions_final = 0;
@@ -10727,7 +10726,7 @@ PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t 
 
 // Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
 // changes them.
-PARL_FN void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
     if (m.access_by_access != 0) {
         machine::tia::beam::catch_up(m, board, target);
         return;
@@ -10746,7 +10745,7 @@ PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t obj
 }
 
 // Advances the beam to `target` if a move of `object` to `cells` could be visible there.
-PARL_FN void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
+PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
     bool seen = (m.draw != 0) || (m.access_by_access != 0);
     if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
         seen = machine::tia::write::can_collide(m, board, machine::tia::bit(object)) || machine::tia::collision::would_collide(m, board, object, cells);
@@ -11358,7 +11357,7 @@ PARL_FN uint8_t block_average(uint32_t sum, float scale) {
 
 // `sum` plus the products of four pairs of bytes; a single instruction on a GPU.
 PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum) {
-#ifdef __CUDACC__
+#ifdef PARL_INTRINSICS
     return __dp4a(a, b, sum);
 #else
     uint32_t total = sum;
@@ -11486,7 +11485,7 @@ PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
 
 // Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
-#ifdef __CUDACC__
+#ifdef PARL_INTRINSICS
     return __vmaxu4(a, b);
 #else
     uint32_t larger = 0u;

@@ -22,6 +22,7 @@ typedef long long int64_t;
 #endif
 
 #ifdef __CUDACC__
+#define PARL_INTRINSICS
 #define PARL_FN [[maybe_unused]] static __device__
 #define PARL_INLINE [[maybe_unused]] static __device__ __forceinline__
 #define PARL_NOINLINE [[maybe_unused]] static __device__ __noinline__

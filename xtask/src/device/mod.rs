@@ -32,6 +32,9 @@ pub struct Translation {
     pub header: String,
     /// A Rust test: size and offsets of every public struct equal those that the header asserts.
     pub layout_test: String,
+    /// Functions that are treated specially by name (not inlined, or with a body of their own in C++), and
+    /// that the crate does not have.
+    pub absent: Vec<&'static str>,
 }
 
 /// Translates the crate whose root file is `root`. Its items are in the C++ namespace `name`. File names in
@@ -48,5 +51,9 @@ pub fn translate(root: &Path, shown_from: &Path, name: &str) -> Result<Translati
         return Err(vec![Refusal { file, line: 1, column: 1, reason }]);
     }
     let krate: Crate = Crate::new(name, modules)?;
-    Ok(Translation { header: header::write(&krate)?, layout_test: layout::write_test(&krate) })
+    Ok(Translation {
+        header: header::write(&krate)?,
+        layout_test: layout::write_test(&krate),
+        absent: header::absent_functions(&krate),
+    })
 }

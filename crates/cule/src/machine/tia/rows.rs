@@ -53,6 +53,12 @@ pub struct PartialRow {
     pub colors: u32,
 }
 
+/// The four lowest bits, one per hexadecimal digit.
+pub fn bit_per_digit(bits: u32) -> u32 {
+    let pairs: u32 = (bits & 15 | (bits & 15) << 6) & 0x303;
+    (pairs | pairs << 3) & 0x1111
+}
+
 /// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
 pub fn four_pixels(colors: u32, low: u32, high: u32) -> u32 {
     let mut pixels: u32 = 0;
@@ -228,5 +234,19 @@ pub fn mark_all_as_bytes(board: &mut Board) {
     for number in 0..MAX_ROWS {
         board.rows[0][number].kind = BYTES;
         board.rows[1][number].kind = BYTES;
+    }
+}
+
+#[cfg(not(device))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_placed_one_per_digit() {
+        for bits in 0..64 {
+            let expected = (0..4).fold(0, |digits, i| digits | (bits >> i & 1) << (4 * i));
+            assert_eq!(bit_per_digit(bits), expected, "{bits:06b}");
+        }
     }
 }
