@@ -35,6 +35,8 @@ def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Names
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=540, help="time limit for starting further work")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "records")
+    sections = defaults.get("sections", ())
+    parser.add_argument("--sections", nargs="*", choices=sections, default=list(sections))
     found = parser.parse_args(given)
     number, count = map(int, found.part.split("/"))
     if not 1 <= number <= count:
@@ -115,7 +117,7 @@ class Record:
 # Exit status of a script that reached its time limit with work left.
 UNFINISHED = 3
 # Arguments that do not change the findings.
-_IRRELEVANT_ARGUMENTS = ("out", "seconds", "part", "games")
+_IRRELEVANT_ARGUMENTS = ("out", "seconds", "part", "games", "sections", "grid", "sizes")
 
 
 class Session:

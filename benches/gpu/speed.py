@@ -24,16 +24,18 @@ import parl
 from parl import cuda
 from parl.atari.roms import rom_folder
 
-REPEATS = 5
+REPEATS = 3
 SKIP = 4
 # Steps before a measurement, after which environments are at different points of their episodes; and the
 # seconds after which fewer of them must do.
 WARMUP_STEPS = 100
-WARMUP_SECONDS = 2.0
+WARMUP_SECONDS = 0.7
 # Longest run of a measurement in seconds; at least three steps, at most those of `--steps`.
-RUN_SECONDS = 0.25
+RUN_SECONDS = 0.15
 # The generator of sticky actions: 624 words, its position and its seed.
 GENERATOR_BYTES = 2500
+# Places for saved pictures, an average of one in fifteen environments.
+SAVED_BYTES = 3 * 210 * 160 / 15
 
 
 def wait(device: str) -> None:
@@ -165,17 +167,18 @@ def start_up(record: Record, sizes: list[int], device: str) -> None:
 
 
 def state_bytes(record: Record, device: str) -> None:
-    """Measures the bytes of one more environment, once all lanes and places for saved pictures exist."""
+    """Measures the bytes of one more environment, once all lanes exist, without saved pictures."""
     lanes = 256 * torch.cuda.get_device_properties(device).multi_processor_count
-    least, more = max(lanes, 1024) + 96, 256
+    least, more = max(lanes, 1024) + 96, 480
     held: list[int] = []
     for envs in (least, least + more):
         env = parl.AtariVectorEnv("breakout", envs, device=device)
         shown = int(np.prod(env.single_observation_space.shape))
         held.append(env.device_bytes)
         env.close()
+    # One environment in fifteen has a place for three saved pictures.
     each = (held[1] - held[0]) / more - shown - GENERATOR_BYTES
-    record.add("state", game="breakout", envs=least, bytes=each)
+    record.add("state", game="breakout", envs=least, bytes=each - SAVED_BYTES, saved_pictures=SAVED_BYTES)
 
 
 def state_transfers(record: Record, envs: int, device: str) -> None:
@@ -194,8 +197,11 @@ def state_transfers(record: Record, envs: int, device: str) -> None:
     env.close()
 
 
+SECTIONS = ("compile", "grid", "forms", "start", "sizes", "settings", "memory", "games")
+
+
 def main(command: list[str] | None = None) -> int:
-    given = arguments(command, envs=32_768, steps=20)
+    given = arguments(command, envs=32_768, steps=20, sections=SECTIONS)
     folder, reason = rom_folder()
     if folder is None:
         print(f"no ROMs: {reason}")
@@ -204,16 +210,7 @@ def main(command: list[str] | None = None) -> int:
     session = Session(given, "speed", machine(device))
     record = session.record
     steps = min(given.steps, 5) if given.quick else given.steps
-    if session.earlier_finding("compile", when="from the cache") is None:
-        session.piece("compile times", lambda: compile_times(record, device))
-    # Afterwards the kernels are in the cache and torch is initialized.
-    cuda.prepare(device)
-    start_envs("breakout", 32, device).close()
-    # Forms are measured first, so that the environments of these games use their fastest form afterwards.
-    os.environ["PARL_CUDA_CALIBRATE"] = "0"
-    for game in games:
-        if session.earlier_finding("forms", game=game) is None:
-            session.piece(f"forms of {game}", partial(forms, record, [game], given.envs, device))
+    medians: dict[str, float] = {}
 
     def rates(what: str, games: Any, envs: int, facts: dict[str, Any], **options: Any) -> float:
         """Measures and records frames per second unless an earlier call has; 0 if there was no time."""
@@ -231,36 +228,73 @@ def main(command: list[str] | None = None) -> int:
 
         return session.piece(f"{what}, {facts}, {envs}", measure) or 0.0
 
-    for size in given.sizes:
-        if session.earlier_finding("start", envs=size) is None:
-            session.piece(f"start of {size}", partial(start_up, record, [size], device))
-    for size in given.sizes:
-        for what in ("frames", "frames, graph"):
-            rates(what, "breakout", size, {"game": "breakout"})
-    mixes: list[tuple[str, Any, dict[str, Any]]] = [
-        ("SameStep", "breakout", {"autoreset_mode": "SameStep"}),
-        ("exact boot", "breakout", {"boot": "exact"}),
-        ("sticky actions", "breakout", {"repeat_action_probability": 0.25}),
-        ("eight games mixed", (games * 8)[:8], {}),
-        ("rgb", "breakout", {"obs_type": "rgb"}),
-        ("ram", "breakout", {"obs_type": "ram"}),
-        ("sliding observations", "breakout", {"sliding_buffer_planes": 64}),
-    ]
-    for name, mixed, options in mixes:
-        rates("frames, other settings", mixed, given.envs, {"run": name, "games": mixed}, **options)
-    if session.earlier_finding("state") is None:
-        session.piece("state", lambda: state_bytes(record, device))
-    if session.earlier_finding("states") is None:
-        session.piece("states", lambda: state_transfers(record, given.envs, device))
-    for size in given.grid:
-        for game in TWENTY_GAMES[::10] if given.quick else TWENTY_GAMES:
-            rates("frames", game, size, {"game": game})
-            rates("frames, ram", game, size, {"game": game}, obs_type="ram")
-    # The twenty games of the bar come first.
-    medians = {
-        game: rates("frames", game, given.envs, {"game": game})
-        for game in sorted(games, key=lambda game: game not in TWENTY_GAMES)
-    }
+    def once(what: str, piece: str, work: Callable[[], Any], **facts: Any) -> None:
+        if session.earlier_finding(what, **facts) is None:
+            session.piece(piece, work)
+
+    def compiling() -> None:
+        once("compile", "compile times", lambda: compile_times(record, device), when="from the cache")
+
+    def grid() -> None:
+        """The twenty games of the bar at each size, the size of the bar first."""
+        twenty = TWENTY_GAMES[::10] if given.quick else TWENTY_GAMES
+        sizes = sorted(given.grid, key=lambda size: (size != given.envs, size))
+        for what, options in (("frames", {}), ("frames, ram", {"obs_type": "ram"})):
+            for size in sizes:
+                for game in twenty:
+                    found = rates(what, game, size, {"game": game}, **options)
+                    if what == "frames" and size == given.envs:
+                        medians[game] = found
+
+    def measure_forms() -> None:
+        for game in games:
+            once("forms", f"forms of {game}", partial(forms, record, [game], given.envs, device), game=game)
+
+    def starting() -> None:
+        for size in given.sizes:
+            once("start", f"start of {size}", partial(start_up, record, [size], device), envs=size)
+
+    def sizes() -> None:
+        for size in given.sizes:
+            for what in ("frames", "frames, graph"):
+                rates(what, "breakout", size, {"game": "breakout"})
+
+    def settings() -> None:
+        mixes: list[tuple[str, Any, dict[str, Any]]] = [
+            ("SameStep", "breakout", {"autoreset_mode": "SameStep"}),
+            ("exact boot", "breakout", {"boot": "exact"}),
+            ("sticky actions", "breakout", {"repeat_action_probability": 0.25}),
+            ("eight games mixed", (games * 8)[:8], {}),
+            ("rgb", "breakout", {"obs_type": "rgb"}),
+            ("ram", "breakout", {"obs_type": "ram"}),
+            ("sliding observations", "breakout", {"sliding_buffer_planes": 64}),
+        ]
+        for name, mixed, options in mixes:
+            rates("frames, other settings", mixed, given.envs, {"run": name, "games": mixed}, **options)
+
+    def memory() -> None:
+        once("state", "state", lambda: state_bytes(record, device))
+        once("states", "states", lambda: state_transfers(record, given.envs, device))
+
+    def all_games() -> None:
+        # The twenty games of the bar come first.
+        for game in sorted(games, key=lambda game: game not in TWENTY_GAMES):
+            medians[game] = rates("frames", game, given.envs, {"game": game})
+
+    work = dict(
+        zip(
+            SECTIONS,
+            (compiling, grid, measure_forms, starting, sizes, settings, memory, all_games),
+            strict=True,
+        )
+    )
+    # Afterwards the kernels are in the cache and torch is initialized.
+    cuda.prepare(device)
+    start_envs("breakout", 32, device).close()
+    # Games use the default form unless it was measured.
+    os.environ["PARL_CUDA_CALIBRATE"] = "0"
+    for section in given.sections:
+        work[section]()
     medians = {game: rate for game, rate in medians.items() if rate}
     twenty = [medians[game] for game in TWENTY_GAMES if game in medians]
     if twenty:

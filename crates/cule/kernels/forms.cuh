@@ -101,24 +101,15 @@ static __device__ void load_registers(cule::brx::Registers& r, const cule::machi
 static __device__ __noinline__ void execute_with_compact(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                             cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu = m.cpu;
+    const uint32_t rounds = cule::machine::polls::waiting_rounds(m, rom, r.pc, r.cycles, r.left);
+    r.cycles += rounds * cule::machine::polls::period(r.pc);
+    r.left -= 2 * rounds;
     store_registers(cpu, r);
     cpu.left -= 1;
     cule::machine::compact::execute(m, cpu, board, rom);
     m.cpu.interrupt = cpu.interrupt;
     m.cpu.jammed = cpu.jammed;
     load_registers(r, cpu);
-}
-
-// Runs the store to the TIA at which the PTX block has stopped. It reads and changes only the time of the
-// processor.
-static __device__ __noinline__ void store_to_tia(cule::machine::Machine& m, cule::machine::Board& board,
-                                                  cule::brx::Registers& r) {
-    cule::machine::operations::Cpu cpu{};
-    cpu.cycles = r.cycles;
-    cpu.left = r.left;
-    cule::machine::bus::write(m, cpu, board, r.address, r.value, false);
-    r.cycles = cpu.cycles;
-    r.left = cpu.left;
 }
 
 // Runs a frame of the active lanes together. Other lanes of the warp run theirs separately: the result of a
@@ -138,7 +129,8 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     r.left = m.cpu.jammed != 0 ? 0 : budget;
     uint32_t next = cule::env::warp_schedule::next_stretch(0, schedule.window);
     uint32_t& stored = last_store(threadIdx.x);
-    stored = r.cycles;
+    // No store yet: a frame that continues an open one may begin in the middle of the picture.
+    stored = 0;
     for (;;) {
         const uint32_t key =
             r.left == 0 ? 0xFFFFFFFFu : cule::env::warp_schedule::key(m.tia, r.cycles, r.s, r.pc, schedule.window);
@@ -154,10 +146,17 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         PARL_COUNT_LANES(1, together, key == first);
         if (key == first) {
             cule::brx::run(r, ram, rom.data, schedule.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
-            if (r.code == 1) execute_with_compact(m, board, rom, r);
+            // The functions take copies: a variable whose address is taken is in local memory.
+            if (r.code == 1) {
+                cule::brx::Registers copy = r;
+                execute_with_compact(m, board, rom, copy);
+                r = copy;
+            }
             if (r.code == 2) {
                 stored = r.cycles;
-                store_to_tia(m, board, r);
+                m.bus = r.value;
+                r.cycles += cule::machine::bus::write_tia(m, board, r.cycles, r.address, r.value, false);
+                if (m.tia.stop != 0) r.left = 0;
             }
         }
     }

@@ -17,7 +17,7 @@
 #define __global__
 #define __device__
 #define __shared__ static thread_local
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __noinline__ __attribute__((noinline))
 
 struct Index {

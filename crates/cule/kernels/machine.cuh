@@ -2182,6 +2182,20 @@ PARL_TABLE Array<Array<uint64_t, 2>, 256> ROWS =
     0x0000000000000000ull}}}};
 }
 
+namespace cule::machine::polls {
+// LDA, LDX and LDY with an absolute address.
+PARL_TABLE Array<uint32_t, 3> LOADS = Array<uint32_t, 3>{{0xADu, 0xAEu, 0xACu}};
+// The branches, and their offset back to the load.
+PARL_CONST uint32_t BNE = 0xD0u;
+PARL_CONST uint32_t BPL = 0x10u;
+PARL_CONST uint32_t BACK = 0xFBu;
+// Bytes of the loop.
+PARL_CONST uint32_t LENGTH = 5u;
+// Instructions that are left after a skip, at least. A frame that runs out of instructions ends in the middle
+// of its picture.
+PARL_CONST uint32_t RESERVE = 5000u;
+}
+
 namespace cule::machine::records {
 // Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.
 PARL_TABLE Array<Array<uint8_t, 3>, 256> HANDLERS = 
@@ -2861,6 +2875,7 @@ template <class Processor> PARL_NOINLINE void step(Processor& processor, machine
 namespace cule::machine::bus {
 PARL_NOINLINE uint32_t read(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom, uint32_t address);
 PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, uint32_t address, uint32_t value, bool after_write);
+PARL_NOINLINE uint32_t write_tia(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
 }
 
 namespace cule::machine::cart {
@@ -2947,6 +2962,11 @@ PARL_FN uint8_t decimal_overflow(uint32_t a, uint32_t result, uint32_t operand);
 PARL_FN void add_decimal(machine::operations::Cpu& cpu, uint32_t operand);
 PARL_FN void subtract_decimal(machine::operations::Cpu& cpu, uint32_t operand);
 PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand);
+}
+
+namespace cule::machine::polls {
+PARL_FN uint32_t waiting_rounds(const machine::Machine& m, Slice<const uint8_t> rom, uint32_t pc, uint32_t cycles, uint32_t left);
+PARL_FN uint32_t period(uint32_t pc);
 }
 
 namespace cule::machine::predicated {
@@ -4237,8 +4257,8 @@ PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window) {
 }
 
 // The clock up to which a lane can draw once all lanes have reached `key`, which is not before the picture.
-// Rows after its last store to the TIA, in cycle `stored`, are not drawn yet: the picture of an open frame
-// depends on how far its program has run.
+// Rows after its last store to the TIA in this run, in cycle `stored` (0 before the first store), are not drawn
+// yet: the picture of an open frame depends on how far its program has run.
 PARL_FN int32_t drawable_clock(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
     const uint32_t at = key >> env::warp_schedule::WINDOW_AT;
     const int32_t all = rs::sub<int32_t>(t.window_end, t.base) / machine::tia::CLOCKS_PER_LINE;
@@ -5272,12 +5292,17 @@ PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, mac
         machine::riot::write(m.riot, address, value, cpu.cycles);
     }
     if (to_tia) {
-        const uint32_t stall = machine::tia::write::write(m, board, cpu.cycles, address, value, after_write);
+        const uint32_t stall = machine::bus::write_tia(m, board, cpu.cycles, address, value, after_write);
         cpu.cycles = rs::wrapping_add<uint32_t>(cpu.cycles, stall);
         if (m.tia.stop != 0) {
             cpu.left = 0u;
         }
     }
+}
+
+// Writes a register of the TIA, as `tia::write::write`. Kernels call it for stores whose address is known.
+PARL_NOINLINE uint32_t write_tia(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write) {
+    return machine::tia::write::write(m, board, cycles, address, value, after_write);
 }
 }
 
@@ -8727,6 +8752,10 @@ PARL_FN uint32_t fetch(machine::Machine& m, machine::operations::Cpu& cpu, machi
     if ((at & 0x1080u) == 0u) {
         m.access_by_access = 1;
     }
+    if (((at & 0x1000u) != 0u) && machine::cart::is_plain(m.cart, at & 0xFFFu)) {
+        m.bus = machine::cart::read_segment(m.cart, rom, at);
+        return m.bus;
+    }
     return machine::bus::read(m, cpu, board, rom, at);
 }
 
@@ -8926,6 +8955,39 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand) {
         a += 0x60u;
     }
     cpu.a = static_cast<uint8_t>(a);
+}
+}
+
+namespace cule::machine::polls {
+
+// Returns the number of iterations to skip of the loop that begins at `pc`, and 0 if there is no such loop.
+// Each takes [`period`] cycles and two instructions.
+PARL_FN uint32_t waiting_rounds(const machine::Machine& m, Slice<const uint8_t> rom, uint32_t pc, uint32_t cycles, uint32_t left) {
+    const uint32_t offset = pc & 0xFFFu;
+    const bool plain = (machine::cart::is_plain(m.cart, offset) && machine::cart::is_plain(m.cart, (offset + machine::polls::LENGTH) - 1u)) && ((pc & 0x1000u) != 0u);
+    if ((!plain || (m.cart.claims != 0)) || (left <= (machine::polls::RESERVE + 1000u))) {
+        return 0u;
+    }
+    const uint32_t load = machine::cart::read_segment(m.cart, rom, pc);
+    if (((load != machine::polls::LOADS[0u]) && (load != machine::polls::LOADS[1u])) && (load != machine::polls::LOADS[2u])) {
+        return 0u;
+    }
+    const uint32_t low = machine::cart::read_segment(m.cart, rom, pc + 1u);
+    const uint32_t high = machine::cart::read_segment(m.cart, rom, pc + 2u);
+    const uint32_t branch = machine::cart::read_segment(m.cart, rom, pc + 3u);
+    const uint32_t back = machine::cart::read_segment(m.cart, rom, pc + 4u);
+    const bool reads_timer = ((low | (high << 8)) & 0x1285u) == 0x0284u;
+    if ((!reads_timer || ((branch != machine::polls::BNE) && (branch != machine::polls::BPL))) || (back != machine::polls::BACK)) {
+        return 0u;
+    }
+    const uint32_t rounds = machine::riot::waiting_reads(m.riot, rs::wrapping_add<uint32_t>(cycles, 4u), machine::polls::period(pc), branch == machine::polls::BNE);
+    const uint32_t most = (left - machine::polls::RESERVE) / 2u;
+    return (rounds < most) ? rounds : most;
+}
+
+// Cycles of an iteration of the loop at `pc`: the load, the branch, and one more if it goes to another page.
+PARL_FN uint32_t period(uint32_t pc) {
+    return (((pc + machine::polls::LENGTH) & 0xFF00u) == (pc & 0xFF00u)) ? 7u : 8u;
 }
 }
 

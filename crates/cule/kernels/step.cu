@@ -93,7 +93,7 @@ static __device__ void reset_within_step(const Batch& b, const Call& call, uint3
 }
 
 // Steps every environment. Each block runs several groups of environments, one after the other.
-extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) {
+extern "C" __global__ void __launch_bounds__(128, 2) parl_step(Batch b, Call call) {
     __shared__ ShowRequest requests[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
         const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NO_ENV;

@@ -51,8 +51,8 @@ pub fn next_stretch(key: u32, window: u32) -> u32 {
 }
 
 /// The clock up to which a lane can draw once all lanes have reached `key`, which is not before the picture.
-/// Rows after its last store to the TIA, in cycle `stored`, are not drawn yet: the picture of an open frame
-/// depends on how far its program has run.
+/// Rows after its last store to the TIA in this run, in cycle `stored` (0 before the first store), are not drawn
+/// yet: the picture of an open frame depends on how far its program has run.
 pub fn drawable_clock(t: &Tia, key: u32, window: u32, stored: u32) -> i32 {
     let at: u32 = key >> WINDOW_AT;
     let all: i32 = (t.window_end - t.base) / tia::CLOCKS_PER_LINE;

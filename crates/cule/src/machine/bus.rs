@@ -45,10 +45,22 @@ pub fn write(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, address: u32, va
         riot::write(&mut m.riot, address, value, cpu.cycles);
     }
     if to_tia {
-        let stall: u32 = tia::write::write(m, board, cpu.cycles, address, value, after_write);
+        let stall: u32 = write_tia(m, board, cpu.cycles, address, value, after_write);
         cpu.cycles = cpu.cycles.wrapping_add(stall);
         if m.tia.stop != 0 {
             cpu.left = 0;
         }
     }
+}
+
+/// Writes a register of the TIA, as `tia::write::write`. Kernels call it for stores whose address is known.
+pub fn write_tia(
+    m: &mut Machine,
+    board: &mut Board,
+    cycles: u32,
+    address: u32,
+    value: u32,
+    after_write: bool,
+) -> u32 {
+    tia::write::write(m, board, cycles, address, value, after_write)
 }

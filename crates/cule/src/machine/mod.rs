@@ -37,6 +37,7 @@ pub mod input;
 pub mod instructions;
 pub mod micro;
 pub mod operations;
+pub mod polls;
 pub mod predicated;
 pub mod records;
 pub mod riot;

@@ -6,7 +6,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::bus::{read, write};
-use super::{Board, Machine};
+use super::{Board, Machine, cart};
 
 /// Registers and time. Registers hold plain numbers, flags are 0 or 1.
 #[repr(C)]
@@ -80,6 +80,10 @@ pub fn fetch(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u
         // Code in the TIA's registers reads collisions directly after writes whose effect is delayed: no draw
         // may be deferred.
         m.access_by_access = 1;
+    }
+    if at & 0x1000 != 0 && cart::is_plain(&m.cart, at & 0xFFF) {
+        m.bus = cart::read_segment(&m.cart, rom, at);
+        return m.bus;
     }
     read(m, cpu, board, rom, at)
 }

@@ -22,7 +22,7 @@ pub const NO_ENV: u32 = u32::MAX;
 pub const FAULTS: usize = 6;
 /// Marks an environment without saved pictures.
 pub const NO_SAVED_PICTURES: u32 = u32::MAX;
-/// Places for saved pictures (100 KB each) for environments whose games have no short frames.
+/// Places for saved pictures (100 KB each) that are left when as many environments as expected have some.
 const SPARE_SAVED_PICTURES: usize = 1024;
 /// Words of a cartridge's RAM.
 const CART_WORDS: usize = 32;
@@ -135,9 +135,13 @@ pub fn is_cart_ram(word: usize) -> bool {
 }
 
 /// Number of places for saved pictures: one per environment of the games with short frames
-/// (`short_frame_envs`), plus [`SPARE_SAVED_PICTURES`], but at most one per environment.
-pub fn saved_pictures(envs: usize, short_frame_envs: usize) -> usize {
-    (short_frame_envs + SPARE_SAVED_PICTURES).min(envs)
+/// (`short_frame_envs`), one for each environment whose reset runs fewer than two frames, on average, plus
+/// [`SPARE_SAVED_PICTURES`], but at most one per environment.
+///
+/// At most two of the `noop_max` numbers of idle frames of a reset are that small.
+pub fn saved_pictures(envs: usize, short_frame_envs: usize, noop_max: usize) -> usize {
+    let short_resets = (2 * envs).div_ceil(noop_max.max(2));
+    (short_frame_envs + short_resets + SPARE_SAVED_PICTURES).min(envs)
 }
 
 /// Number of blocks to run `groups` groups of lanes if `resident` warps are resident at a time, and warps per
@@ -157,6 +161,20 @@ pub fn blocks(threads: u64, size: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reset_of_all_environments_finds_places() {
+        // Six standard deviations above the mean of a binomial distribution.
+        for envs in [1024, 4096, 32_768, 131_072] {
+            let mean = envs as f64 * 2.0 / 30.0;
+            let most = (mean + 6.0 * mean.sqrt()).min(envs as f64);
+            let places = saved_pictures(envs, 0, 30);
+            assert!((most as usize..=envs).contains(&places), "{envs} environments, {places} places");
+        }
+        assert_eq!(saved_pictures(5000, 0, 0), 5000);
+        assert_eq!(saved_pictures(256, 0, 30), 256);
+        assert_eq!(saved_pictures(100_000, 50_000, 1000), 50_000 + 200 + 1024);
+    }
 
     #[test]
     fn a_warp_has_one_game() {
@@ -182,14 +200,6 @@ mod tests {
         assert_eq!(blocks_and_warps(1024, 1056), (1024, 1));
         assert_eq!(blocks_and_warps(4096, 1056), (1056, 1));
         assert_eq!(blocks_and_warps(3, 0), (1, 1));
-    }
-
-    #[test]
-    fn saved_pictures_for_environments_that_need_them() {
-        assert_eq!(saved_pictures(256, 0), 256);
-        assert_eq!(saved_pictures(32_768, 0), 1024);
-        assert_eq!(saved_pictures(32_768, 16_384), 17_408);
-        assert_eq!(saved_pictures(32_768, 32_768), 32_768);
     }
 
     #[test]

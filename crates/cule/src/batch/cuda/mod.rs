@@ -207,8 +207,11 @@ impl<D: Device> CudaBatch<D> {
         let (groups, _) = layout::blocks_and_warps(order.len() as u32 / LANES, device.resident_warps());
         let short_frame_envs =
             config.assignment.iter().filter(|&&game| tables.has_short_frames[game]).count();
-        let saved_pictures =
-            if rules.draws == 0 { 0 } else { layout::saved_pictures(envs, short_frame_envs) };
+        let saved_pictures = if rules.draws == 0 {
+            0
+        } else {
+            layout::saved_pictures(envs, short_frame_envs, rules.noop_max as usize)
+        };
         let cart_ram = games.iter().any(has_cart_ram);
         let (heads, randoms) = initial_states(config, &games, &rules, cart_ram)?;
         let mut allocations = Allocations { device: &device, memory: vec![], bytes: 0 };
