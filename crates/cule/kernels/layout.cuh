@@ -18,8 +18,8 @@ PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_REQUESTED = 2;
 PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_SAVED_PICTURES = 4, FAULT_STICK = 5;
 // Marks an environment without saved pictures.
 PARL_CONST uint32_t NO_SAVED_PICTURES = 0xFFFFFFFFu;
-// Environments that a block runs at a time: one per lane of its first warp. Its other warps help to write
-// observations.
+// Environments that a block can run at a time: one per lane of its first warp. Its other warps help to write
+// observations. Small batches have fewer per block (`Batch::lanes`).
 PARL_CONST uint32_t LANES = 32;
 // Values of `Call::wide_actions`, the type of actions: 0 for int32 indices, WIDE for int64 indices, STICKS
 // for continuous actions, four floats each: x to the right, y up, trigger, strength.
@@ -70,7 +70,7 @@ struct Batch {
     uint32_t blend_count;
     uint32_t table_bytes;
     uint32_t cart_ram;     // heads include cartridge RAM
-    uint32_t unused;
+    uint32_t lanes;        // most environments of a group: lanes of a warp that have one
 };
 
 // Arguments of one launch. Fields that a kernel does not use are null or 0.
@@ -144,7 +144,7 @@ struct Workspace {
 };
 
 [[maybe_unused]] static __device__ Workspace workspace_of(const Batch& b, uint32_t block, uint32_t lane) {
-    uint8_t* at = b.scratch + static_cast<uint64_t>(block * LANES + lane) * b.scratch_bytes;
+    uint8_t* at = b.scratch + static_cast<uint64_t>(block * b.lanes + lane) * b.scratch_bytes;
     const uint32_t work = cule::env::state::WORK_PICTURES * b.rules->picture_bytes;
     uint8_t* inputs = at + b.board_bytes + work;
     uint8_t* generators = inputs + b.inputs_per_env * sizeof(cule::machine::input::Input);

@@ -45,11 +45,14 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
 extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call) {
     __shared__ ShowRequest requests[LANES];
     const bool asked = call.mode == RESET_REQUESTED;
-    const uint32_t total = asked ? b.threads : *static_cast<volatile uint32_t*>(b.queued);
-    for (uint32_t first = blockIdx.x * LANES; first < total; first += gridDim.x * LANES) {
+    const uint32_t queued = asked ? 0 : *static_cast<volatile uint32_t*>(b.queued);
+    const uint32_t groups = asked ? b.threads / LANES : (queued + b.lanes - 1) / b.lanes;
+    for (uint32_t group = blockIdx.x; group < groups; group += gridDim.x) {
         if (threadIdx.x < LANES) {
-            const uint32_t at = first + threadIdx.x;
-            const uint32_t env = at >= total ? NO_ENV : asked ? b.order[at] : b.queue[at];
+            const uint32_t at = group * b.lanes + threadIdx.x;
+            uint32_t env = NO_ENV;
+            if (asked) env = b.order[group * LANES + threadIdx.x];
+            else if (threadIdx.x < b.lanes && at < queued) env = b.queue[at];
             requests[threadIdx.x].env = NO_ENV;
             if (env != NO_ENV) reset_env(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), requests[threadIdx.x]);
         }

@@ -42,9 +42,11 @@ fn library() -> &'static Library {
 
 type Launch = unsafe extern "C" fn(*const std::ffi::c_char, u32, u32, *const Plan, *const Call) -> i32;
 
-/// The host as a device: its memory is that of the process. `warps` is the number of resident warps.
+/// The host as a device: its memory is that of the process. `warps` is the number of resident warps, `lanes` that
+/// of the environments of a warp.
 struct Host {
     warps: u32,
+    lanes: u32,
     launched: Rc<RefCell<Vec<String>>>,
 }
 
@@ -56,6 +58,10 @@ impl Device for Host {
 
     fn resident_warps(&self) -> u32 {
         self.warps
+    }
+
+    fn lanes(&self, _envs: usize) -> u32 {
+        self.lanes
     }
 
     fn stack_bytes(&self) -> usize {
@@ -177,6 +183,10 @@ impl Pair {
     }
 
     fn of(games: &[(rom::Rom, usize)], envs: usize, settings: &Settings) -> Self {
+        Self::with_lanes(32, games, envs, settings)
+    }
+
+    fn with_lanes(lanes: u32, games: &[(rom::Rom, usize)], envs: usize, settings: &Settings) -> Self {
         let assignment: Vec<usize> = (0..envs).map(|env| env % games.len()).collect();
         let config = BatchConfig {
             games,
@@ -192,7 +202,7 @@ impl Pair {
         // With one game, additional warps help to write observations; with several, two warps run the groups
         // in turn.
         let launched = Rc::new(RefCell::new(vec![]));
-        let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, launched: launched.clone() };
+        let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, lanes, launched: launched.clone() };
         let gpu = CudaBatch::new(host, &config, settings.clone()).unwrap();
         assert_eq!((cpu.obs_shape(), cpu.actions()), (gpu.obs_shape(), gpu.actions()));
         let bytes = cpu.obs_bytes();
@@ -505,6 +515,29 @@ fn games_mixed_within_a_batch() {
     pair.run(120, "mixed");
 }
 
+/// Small batches have fewer than 32 environments in a warp. They run in steps, in resets that are requested, and
+/// in those of the queue.
+#[test]
+fn any_number_of_environments_in_a_warp() {
+    let rows = ["pong", "breakout"];
+    for lanes in [1, 2, 3, 8] {
+        if !roms::are_there(&rom::folders(&[])) {
+            return;
+        }
+        let games: Vec<_> = rows
+            .iter()
+            .map(|name| (rom::load(name, &[], false).unwrap(), console::game_row(name).unwrap()))
+            .collect();
+        let rules = StepRules { frame_limit: 27, ..settings().rules };
+        for boot in [Boot::Snapshot, Boot::Exact] {
+            let given = Settings { boot, rules, ..settings() };
+            let mut pair = Pair::with_lanes(lanes, &games, 13, &given);
+            pair.run(16, &format!("{lanes} environments of a warp, {boot:?}"));
+            assert!(pair.ended > 13, "{} episodes ended", pair.ended);
+        }
+    }
+}
+
 /// Number of steps of a test: `few`, or the value of `PARL_GPU_STEPS`.
 fn steps(few: usize) -> usize {
     std::env::var("PARL_GPU_STEPS").map_or(few, |steps| steps.parse().unwrap())
@@ -648,6 +681,34 @@ fn painter(count: u8) -> rom::Rom {
     bytes[..text.len()].copy_from_slice(&text);
     bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
     rom::from_bytes(bytes).unwrap()
+}
+
+/// A program that draws lines as [`painter`] does, then waits for the timer, `count` times 1,024 cycles.
+fn waiter(count: u8) -> rom::Rom {
+    let mut bytes = vec![0xEA; 4096];
+    let text = [
+        0xA2, 0xFF, 0x9A, // LDX #255, TXS
+        0xA0, 0x60, 0xE6, 0x82, 0xA6, 0x82, // LDY #96, INC $82, LDX $82
+        0x85, 0x02, 0x86, 0x09, 0xE8, 0x86, 0x0E, 0x88, 0xD0, 0xF6, // WSYNC, COLUBK, PF1; DEY, BNE
+        0xA9, count, 0x8D, 0x97, 0x02, // LDA #count, STA T1024T
+        0xAD, 0x84, 0x02, 0xD0, 0xFB, // LDA INTIM, BNE
+        0x86, 0x09, 0xA9, 0x02, 0x85, 0x00, 0x85, 0x02, 0xA9, 0x00, 0x85, 0x00, // COLUBK; VSYNC
+        0x4C, 0x03, 0xF0,
+    ];
+    bytes[..text.len()].copy_from_slice(&text);
+    bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+    rom::from_bytes(bytes).unwrap()
+}
+
+/// Iterations that wait for the timer are skipped, and count as instructions of the frame.
+#[test]
+fn waits_for_the_timer() {
+    // 4: a wait that ends within the picture; 90: more than 25,000 instructions, so that the frame is left open.
+    for count in [4, 90] {
+        let given = Settings { noop_max: 0, ..settings() };
+        let mut pair = Pair::of(&[(waiter(count), UNKNOWN)], 2, &given);
+        pair.run(8, &format!("waiter {count}"));
+    }
 }
 
 /// Maze Craze draws its maze in open frames; they begin in the middle of the picture. The program with more kinds

@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 use std::path::PathBuf;
 
-use ::cuda::{Memory, Program, Sources};
+use ::cuda::{CudaError, Memory, Program, Sources};
 
+use super::layout::{LANES, lanes};
 use super::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
 use crate::CuleError;
 
@@ -31,9 +32,14 @@ const WARPS_PER_UNIT: u32 = 8;
 /// reserves, in bytes.
 const OTHER_SHARED_BYTES: u32 = 2048;
 
+/// Environment variable with the number of environments of a warp, for measurements.
+const LANES_VARIABLE: &str = "PARL_CUDA_LANES";
+
 /// A device with the kernels of a batch loaded.
 pub struct Cuda {
     pub(super) program: Program,
+    /// Environments of a warp, if `PARL_CUDA_LANES` sets them.
+    lanes: Option<u32>,
     /// Whether all kernels came from the cache.
     pub from_cache: bool,
 }
@@ -42,12 +48,24 @@ impl Cuda {
     /// Loads the kernels on device number `ordinal`. `folders` are searched for NVRTC first.
     ///
     /// # Errors
-    /// As [`Program::new`].
+    /// As [`Program::new`], and [`CudaError::Unavailable`] if `PARL_CUDA_LANES` is not 1 to 32.
     pub fn new(ordinal: u32, folders: &[PathBuf]) -> Result<Self, CuleError> {
+        let lanes = lanes_variable()?;
         let program = Program::new(ordinal, folders, &SOURCES)?;
         let from_cache = program.from_cache;
-        Ok(Self { program, from_cache })
+        Ok(Self { program, lanes, from_cache })
     }
+}
+
+/// The value of `PARL_CUDA_LANES`, if it is set.
+fn lanes_variable() -> Result<Option<u32>, CuleError> {
+    let Some(text) = std::env::var_os(LANES_VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let lanes = text.to_str().and_then(|text| text.parse().ok()).filter(|lanes| (1..=LANES).contains(lanes));
+    let reason =
+        || format!("{LANES_VARIABLE} is {text:?}, expected 1 to {LANES}, the environments of a warp");
+    lanes.map(Some).ok_or_else(|| CudaError::Unavailable { reason: reason() }.into())
 }
 
 /// Number of warps that run at the same time on a multiprocessor with `shared_bytes` of shared memory.
@@ -60,6 +78,10 @@ impl Device for Cuda {
 
     fn resident_warps(&self) -> u32 {
         self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
+    }
+
+    fn lanes(&self, envs: usize) -> u32 {
+        self.lanes.unwrap_or_else(|| lanes(envs, self.resident_warps()))
     }
 
     fn stack_bytes(&self) -> usize {

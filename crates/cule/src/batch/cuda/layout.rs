@@ -84,7 +84,7 @@ pub struct Plan {
     pub(super) blend_count: u32,
     pub(super) table_bytes: u32,
     pub(super) cart_ram: u32,
-    pub(super) unused: u32,
+    pub(super) lanes: u32,
 }
 
 /// Arguments of one launch; 0 if the kernel does not use them.
@@ -112,16 +112,24 @@ pub struct Call {
     pub(super) unused: u32,
 }
 
-/// The environment of each thread. Environments of one game are adjacent, and each game is padded to whole
-/// warps with
-/// [`NO_ENV`].
-pub fn order(playing: &[usize]) -> Vec<u32> {
+/// The environment of each thread. A warp has at most `lanes` environments, all of one game; its other threads
+/// have [`NO_ENV`].
+pub fn order(playing: &[usize], lanes: u32) -> Vec<u32> {
     let mut order = vec![];
     for game in 0..playing.iter().max().map_or(0, |most| most + 1) {
-        order.extend((0..playing.len() as u32).filter(|&env| playing[env as usize] == game));
-        order.resize(order.len().next_multiple_of(LANES as usize), NO_ENV);
+        let envs: Vec<u32> = (0..playing.len() as u32).filter(|&env| playing[env as usize] == game).collect();
+        for warp in envs.chunks(lanes as usize) {
+            order.extend(warp);
+            order.resize(order.len().next_multiple_of(LANES as usize), NO_ENV);
+        }
     }
     order
+}
+
+/// Environments of a warp: as few as let all of them run at the same time, since those that share a warp wait
+/// for each other where their programs differ.
+pub fn lanes(envs: usize, resident: u32) -> u32 {
+    (envs.div_ceil(resident.max(1) as usize) as u32).clamp(1, LANES)
 }
 
 /// Number of stored words of a head, with or without cartridge RAM.
@@ -180,7 +188,7 @@ mod tests {
     fn a_warp_has_one_game() {
         // 40 environments, the last three of another game: two warps and one.
         let playing: Vec<usize> = (0..40).map(|env| usize::from(env >= 37)).collect();
-        let order = order(&playing);
+        let order = order(&playing, LANES);
         assert_eq!(order.len(), 96);
         for warp in order.chunks(32) {
             let games: Vec<usize> =
@@ -190,6 +198,15 @@ mod tests {
         let mut seen: Vec<u32> = order.into_iter().filter(|&env| env != NO_ENV).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..40).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn few_environments_are_spread_over_all_warps() {
+        assert_eq!([1, 1056, 4096, 32_768, 1 << 20].map(|envs| lanes(envs, 1056)), [1, 1, 4, 32, 32]);
+        assert_eq!(lanes(7, 0), 7);
+        let order = order(&[0, 0, 0, 1, 0], 3);
+        let starts: Vec<&[u32]> = order.chunks(LANES as usize).map(|warp| &warp[..4]).collect();
+        assert_eq!(starts, [[0, 1, 2, NO_ENV], [4, NO_ENV, NO_ENV, NO_ENV], [3, NO_ENV, NO_ENV, NO_ENV]]);
     }
 
     #[test]

@@ -48,6 +48,11 @@ pub trait Device {
     /// only this many need memory for pictures.
     fn resident_warps(&self) -> u32;
 
+    /// Number of environments that a warp runs, 1 to 32, if there are `envs` of them.
+    fn lanes(&self, envs: usize) -> u32 {
+        layout::lanes(envs, self.resident_warps())
+    }
+
     /// Bytes that the device reserves for the stacks of the kernels' threads, in addition to what is allocated.
     fn stack_bytes(&self) -> usize;
 
@@ -203,7 +208,8 @@ impl<D: Device> CudaBatch<D> {
         let generators = 2 * size_of::<Random>();
         let pictures = state::WORK_PICTURES as usize * picture;
         let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
-        let order = layout::order(config.assignment);
+        let lanes = device.lanes(envs);
+        let order = layout::order(config.assignment, lanes);
         let (groups, _) = layout::blocks_and_warps(order.len() as u32 / LANES, device.resident_warps());
         let short_frame_envs =
             config.assignment.iter().filter(|&&game| tables.has_short_frames[game]).count();
@@ -224,7 +230,7 @@ impl<D: Device> CudaBatch<D> {
             saved_pictures: allocations.upload(&vec![NO_SAVED_PICTURES; envs])?,
             taken: allocations.allocate(saved_pictures.div_ceil(32) * 4)?,
             kept: allocations.allocate(saved_pictures * state::KEPT_PICTURES as usize * picture)?,
-            scratch: allocations.allocate((groups * LANES) as usize * scratch)?,
+            scratch: allocations.allocate((groups * lanes) as usize * scratch)?,
             queue: allocations.allocate(envs * 4)?,
             queued: allocations.allocate(8)?,
             faults: 0,
@@ -257,7 +263,7 @@ impl<D: Device> CudaBatch<D> {
             blend_count: tables.blends.len() as u32,
             table_bytes: tables.bytes.len() as u32,
             cart_ram: u32::from(cart_ram),
-            unused: 0,
+            lanes,
         };
         let (memory, bytes) = (allocations.memory, allocations.bytes);
         let faults = device.allocate(FAULTS * size_of::<u32>())?;
