@@ -146,7 +146,7 @@ class Session:
             if alike and before == settings:
                 self.earlier += lines[1:]
         self.record = Record(given, name, facts)
-        self._end = time.monotonic() + given.seconds
+        self.end = time.monotonic() + given.seconds
         self._longest = 0.0
         self.left: list[str] = []
         self.failed = 0
@@ -165,7 +165,7 @@ class Session:
         A failure is recorded. A piece does not start if the longest one so far would exceed ``--seconds``.
         """
         start = time.monotonic()
-        if start + self._longest > self._end:
+        if start + self._longest > self.end:
             self.left.append(name)
             return None
         try:

@@ -55,8 +55,14 @@ def exchange(cpu: Any, gpu: Any) -> str | None:
     return None
 
 
-def compare(games: list[str], envs: int, steps: int, device: str, **options: Any) -> tuple[str | None, int]:
-    """Runs both. Returns the first difference, or None, and the number of episodes that ended."""
+def compare(
+    games: list[str], envs: int, steps: int, device: str, end: float, **options: Any
+) -> tuple[str | None, int, int]:
+    """Runs both for `steps` steps, or fewer at the time ``end``.
+
+    Returns:
+        The first difference, or None; the number of steps, and of episodes that ended.
+    """
     given: dict[str, Any] = {"boot": "snapshot", "repeat_action_probability": 0.25, **options}
     cpu = parl.AtariVectorEnv(games, envs, **given)
     gpu = parl.AtariVectorEnv(games, envs, device=device, **given)
@@ -66,7 +72,10 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
         found = result_difference(cpu.reset(seed=7), gpu.reset(seed=7))
         for step in range(steps):
             if found is not None:
-                return f"before step {step}: {found}", ended
+                return f"before step {step}: {found}", step, ended
+            if time.monotonic() > end:
+                steps = step
+                break
             actions = draws.integers(0, cpu.single_action_space.n, envs)
             there = torch.as_tensor(actions, device=gpu.device)
             # Steps on the device and on the CPU at the same time.
@@ -74,10 +83,10 @@ def compare(games: list[str], envs: int, steps: int, device: str, **options: Any
             left = cpu.step(actions)
             found = result_difference(left, right)
             ended += int((left[2] | left[3]).sum())
-            if found is None and (step + 1 == steps or (step + 1) % STATES_EVERY == 0):
+            if found is None and (step + 1) % STATES_EVERY == 0:
                 found = exchange(cpu, gpu)
         gpu.check()
-        return found, ended
+        return found or exchange(cpu, gpu), steps, ended
     finally:
         cpu.close()
         gpu.close()
@@ -140,9 +149,9 @@ def main(command: list[str] | None = None) -> int:
     def run(name: str, games: list[str], options: dict[str, Any]) -> bool:
         start = time.perf_counter()
         envs = each * len(ids) if name == runs[0][0] else given.envs
-        found, ended = compare(games, envs, given.steps, given.device, **options)
+        found, steps, ended = compare(games, envs, given.steps, given.device, session.end, **options)
         seconds = round(time.perf_counter() - start, 1)
-        facts = {"envs": envs, "steps": given.steps, "episodes": ended, "seconds": seconds}
+        facts = {"envs": envs, "steps": steps, "episodes": ended, "seconds": seconds}
         record.add("exactness", run=name, difference=found, **facts)
         return found is None
 

@@ -17,7 +17,8 @@ mkdir -p "$folder"
 folder=$(CDPATH= cd -- "$folder" && pwd)
 
 rm -rf "$folder/wheels" "$folder/roms"
-(cd "$root" && "$root/.venv/bin/maturin" build --quiet --release --zig --compatibility manylinux_2_28 --out "$folder/wheels")
+# maturin looks for zig in PATH.
+(cd "$root" && PATH="$root/.venv/bin:$PATH" "$root/.venv/bin/maturin" build --quiet --release --zig --compatibility manylinux_2_28 --out "$folder/wheels")
 for package in gymnasium farama-notifications cloudpickle typing-extensions safetensors \
     tyro docstring-parser typeguard shtab rich markdown-it-py mdurl pygments tomli-w; do
     "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version "${GPU_PYTHON:-3.12}" \

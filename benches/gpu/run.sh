@@ -134,17 +134,33 @@ sanitize() {
     fi
 }
 first() {
-    run "$python" "$here/exactness.py" --mixed --envs 32 --steps 1000 --seconds "$(remaining)" "$@"
+    # Everything else waits until a few steps of a few games are equal.
+    once contact "$python" "$here/exactness.py" --mixed --envs 32 --steps 50 --seconds 60 "$@" \
+        --games pong breakout maze_craze solaris
+    [ "$status" != 1 ] || return 0
+    run "$python" "$here/speed.py" --sections grid compile --grid 32768 --seconds "$(remaining)" "$@"
+    # As many steps as there is time for, at most 1,000.
+    half=$((($(remaining) + 1) / 2))
+    once all-games "$python" "$here/exactness.py" --mixed --envs 32 --steps 1000 --seconds "$half" "$@"
+    for game in breakout seaquest; do profile "$game"; done
     sanitize memcheck racecheck synccheck
-    if command -v ncu >/dev/null 2>&1; then
-        mkdir -p "$out"
-        once ncu ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --force-overwrite \
-            --export "$out/parl_step" "$python" "$here/steps.py" --envs 32768 --steps 24
-    else
+    run "$python" "$here/speed.py" --sections grid settings sizes start memory --games breakout \
+        --grid 256 1024 4096 65536 131072 --seconds "$(remaining)" "$@"
+}
+# A profile of one step of a game: figures of the whole kernel, and the samples of each instruction.
+profile() {
+    if ! command -v ncu >/dev/null 2>&1; then
         echo "skipped: ncu is not on this machine"
+        return 0
     fi
-    run "$python" "$here/speed.py" --grid 256 1024 4096 32768 65536 131072 --games breakout \
-        --seconds "$(remaining)" "$@"
+    mkdir -p "$out"
+    found=0
+    once "ncu-$1" ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --force-overwrite \
+        --export "$out/parl_step-$1" "$python" "$here/steps.py" --games "$1" --envs 32768 --steps 24
+    if [ "$found" = 0 ] && [ -e "$out/parl_step-$1.ncu-rep" ]; then
+        ncu --import "$out/parl_step-$1.ncu-rep" --page details >"$out/details-$1.txt"
+        ncu --import "$out/parl_step-$1.ncu-rep" --page source --csv | gzip >"$out/source-$1.csv.gz"
+    fi
 }
 learn() {
     mkdir -p "$out"

@@ -178,7 +178,9 @@ def state_bytes(record: Record, device: str) -> None:
         env.close()
     # One environment in fifteen has a place for three saved pictures.
     each = (held[1] - held[0]) / more - shown - GENERATOR_BYTES
-    record.add("state", game="breakout", envs=least, bytes=each - SAVED_BYTES, saved_pictures=SAVED_BYTES)
+    record.add(
+        "state", game="breakout", envs=least, bytes=round(each - SAVED_BYTES), saved_pictures=SAVED_BYTES
+    )
 
 
 def state_transfers(record: Record, envs: int, device: str) -> None:

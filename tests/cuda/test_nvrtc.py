@@ -19,6 +19,8 @@ HEADERS = ["prelude.cuh", "machine.cuh", "runner.cuh"]
 BRX_HEADERS = [*HEADERS, "cpu_brx.cuh", "forms.cuh"]
 MICRO = Path(__file__).parents[2] / "benches" / "gpu" / "micro.cu"
 LANES = MICRO.with_name("lanes.cu")
+KERNEL_FOLDER = Path(__file__).parents[2] / "crates" / "cule" / "kernels"
+ALL_HEADERS = [*BRX_HEADERS, "layout.cuh"]
 KERNELS = ["frame", "power_on", "observe"]
 
 
@@ -42,6 +44,15 @@ def test_the_console_compiles_for_every_family(options: list[str], architecture:
     for name in KERNELS:
         assert f".visible .entry {name}(" in text
     assert ".extern .func" not in text
+
+
+@pytest.mark.parametrize("file", ["step.cu", "reset.cu", "states.cu", "console.cu"])
+def test_optimized_kernels_stay_small(file: str) -> None:
+    """NVRTC decides by the size of a program which functions it inlines; compile time grows with the code."""
+    options = ["--gpu-architecture=compute_90", "--std=c++17"]
+    ptx, _, log = nvrtc.compile_kernel(KERNEL_FOLDER / file, options, ALL_HEADERS)
+    assert log == ""
+    assert len(ptx) < 1_700_000
 
 
 @unoptimized_first

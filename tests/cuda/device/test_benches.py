@@ -38,6 +38,8 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
         "speed",
         "replay_exactness",
         "replay_speed",
+        "record",
+        "to_record",
     ):
         sys.modules.pop(name, None)
 
@@ -83,9 +85,37 @@ def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) ->
         return results
 
     monkeypatch.setattr(CudaAtariVectorEnv, "step", wrong)
-    found, _ = scripts.exactness.compare(["pong"], 2, 3, "cuda")
+    found, steps, _ = scripts.exactness.compare(["pong"], 2, 3, "cuda", float("inf"))
+    assert steps == 1
     assert found is not None
     assert "before step 1: observation at (1, 3, 70, 5) is " in found
+
+
+def test_a_comparison_that_runs_out_of_time_says_how_far_it_came(scripts: Any, tmp_path: Path) -> None:
+    assert scripts.exactness.compare(["pong"], 2, 3, "cuda", 0.0) == (None, 0, 0)
+    command = ["--quick", "--mixed", "--games", "pong", "--envs", "2", "--steps", "3", "--out", str(tmp_path)]
+    assert scripts.exactness.main(command) == 0
+    [found] = [line for line in lines(tmp_path, "exactness") if line["what"] == "exactness"]
+    assert (found["difference"], found["steps"]) == (None, 3)
+
+
+def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # to_record.py makes the folder above importable.
+    import to_record  # isort: skip
+    import record  # isort: skip
+
+    command = ["--quick", "--mixed", "--games", "pong", "--envs", "2", "--steps", "2", "--out", str(tmp_path)]
+    assert scripts.exactness.main(command) == 0
+    [path] = tmp_path.glob("*.jsonl")
+    monkeypatch.setattr(to_record, "FOLDER", tmp_path)
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["to_record.py", str(path), "--commit", "1234567"])
+        assert to_record.main() == 0
+    [table] = tmp_path.glob("*.csv")
+    rows = record.read(table)
+    assert [(row.case, row.median, row.steps, row.commit) for row in rows] == [
+        ("1 games mixed, 2 each", "1", "2", "1234567")
+    ] * 2
 
 
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
