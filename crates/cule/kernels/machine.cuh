@@ -2899,7 +2899,7 @@ PARL_FN void select_3f(machine::cart::Cart& cart, uint32_t value);
 PARL_FN void select_3e(machine::cart::Cart& cart, uint32_t offset, uint32_t value);
 PARL_FN bool is_claimed(const machine::cart::Cart& cart, uint32_t address);
 PARL_FN uint32_t read_claimed(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now);
-PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value);
+PARL_FN void write_claimed(machine::Machine& m, uint32_t address, uint32_t value);
 PARL_FN void access_hotspot_ua(machine::cart::Cart& cart, uint32_t address);
 }
 
@@ -5286,8 +5286,6 @@ PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, mac
     bool to_tia = (address & 0x1080u) == 0u;
     if ((address & 0x1000u) != 0u) {
         to_tia = machine::cart::write(m, board, address, value, cpu.cycles);
-    } else if ((m.cart.claims != 0) && machine::cart::is_claimed(m.cart, address)) {
-        to_tia = machine::cart::write_claimed(m, address, value);
     } else if (!to_tia) {
         machine::riot::write(m.riot, address, value, cpu.cycles);
     }
@@ -5300,8 +5298,12 @@ PARL_NOINLINE void write(machine::Machine& m, machine::operations::Cpu& cpu, mac
     }
 }
 
-// Writes a register of the TIA, as `tia::write::write`. Kernels call it for stores whose address is known.
+// Writes to the TIA, and to a cartridge that responds to the same address. Returns the cycles for which the
+// processor stalls.
 PARL_NOINLINE uint32_t write_tia(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write) {
+    if ((m.cart.claims != 0) && machine::cart::is_claimed(m.cart, address)) {
+        machine::cart::write_claimed(m, address, value);
+    }
     return machine::tia::write::write(m, board, cycles, address, value, after_write);
 }
 }
@@ -5797,9 +5799,9 @@ PARL_FN uint32_t read_claimed(machine::Machine& m, machine::Board& board, Slice<
     return machine::cart::read_segment(m.cart, rom, address & 0x3Fu);
 }
 
-// Writes to an address below $1000 to which the cartridge responds. Always true: the TIA receives the write
-// too.
-PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value) {
+// Writes to an address below $1000 to which the cartridge responds. All of them are addresses of the TIA,
+// which receives the write too.
+PARL_FN void write_claimed(machine::Machine& m, uint32_t address, uint32_t value) {
     if (m.cart.kind == machine::cart::KIND_UA) {
         machine::cart::access_hotspot_ua(m.cart, address);
     } else if (m.cart.kind == machine::cart::KIND_3F) {
@@ -5807,7 +5809,6 @@ PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value
     } else {
         machine::cart::select_3e(m.cart, address & 0x3Fu, value);
     }
-    return true;
 }
 
 PARL_FN void access_hotspot_ua(machine::cart::Cart& cart, uint32_t address) {

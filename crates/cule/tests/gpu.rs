@@ -169,17 +169,19 @@ struct Pair {
     launched: Rc<RefCell<Vec<String>>>,
 }
 
+/// ROMs of games, and their rows in the table.
+fn loaded(names: &[&str]) -> Vec<(rom::Rom, usize)> {
+    let one = |name: &&str| (rom::load(name, &[], false).unwrap(), console::game_row(name).unwrap());
+    names.iter().map(one).collect()
+}
+
 impl Pair {
     /// Environment i plays game i modulo the number of games. Returns `None` if there are no ROMs.
     fn new(names: &[&str], envs: usize, settings: &Settings) -> Option<Self> {
         if !roms::are_there(&rom::folders(&[])) {
             return None;
         }
-        let games: Vec<_> = names
-            .iter()
-            .map(|name| (rom::load(name, &[], false).unwrap(), console::game_row(name).unwrap()))
-            .collect();
-        Some(Self::of(&games, envs, settings))
+        Some(Self::of(&loaded(names), envs, settings))
     }
 
     fn of(games: &[(rom::Rom, usize)], envs: usize, settings: &Settings) -> Self {
@@ -519,15 +521,11 @@ fn games_mixed_within_a_batch() {
 /// in those of the queue.
 #[test]
 fn any_number_of_environments_in_a_warp() {
-    let rows = ["pong", "breakout"];
+    if !roms::are_there(&rom::folders(&[])) {
+        return;
+    }
+    let games = loaded(&["pong", "breakout"]);
     for lanes in [1, 2, 3, 8] {
-        if !roms::are_there(&rom::folders(&[])) {
-            return;
-        }
-        let games: Vec<_> = rows
-            .iter()
-            .map(|name| (rom::load(name, &[], false).unwrap(), console::game_row(name).unwrap()))
-            .collect();
         let rules = StepRules { frame_limit: 27, ..settings().rules };
         for boot in [Boot::Snapshot, Boot::Exact] {
             let given = Settings { boot, rules, ..settings() };
@@ -663,11 +661,18 @@ fn frames_that_are_not_whole() {
     }
 }
 
+/// A program of 4 KiB that begins at $F000.
+fn program(text: &[u8]) -> rom::Rom {
+    let mut bytes = vec![0xEA; 4096];
+    bytes[..text.len()].copy_from_slice(text);
+    bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+    rom::from_bytes(bytes).unwrap()
+}
+
 /// A program that draws lines in different colors in each frame, then runs about 512 * `count` instructions
 /// without writes to the TIA and ends the frame. A frame with more than 25,000 instructions is left open.
 fn painter(count: u8) -> rom::Rom {
-    let mut bytes = vec![0xEA; 4096];
-    let text = [
+    program(&[
         0xA2, 0xFF, 0x9A, // LDX #255, TXS
         0xA0, 0x60, 0xE6, 0x82, 0xA6, 0x82, // LDY #96, INC $82, LDX $82
         0x85, 0x02, 0x86, 0x09, 0xE8, 0x86, 0x0E, 0x86, 0x1B, 0x88, 0xD0,
@@ -677,16 +682,12 @@ fn painter(count: u8) -> rom::Rom {
         0xF4, // INC $80, BNE; INC $81, CMP, BNE
         0xA9, 0x02, 0x85, 0x00, 0x85, 0x02, 0x85, 0x02, 0x85, 0x02, 0xA9, 0x00, 0x85, 0x00, // VSYNC
         0x4C, 0x03, 0xF0,
-    ];
-    bytes[..text.len()].copy_from_slice(&text);
-    bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
-    rom::from_bytes(bytes).unwrap()
+    ])
 }
 
 /// A program that draws lines as [`painter`] does, then waits for the timer, `count` times 1,024 cycles.
 fn waiter(count: u8) -> rom::Rom {
-    let mut bytes = vec![0xEA; 4096];
-    let text = [
+    program(&[
         0xA2, 0xFF, 0x9A, // LDX #255, TXS
         0xA0, 0x60, 0xE6, 0x82, 0xA6, 0x82, // LDY #96, INC $82, LDX $82
         0x85, 0x02, 0x86, 0x09, 0xE8, 0x86, 0x0E, 0x88, 0xD0, 0xF6, // WSYNC, COLUBK, PF1; DEY, BNE
@@ -694,10 +695,43 @@ fn waiter(count: u8) -> rom::Rom {
         0xAD, 0x84, 0x02, 0xD0, 0xFB, // LDA INTIM, BNE
         0x86, 0x09, 0xA9, 0x02, 0x85, 0x00, 0x85, 0x02, 0xA9, 0x00, 0x85, 0x00, // COLUBK; VSYNC
         0x4C, 0x03, 0xF0,
+    ])
+}
+
+/// A program in a cartridge of 8 KiB whose bank is selected by a store to $3F, an address of the TIA too. Each line
+/// has the color that the bank says.
+fn switcher() -> rom::Rom {
+    let mut bytes = vec![0xEA; 8192];
+    for bank in 0..4 {
+        bytes[2048 * bank] = 0x1E + 0x20 * bank as u8;
+    }
+    // Two such stores are the signature of these cartridges.
+    bytes[100..102].copy_from_slice(&[0x85, 0x3F]);
+    let text = [
+        0xA2, 0xFF, 0x9A, // LDX #255, TXS
+        0xA0, 0x60, 0xE6, 0x82, // LDY #96, INC $82
+        0xA5, 0x82, 0x29, 0x03, 0x85, 0x3F, // LDA $82, AND #3, STA $3F
+        0xAD, 0x00, 0xF0, 0x85, 0x02, 0x85, 0x09, // LDA $F000; WSYNC, COLUBK
+        0xE6, 0x82, 0x88, 0xD0, 0xEE, // INC $82, DEY, BNE
+        0xA9, 0x02, 0x85, 0x00, 0x85, 0x02, 0x85, 0x02, 0x85, 0x02, 0xA9, 0x00, 0x85, 0x00, // VSYNC
+        0x4C, 0x03, 0xF8,
     ];
-    bytes[..text.len()].copy_from_slice(&text);
-    bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+    bytes[6144..6144 + text.len()].copy_from_slice(&text);
+    bytes[8188..].copy_from_slice(&[0x00, 0xF8, 0x00, 0xF8]);
     rom::from_bytes(bytes).unwrap()
+}
+
+/// Stores to the TIA reach cartridges that respond to the same address.
+#[test]
+fn banks_that_stores_to_the_tia_select() {
+    let given = Settings { noop_max: 0, ..settings() };
+    let rom = switcher();
+    assert_eq!(rom.scheme, rom::Scheme::T3F);
+    let mut pair = Pair::of(&[(rom, UNKNOWN)], 2, &given);
+    pair.run(8, "banks selected by stores to $3F");
+    // Two banks in the pictures, at least.
+    let shown: std::collections::HashSet<u8> = pair.cpu_results.obs.iter().copied().collect();
+    assert!(shown.len() > 2, "{shown:?}");
 }
 
 /// Iterations that wait for the timer are skipped, and count as instructions of the frame.

@@ -39,8 +39,6 @@ pub fn write(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, address: u32, va
     let mut to_tia: bool = address & 0x1080 == 0;
     if address & 0x1000 != 0 {
         to_tia = cart::write(m, board, address, value, cpu.cycles);
-    } else if m.cart.claims != 0 && cart::is_claimed(&m.cart, address) {
-        to_tia = cart::write_claimed(m, address, value);
     } else if !to_tia {
         riot::write(&mut m.riot, address, value, cpu.cycles);
     }
@@ -53,7 +51,8 @@ pub fn write(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, address: u32, va
     }
 }
 
-/// Writes a register of the TIA, as `tia::write::write`. Kernels call it for stores whose address is known.
+/// Writes to the TIA, and to a cartridge that responds to the same address. Returns the cycles for which the
+/// processor stalls.
 pub fn write_tia(
     m: &mut Machine,
     board: &mut Board,
@@ -62,5 +61,8 @@ pub fn write_tia(
     value: u32,
     after_write: bool,
 ) -> u32 {
+    if m.cart.claims != 0 && cart::is_claimed(&m.cart, address) {
+        cart::write_claimed(m, address, value);
+    }
     tia::write::write(m, board, cycles, address, value, after_write)
 }

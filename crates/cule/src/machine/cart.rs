@@ -451,9 +451,9 @@ pub fn read_claimed(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32
     read_segment(&m.cart, rom, address & 0x3F)
 }
 
-/// Writes to an address below $1000 to which the cartridge responds. Always true: the TIA receives the write
-/// too.
-pub fn write_claimed(m: &mut Machine, address: u32, value: u32) -> bool {
+/// Writes to an address below $1000 to which the cartridge responds. All of them are addresses of the TIA,
+/// which receives the write too.
+pub fn write_claimed(m: &mut Machine, address: u32, value: u32) {
     if m.cart.kind == KIND_UA {
         access_hotspot_ua(&mut m.cart, address);
     } else if m.cart.kind == KIND_3F {
@@ -461,7 +461,6 @@ pub fn write_claimed(m: &mut Machine, address: u32, value: u32) -> bool {
     } else {
         select_3e(&mut m.cart, address & 0x3F, value);
     }
-    true
 }
 
 fn access_hotspot_ua(cart: &mut Cart, address: u32) {
