@@ -58,10 +58,10 @@ def exchange(cpu: Any, gpu: Any) -> str | None:
 def compare(
     games: list[str], envs: int, steps: int, device: str, end: float, **options: Any
 ) -> tuple[str | None, int, int]:
-    """Runs both for `steps` steps, or fewer at the time ``end``.
+    """Runs both for ``steps`` steps, or until the time ``end`` (``time.monotonic``).
 
     Returns:
-        The first difference, or None; the number of steps, and of episodes that ended.
+        The first difference, or None; the number of steps that were compared, and of episodes that ended.
     """
     given: dict[str, Any] = {"boot": "snapshot", "repeat_action_probability": 0.25, **options}
     cpu = parl.AtariVectorEnv(games, envs, **given)
@@ -146,13 +146,18 @@ def main(command: list[str] | None = None) -> int:
     if given.mixed:
         del runs[1:]
 
-    def run(name: str, games: list[str], options: dict[str, Any]) -> bool:
+    def run(name: str, games: list[str], options: dict[str, Any]) -> bool | None:
         start = time.perf_counter()
         envs = each * len(ids) if name == runs[0][0] else given.envs
         found, steps, ended = compare(games, envs, given.steps, given.device, session.end, **options)
         seconds = round(time.perf_counter() - start, 1)
         facts = {"envs": envs, "steps": steps, "episodes": ended, "seconds": seconds}
-        record.add("exactness", run=name, difference=found, **facts)
+        complete = found is not None or steps == given.steps
+        record.add("exactness" if complete else "cut off", run=name, difference=found, **facts)
+        if not complete:
+            # Equal as far as it came, but the work is left.
+            session.left.append(name)
+            return None
         return found is None
 
     def seed() -> bool:

@@ -26,10 +26,10 @@ from parl.atari.roms import rom_folder
 
 REPEATS = 3
 SKIP = 4
-# Steps before a measurement, after which environments are at different points of their episodes; and the
-# seconds after which fewer of them must do.
+# Steps before a measurement, after which environments are at different points of their episodes, and the
+# seconds after which a measurement begins anyway. With fewer steps environments are alike and rates too high.
 WARMUP_STEPS = 100
-WARMUP_SECONDS = 0.7
+WARMUP_SECONDS = 5.0
 # Longest run of a measurement in seconds; at least three steps, at most those of `--steps`.
 RUN_SECONDS = 0.15
 # The generator of sticky actions: 624 words, its position and its seed.

@@ -20,22 +20,27 @@ from record import FOLDER, Row, digits, read, save
 
 SCRIPTS = re.compile(r"\d{4}-\d{2}-\d{2}-gpu-(?P<script>[a-z]+)-.*\.jsonl")
 KINDS = {"frames": "84 x 84", "frames, ram": "RAM", "frames, graph": "84 x 84, graph"}
+# Options that are part of the command of a row.
+SHOWN = ("sections", "games", "grid")
 BARS = {32_768: 5e5, 4096: 2.5e6, 1024: 8e5, 256: 2e5}
 
 
 def row(facts: dict[str, Any], claim: str, case: str, metric: str, unit: str, **columns: str) -> Row:
     """A row with the machine, the commit and the command of a file."""
-    script = facts["script"]
+    options = facts["arguments"]
+    given = [f"--{name} {' '.join(map(str, options[name]))}" for name in SHOWN if options.get(name)]
+    given += ["--mixed"] if options["mixed"] else []
+    command = " ".join([f"python benches/gpu/{facts['script']}.py", *given])
     words = f"CUDA driver {facts['driver, clock, power'].split(',')[0]}, NVRTC {facts['NVRTC'].split()[0]}"
-    given = {"library": "parl", "machine": f"{facts['device']}, {facts['cores']} cores", **columns}
+    columns = {"library": "parl", "machine": f"{facts['device']}, {facts['cores']} cores", **columns}
     return Row(
         claim=claim,
         case=case,
         metric=metric,
         unit=unit,
         commit=facts["commit"],
-        command=f"python benches/gpu/{script}.py",
-        **{"conditions": words, **given},
+        command=command,
+        **{"conditions": words, **columns},
     )
 
 
@@ -83,7 +88,7 @@ def rows_of(facts: dict[str, Any], lines: list[dict[str, Any]]) -> list[Row]:
         elif what == "start":
             values = {"median": digits(line["seconds"])}
             found.append(row(facts, "gpu-start", f"{line['envs']} environments", "wall clock", "s", **values))
-        elif what == "exactness":
+        elif what in ("exactness", "cut off") and line["steps"] > 0:
             values = {
                 "median": str(int(line["difference"] is None)),
                 "steps": str(line["steps"]),

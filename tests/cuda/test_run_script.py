@@ -68,7 +68,9 @@ def test_a_missing_package_is_named(machine):
         assert f"cannot import {missing}; PARL_WHEELS=<folder>" in ended.stderr
 
 
-def test_the_first_part_compares_before_it_measures_and_continues_in_a_second_call(machine):
+@pytest.fixture
+def tools(machine):
+    """Scripts and tools that print their names and arguments; variables for calls of `run.sh`."""
     folder, tools = machine / "benches" / "gpu", machine / "tools"
     for name in ("exactness", "speed"):
         (folder / f"{name}.py").write_text(f"import sys; print('{name}', *sys.argv[1:])")
@@ -76,17 +78,39 @@ def test_the_first_part_compares_before_it_measures_and_continues_in_a_second_ca
     for name in ("compute-sanitizer", "ncu", "nvidia-smi"):
         (tools / name).write_text(f"#!/bin/sh\necho {name} $2\n")
         (tools / name).chmod(0o755)
-    variables = {"PARL_WHEELS": str(machine / "wheels"), "PATH": f"{tools}:{os.environ['PATH']}"}
-    variables |= {"PARL_COMMIT": "abc"}
-    for call in range(2):
-        ended = run(machine, "first", "--out", str(machine / "out"), **variables)
+    wheels, path = str(machine / "wheels"), f"{tools}:{os.environ['PATH']}"
+    return {"PARL_WHEELS": wheels, "PATH": path, "PARL_COMMIT": "abc"}
+
+
+def test_the_first_part_compares_before_it_measures_and_continues_in_a_second_call(machine, tools):
+    contact = "exactness --mixed --envs 32 --steps 50 --seconds 60 --out "
+    every = "exactness --mixed --envs 32 --steps 1000 --seconds "
+    rates = "speed --sections grid compile --grid 32768 --seconds "
+    rest = "speed --sections grid settings sizes start memory --games breakout "
+    rest += "--grid 256 1024 4096 65536 131072 "
+    checks = [f"compute-sanitizer {name}" for name in ("memcheck", "racecheck", "synccheck")]
+    once = ["contact", "all-games", "ncu-breakout", "ncu-seaquest"]
+    once += [f"sanitizer-{name}" for name in ("memcheck", "racecheck", "synccheck")]
+    passed = [f"{name} has passed before" for name in once]
+    for expected in (
+        [contact, rates, every, "ncu parl_step", "ncu parl_step", *checks, rest],
+        [passed[0], rates, *passed[1:], rest],
+    ):
+        ended = run(machine, "first", "--out", str(machine / "out"), **tools)
         assert ended.returncode == 0, ended.stderr
         lines = ended.stdout.splitlines()[1:]
-        assert lines[0].startswith("exactness --mixed --envs 32 --steps 1000 --seconds ")
-        assert lines[-1].startswith("speed --grid 256 1024 4096 32768 65536 131072 ")
-        names = ["compute-sanitizer memcheck", "compute-sanitizer racecheck", "compute-sanitizer synccheck"]
-        passed = [f"sanitizer-{name.split()[1]} has passed before" for name in names]
-        assert lines[1:-1] == ([*names, "ncu parl_step"] if call == 0 else [*passed, "ncu has passed before"])
+        assert len(lines) == len(expected), ended.stdout
+        for line, start in zip(lines, expected, strict=True):
+            assert line.startswith(start)
+    other = run(machine, "first", **tools).stdout.splitlines()
+    assert other[1].endswith("--games pong breakout maze_craze solaris")
+
+
+def test_the_first_part_ends_if_a_few_steps_differ(machine, tools):
+    (machine / "benches" / "gpu" / "exactness.py").write_text("print('differs'); raise SystemExit(1)")
+    ended = run(machine, "first", "--out", str(machine / "out"), **tools)
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[1:] == ["differs"]
 
 
 def test_an_unknown_part_is_named(machine):

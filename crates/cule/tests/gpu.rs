@@ -42,8 +42,8 @@ fn library() -> &'static Library {
 
 type Launch = unsafe extern "C" fn(*const std::ffi::c_char, u32, u32, *const Plan, *const Call) -> i32;
 
-/// The host as a device: its memory is that of the process. `warps` is the number of resident warps, `lanes` that
-/// of the environments of a warp.
+/// The host as a device: its memory is that of the process. `warps` is the number of resident warps, `lanes` the
+/// number of environments of a warp.
 struct Host {
     warps: u32,
     lanes: u32,
@@ -60,8 +60,8 @@ impl Device for Host {
         self.warps
     }
 
-    fn lanes(&self, _envs: usize) -> u32 {
-        self.lanes
+    fn lanes(&self) -> Option<u32> {
+        Some(self.lanes)
     }
 
     fn stack_bytes(&self) -> usize {

@@ -91,12 +91,21 @@ def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert "before step 1: observation at (1, 3, 70, 5) is " in found
 
 
-def test_a_comparison_that_runs_out_of_time_says_how_far_it_came(scripts: Any, tmp_path: Path) -> None:
+def test_a_comparison_that_runs_out_of_time_is_left(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert scripts.exactness.compare(["pong"], 2, 3, "cuda", 0.0) == (None, 0, 0)
     command = ["--quick", "--mixed", "--games", "pong", "--envs", "2", "--steps", "3", "--out", str(tmp_path)]
+    with monkeypatch.context() as patched:
+        patched.setattr(scripts.exactness, "compare", lambda *_, **__: (None, 1, 0))
+        assert scripts.exactness.main(command) == 3
+    cut = lines(tmp_path, "exactness")
+    assert [(line["what"], line["steps"]) for line in cut[1:-1]] == [("cut off", 1)]
+    assert cut[-1] == {"what": "equal", "runs": 1, "equal": 0, "failed": 0, "left": 1}
+    # The next call compares again.
     assert scripts.exactness.main(command) == 0
-    [found] = [line for line in lines(tmp_path, "exactness") if line["what"] == "exactness"]
-    assert (found["difference"], found["steps"]) == (None, 3)
+    found = lines(tmp_path, "exactness")
+    assert [(line["what"], line["steps"]) for line in found[1:-1]] == [("exactness", 3)]
 
 
 def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +122,8 @@ def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch
         assert to_record.main() == 0
     [table] = tmp_path.glob("*.csv")
     rows = record.read(table)
-    assert [(row.case, row.median, row.steps, row.commit) for row in rows] == [
-        ("1 games mixed, 2 each", "1", "2", "1234567")
+    assert [(row.case, row.median, row.steps, row.commit, row.command) for row in rows] == [
+        ("1 games mixed, 2 each", "1", "2", "1234567", "python benches/gpu/exactness.py --games pong --mixed")
     ] * 2
 
 

@@ -37,6 +37,27 @@ def test_a_form_for_all_environments(form: str, monkeypatch: pytest.MonkeyPatch)
     envs.close()
 
 
+@pytest.mark.parametrize("lanes", ["1", "3", "32"])
+def test_any_number_of_environments_in_a_warp(lanes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CUDA_LANES", lanes)
+    games = ["breakout", "pong"]
+    envs, reference = made(games, 7), parl.AtariVectorEnv(games, 7, boot="snapshot")
+    assert (envs.reset(seed=2)[0].numpy(force=True) == reference.reset(seed=2)[0]).all()
+    for step in range(3):
+        actions = np.arange(7) % (step + 2)
+        ours, theirs = envs.step(torch.from_numpy(actions))[0], reference.step(actions)[0]
+        assert (ours.numpy(force=True) == theirs).all()
+    assert (envs.get_state() == reference.get_state()).all()
+    envs.close()
+
+
+@pytest.mark.parametrize("lanes", ["0", "33", "few"])
+def test_a_wrong_number_of_environments_in_a_warp(lanes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CUDA_LANES", lanes)
+    with pytest.raises(ValueError, match=f'PARL_CUDA_LANES is "{lanes}", expected 1 to 32'):
+        made()
+
+
 def test_forms_change_between_steps() -> None:
     games = ["breakout", "pong"]
     envs, reference = made(games, 4, batch_size=2), parl.AtariVectorEnv(games, 4, boot="snapshot")

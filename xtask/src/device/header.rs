@@ -254,7 +254,7 @@ fn wrap_list(code: &str) -> String {
 
 /// Functions that are not inlined in C++. They have many callers or are long, and the compile time of a GPU
 /// function depends on its length. NVRTC decides by itself about the others, by the size of the whole program:
-/// without `catch_up` and the bus in this list it takes five minutes instead of half of one.
+/// without `catch_up` and the bus in this list the step kernel took 310 seconds instead of 16.
 const CALLED: [&str; 15] = [
     "machine::bus::read",
     "machine::bus::write",

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::path::PathBuf;
 
-use ::cuda::{CudaError, Memory, Program, Sources};
+use ::cuda::{Memory, Program, Sources};
 
-use super::layout::{LANES, lanes};
+use super::layout::LANES;
 use super::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
 use crate::CuleError;
 
@@ -48,7 +48,7 @@ impl Cuda {
     /// Loads the kernels on device number `ordinal`. `folders` are searched for NVRTC first.
     ///
     /// # Errors
-    /// As [`Program::new`], and [`CudaError::Unavailable`] if `PARL_CUDA_LANES` is not 1 to 32.
+    /// As [`Program::new`], and [`CuleError::Setting`] if `PARL_CUDA_LANES` is not 1 to 32.
     pub fn new(ordinal: u32, folders: &[PathBuf]) -> Result<Self, CuleError> {
         let lanes = lanes_variable()?;
         let program = Program::new(ordinal, folders, &SOURCES)?;
@@ -63,9 +63,8 @@ fn lanes_variable() -> Result<Option<u32>, CuleError> {
         return Ok(None);
     };
     let lanes = text.to_str().and_then(|text| text.parse().ok()).filter(|lanes| (1..=LANES).contains(lanes));
-    let reason =
-        || format!("{LANES_VARIABLE} is {text:?}, expected 1 to {LANES}, the environments of a warp");
-    lanes.map(Some).ok_or_else(|| CudaError::Unavailable { reason: reason() }.into())
+    let value = format!("{text:?}");
+    lanes.map(Some).ok_or(CuleError::Setting { name: LANES_VARIABLE, value, bound: "1 to 32" })
 }
 
 /// Number of warps that run at the same time on a multiprocessor with `shared_bytes` of shared memory.
@@ -80,8 +79,8 @@ impl Device for Cuda {
         self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
     }
 
-    fn lanes(&self, envs: usize) -> u32 {
-        self.lanes.unwrap_or_else(|| lanes(envs, self.resident_warps()))
+    fn lanes(&self) -> Option<u32> {
+        self.lanes
     }
 
     fn stack_bytes(&self) -> usize {

@@ -48,10 +48,8 @@ pub trait Device {
     /// only this many need memory for pictures.
     fn resident_warps(&self) -> u32;
 
-    /// Number of environments that a warp runs, 1 to 32, if there are `envs` of them.
-    fn lanes(&self, envs: usize) -> u32 {
-        layout::lanes(envs, self.resident_warps())
-    }
+    /// Number of environments that a warp runs, 1 to 32, if the user has set it.
+    fn lanes(&self) -> Option<u32>;
 
     /// Bytes that the device reserves for the stacks of the kernels' threads, in addition to what is allocated.
     fn stack_bytes(&self) -> usize;
@@ -208,7 +206,7 @@ impl<D: Device> CudaBatch<D> {
         let generators = 2 * size_of::<Random>();
         let pictures = state::WORK_PICTURES as usize * picture;
         let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
-        let lanes = device.lanes(envs);
+        let lanes = device.lanes().unwrap_or_else(|| layout::lanes(envs, device.resident_warps()));
         let order = layout::order(config.assignment, lanes);
         let (groups, _) = layout::blocks_and_warps(order.len() as u32 / LANES, device.resident_warps());
         let short_frame_envs =
