@@ -7,6 +7,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 SETUP := $(VENV)/.setup-done
+# uv unpacks each wheel while it downloads it and links the files, so the most disk space in use is what the packages take
+# (9 GB, mostly torch with CUDA); pip would need 4 GB more for the wheels.
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 CARGO ?= cargo
 EXTRAS := train,atari,plot,video
 # Folder of the ROM files for the Atari tests: ALE_ROMS_DIR if it is set, otherwise that of the installed ale-py.
@@ -31,14 +34,14 @@ help:  ## list the commands
 $(SETUP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "parl needs Python 3.11 or newer: set PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet "uv>=0.9"
+	$(INSTALL) --group dev
 	touch $@
 
 setup: $(SETUP)  ## create .venv with the development tools
 
 build: setup  ## compile the extension into .venv, with the extras that training needs
-	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
+	$(BIN)/maturin develop --uv --quiet --release --extras $(EXTRAS)
 
 train: build  ## learn Pong in a few minutes, from pictures on a GPU, otherwise from the console's memory; writes curve and video
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset $(PRESET) --stop-at-return 18 --seed $(SEED) --name $(RUN)
@@ -87,7 +90,7 @@ test-newest: build  ## tests with the newest numpy, gymnasium, torch and ale-py,
 	$(call test_versions,newest,highest)
 
 test-peers: build  ## tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
-	$(BIN)/python -m pip install --quiet --group peers
+	$(INSTALL) --group peers
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
 
 # PyO3 supports CPython 3.14t and later.
@@ -182,11 +185,11 @@ records: build  ## generate the index of benches/records, docs/benchmarks.md and
 
 bench: build  ## the Rust crates (criterion), then the sum tree beside those of other libraries
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) bench
-	$(BIN)/python -m pip install --quiet --group peers
+	$(INSTALL) --group peers
 	$(BIN)/python benches/python/tree_peers.py
 
 bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row with its bar; RECORD=1 writes a record
-	$(BIN)/python -m pip install --quiet --group peers
+	$(INSTALL) --group peers
 	$(CARGO) build --quiet --release -p sumtree --example measure
 	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
 
@@ -197,11 +200,11 @@ bench-console: build  ## one console beside ale-py, each row with its bar; GAMES
 	CARGO="$(CARGO)" $(BIN)/python benches/python/atari_console.py $(if $(GAMES),--games $(GAMES)) $(if $(RECORD),--record)
 
 bench-atari: build  ## Atari environments of parl and its peers, frames per core-second; QUICK=1 is short, RECORD=1 writes a record
-	$(BIN)/python -m pip install --quiet --group peers
+	$(INSTALL) --group peers
 	$(BIN)/python benches/python/atari_vector.py $(if $(QUICK),--quick) $(if $(RECORD),--record)
 
 bench-loops: build  ## training loops of other libraries with their own buffers and with parl's
-	$(BIN)/python -m pip install --quiet --group peers
+	$(INSTALL) --group peers
 	$(BIN)/python benches/python/loops.py $(ARGS)
 
 bench-learning: build  ## CartPole-v1 over ten seeds, Pong from memory over five
@@ -214,11 +217,11 @@ bench-topologies: build  ## sync, async, hogwild and predictor compared; scaling
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
 
 bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings: Breakout, 20 minutes; HalfCheetah-v5, 1M steps
-	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
+	$(INSTALL) --group peers "gymnasium[mujoco]"
 	for what in breakout cheetah; do ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py $$what $(ARGS); done
 
 bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside Stable-Baselines3, share of the replay
-	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco,box2d]"
+	$(INSTALL) --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
 docs: build  ## the documentation site, in site, and that of the Rust crates, in target/doc
