@@ -1,0 +1,408 @@
+//! Runs the GPU kernels without a GPU, from the PTX that the compiler generates for them: results must equal those of the CPU,
+//! and the instructions that a warp executes are counted.
+//!
+//! `gpu_model [--games a,b] [--envs 32] [--lanes 32] [--warm 60] [--steps 1] [--windows 4] [--forms grouped] [--functions]
+//! [--lines COUNT]`. For each game the CPU batch makes `--warm` steps with random actions, then its states are loaded into the
+//! batch whose kernels run as PTX, and both make `--steps` steps, after which observations, figures and states are compared. The
+//! output has one line per game, form and window, `key=value`: warp instructions per step by kind, turns of the grouped form,
+//! mean number of lanes that share an instruction. `--functions` adds the share of each function, `--lines` the lines of PTX that
+//! run most often. NVRTC is found as in parl; `PARL_NVRTC` names its file. ROMs come from `ALE_ROMS_DIR` or the folder of an
+//! installed ale-py.
+
+#![allow(unsafe_code, reason = "kernels write through addresses")]
+
+mod simt;
+
+use std::cell::{RefCell, UnsafeCell};
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use cuda::nvrtc::Nvrtc;
+use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan, SOURCES, Shape, Targets};
+use cule::batch::{
+    Autoreset, Batch, BatchConfig, Boot, ChannelOrder, CpuBatch, Noops, ObsType, Outputs, Padding, Report,
+    Settings,
+};
+use cule::env::full_strength;
+use cule::env::rules::{self, StepRules};
+use cule::env::state::{FLAGS, NUMBERS};
+use cule::{CuleError, console, rom};
+use simt::{Counts, Module};
+
+/// A GPU whose instructions run on the host.
+struct Simulated {
+    modules: Rc<HashMap<String, Module>>,
+    lanes: u32,
+    /// What `parl_step` has run.
+    counts: Rc<RefCell<Counts>>,
+}
+
+/// Memory that kernels write to through its address.
+struct Bytes(UnsafeCell<Vec<u64>>);
+
+impl Bytes {
+    fn as_bytes(&self) -> &mut [u8] {
+        // SAFETY: no kernel runs, and no other reference to the words is alive.
+        bytemuck::cast_slice_mut(unsafe { &mut *self.0.get() })
+    }
+}
+
+impl Device for Simulated {
+    type Memory = Bytes;
+
+    fn resident_warps(&self) -> u32 {
+        1
+    }
+
+    fn lanes(&self) -> Option<u32> {
+        Some(self.lanes)
+    }
+
+    fn stack_bytes(&self) -> usize {
+        0
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Bytes, CuleError> {
+        Ok(Bytes(UnsafeCell::new(vec![0; bytes.div_ceil(8)])))
+    }
+
+    fn address(&self, memory: &Bytes) -> u64 {
+        memory.as_bytes().as_mut_ptr() as u64
+    }
+
+    fn write(&self, memory: &mut Bytes, bytes: &[u8], _: u64) -> Result<(), CuleError> {
+        memory.as_bytes()[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, memory: &Bytes, bytes: &mut [u8], _: u64) -> Result<(), CuleError> {
+        bytes.copy_from_slice(&memory.as_bytes()[..bytes.len()]);
+        Ok(())
+    }
+
+    fn launch(&self, kernel: &str, shape: Shape, plan: &Plan, call: &Call, _: u64) -> Result<(), CuleError> {
+        let file = KERNELS.iter().find(|(name, _)| *name == kernel).map_or("", |(_, file)| file);
+        let module = &self.modules[file];
+        let mut parameters = bytemuck::bytes_of(plan).to_vec();
+        parameters.resize(parameters.len().next_multiple_of(8), 0);
+        parameters.extend_from_slice(bytemuck::bytes_of(call));
+        let mut other = Counts::new(module);
+        let mut counts = self.counts.borrow_mut();
+        let counts = if kernel == "parl_step" { &mut *counts } else { &mut other };
+        simt::launch(module, kernel, (shape.blocks, shape.threads), &parameters, counts)
+            .map_err(|reason| ::cuda::CudaError::Failed { reason }.into())
+    }
+}
+
+/// The settings of the record: 84 x 84 gray, four frames a step, sticky actions.
+fn settings() -> Settings {
+    Settings {
+        rules: StepRules {
+            repeat_probability: 0.25,
+            frame_limit: 108_000,
+            step_limit: 0,
+            life: rules::LIFE_IGNORED,
+            clip: rules::CLIP_CLAMP,
+        },
+        frame_skip: (4, 4),
+        maxpool: true,
+        stack: 4,
+        padding: Padding::Zeros,
+        noops: Noops::AfterFire,
+        noop_max: 30,
+        fire_reset: true,
+        life_continues: false,
+        show_last_frame: false,
+        both_ends: false,
+        boot: Boot::Snapshot,
+        autoreset: Autoreset::NextStep,
+        obs_type: ObsType::Gray,
+        channel_order: ChannelOrder::Last,
+        size: Some((84, 84)),
+        full_actions: false,
+        mode: None,
+        difficulty: None,
+        console_frame_limit: 0,
+    }
+}
+
+/// The same environments on the CPU and as simulated kernels.
+struct Pair {
+    cpu: CpuBatch,
+    gpu: CudaBatch<Simulated>,
+    counts: Rc<RefCell<Counts>>,
+    envs: usize,
+    obs: [Vec<u8>; 2],
+    reports: Vec<Report>,
+    numbers: Vec<i32>,
+    flags: Vec<u8>,
+    draws: u64,
+}
+
+impl Pair {
+    fn new(modules: &Rc<HashMap<String, Module>>, game: &str, options: &Options) -> Result<Self, String> {
+        let text = |error: CuleError| error.to_string();
+        let row = console::game_row(game).map_err(text)?;
+        let games = [(rom::load(game, &[], false).map_err(text)?, row)];
+        let config = BatchConfig {
+            games: &games,
+            assignment: &vec![0; options.envs],
+            threads: 1,
+            affinity: None,
+            batch_size: options.envs,
+            ordered: true,
+            wants_ram: false,
+            entropy: 77,
+        };
+        let counts = Rc::new(RefCell::new(Counts::new(&modules["step.cu"])));
+        let device = Simulated { modules: modules.clone(), lanes: options.lanes, counts: counts.clone() };
+        let cpu = CpuBatch::new(&config, settings()).map_err(text)?;
+        let gpu = CudaBatch::new(device, &config, settings()).map_err(text)?;
+        let bytes = options.envs * cpu.obs_bytes();
+        Ok(Self {
+            cpu,
+            gpu,
+            counts,
+            envs: options.envs,
+            obs: [vec![0; bytes], vec![0; bytes]],
+            reports: vec![Report::default(); options.envs],
+            numbers: vec![0; NUMBERS * options.envs],
+            flags: vec![0; FLAGS * options.envs],
+            draws: 1,
+        })
+    }
+
+    fn actions(&mut self) -> Vec<i32> {
+        let count = self.cpu.actions().len() as u64;
+        let mut next = || {
+            self.draws =
+                self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((self.draws >> 33) % count) as i32
+        };
+        (0..self.envs).map(|_| next()).collect()
+    }
+
+    fn cpu_step(&mut self, indices: &[i32]) -> Result<(), CuleError> {
+        let codes = self.cpu.actions();
+        let actions: Vec<_> =
+            indices.iter().map(|&index| full_strength(u32::from(codes[index as usize]))).collect();
+        let out = Outputs { obs: &mut self.obs[0], final_obs: None, ram: None, reports: &mut self.reports };
+        self.cpu.step(&actions, out)
+    }
+
+    /// Steps on the CPU, from a reset.
+    fn warm(&mut self, steps: usize) -> Result<Vec<u8>, CuleError> {
+        let seeds: Vec<Option<i64>> = (0..self.envs as i64).map(|env| Some(5 * env + 3)).collect();
+        let out = Outputs { obs: &mut self.obs[0], final_obs: None, ram: None, reports: &mut self.reports };
+        self.cpu.reset(Some(&seeds), None, out)?;
+        for _ in 0..steps {
+            let indices = self.actions();
+            self.cpu_step(&indices)?;
+        }
+        self.save()
+    }
+
+    fn save(&self) -> Result<Vec<u8>, CuleError> {
+        let envs: Vec<usize> = (0..self.envs).collect();
+        let mut rows = vec![0; self.cpu.state_bytes(&envs) * self.envs];
+        self.cpu.save(&envs, &mut rows)?;
+        Ok(rows)
+    }
+
+    /// Loads states, makes steps on both and compares them.
+    fn steps(&mut self, states: &[u8], steps: usize) -> Result<(), String> {
+        let text = |error: CuleError| error.to_string();
+        let envs: Vec<usize> = (0..self.envs).collect();
+        self.cpu.load(&envs, states).map_err(text)?;
+        self.gpu.load(&envs, states, 0).map_err(text)?;
+        for step in 0..steps {
+            let indices = self.actions();
+            self.cpu_step(&indices).map_err(text)?;
+            let targets = Targets {
+                obs: self.obs[1].as_mut_ptr() as u64,
+                numbers: self.numbers.as_mut_ptr() as u64,
+                flags: self.flags.as_mut_ptr() as u64,
+                ..Targets::default()
+            };
+            self.gpu.step(Actions::Narrow(indices.as_ptr() as u64), &targets, 0).map_err(text)?;
+            self.compare(step)?;
+        }
+        let (found, size) = self.gpu.save(&envs, 0).map_err(text)?;
+        let expected = self.save().map_err(text)?;
+        match found.iter().zip(&expected).position(|(a, b)| a != b) {
+            Some(at) => Err(format!(
+                "after {steps} steps: byte {} of the state of environment {}",
+                at % size,
+                at / size
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn compare(&self, step: usize) -> Result<(), String> {
+        for (env, r) in self.reports.iter().enumerate() {
+            let expected = [r.reward, r.raw_reward, r.lives, r.frame_number, r.episode_frame_number];
+            let found = [0, 1, 2, 3, 4].map(|k| self.numbers[k * self.envs + env]);
+            let flags = [0, 1, 2, 3].map(|k| self.flags[k * self.envs + env] != 0);
+            if found != expected || flags != [r.terminated, r.truncated, r.ended, r.game_over] {
+                return Err(format!(
+                    "step {step}: figures of environment {env}: {found:?}, expected {expected:?}"
+                ));
+            }
+        }
+        let bytes = self.obs[0].len() / self.envs;
+        match self.obs[0].iter().zip(&self.obs[1]).position(|(a, b)| a != b) {
+            Some(at) => Err(format!(
+                "step {step}: byte {} of the observation of environment {} is {}, expected {}",
+                at % bytes,
+                at / bytes,
+                self.obs[1][at],
+                self.obs[0][at]
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The command line.
+struct Options {
+    games: Vec<String>,
+    envs: usize,
+    lanes: u32,
+    warm: usize,
+    steps: usize,
+    windows: Vec<u32>,
+    forms: Vec<String>,
+    functions: bool,
+    lines: usize,
+}
+
+impl Options {
+    fn parse() -> Result<Self, String> {
+        let mut options = Self {
+            games: vec!["pong".into(), "breakout".into()],
+            envs: 32,
+            lanes: 32,
+            warm: 60,
+            steps: 1,
+            windows: vec![4],
+            forms: vec!["grouped".into()],
+            functions: false,
+            lines: 0,
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            if word == "--functions" {
+                options.functions = true;
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{word}: no value"))?;
+            let number = || value.parse().map_err(|_| format!("{word} {value}: not a number"));
+            let list = || value.split(',').map(str::to_string).collect();
+            match word.as_str() {
+                "--games" => options.games = list(),
+                "--forms" => options.forms = list(),
+                "--envs" => options.envs = number()?,
+                "--lanes" => options.lanes = number()? as u32,
+                "--warm" => options.warm = number()?,
+                "--steps" => options.steps = number()?,
+                "--lines" => options.lines = number()?,
+                "--windows" => {
+                    options.windows = value
+                        .split(',')
+                        .map(|one| one.parse().map_err(|_| format!("{word} {one}: not a number")))
+                        .collect::<Result<_, _>>()?;
+                }
+                _ => return Err(format!("no option {word}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The kernels as modules, by file.
+fn modules() -> Result<HashMap<String, Module>, String> {
+    let nvrtc = Nvrtc::find(&[]).map_err(|error| error.to_string())?;
+    let images = SOURCES.compile(&nvrtc, "compute_90", 0, &[]).map_err(|error| error.to_string())?;
+    let parse = |image: cuda::Image| {
+        let text = String::from_utf8_lossy(&image.image).into_owned();
+        if let Some(folder) = std::env::var_os("PARL_KEEP_PTX") {
+            let file = std::path::Path::new(&folder).join(image.file).with_extension("ptx");
+            std::fs::write(file, &text).map_err(|error| error.to_string())?;
+        }
+        let module = simt::parse(&text).map_err(|error| format!("{}: {error}", image.file))?;
+        Ok((image.file.to_string(), module))
+    };
+    images.into_iter().map(parse).collect()
+}
+
+/// Prints what the steps of a game have cost.
+fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &Options) {
+    let steps = steps as u64;
+    let sum = |kind: usize| counts.warp.iter().map(|all| all[kind]).sum::<u64>() / steps;
+    let kinds = ["free", "arithmetic", "control", "local", "shared", "global", "sync"];
+    let all: u64 = (0..kinds.len()).map(sum).sum();
+    let lanes = counts.lanes.iter().sum::<u64>() as f64 / (all * steps) as f64;
+    let shown: Vec<String> = kinds.iter().enumerate().map(|(k, name)| format!("{name}={}", sum(k))).collect();
+    println!(
+        "{head} instructions={} turns={} lanes={lanes:.1} {}",
+        all - sum(0),
+        counts.turns / steps,
+        shown.join(" ")
+    );
+    if options.functions {
+        let mut order: Vec<usize> = (0..module.functions.len()).collect();
+        let without_free = |k: &usize| counts.warp[*k][1..].iter().sum::<u64>();
+        order.sort_by_key(|k| std::cmp::Reverse(without_free(k)));
+        for k in order.into_iter().filter(|k| without_free(k) * 200 > all * steps) {
+            println!(
+                "    {:10} {:5.1} lanes  {}",
+                without_free(&k) / steps,
+                counts.lanes[k] as f64 / counts.warp[k].iter().sum::<u64>() as f64,
+                module.functions[k].name
+            );
+        }
+    }
+    let mut lines: Vec<(u64, u32, usize)> = vec![];
+    for (k, function) in module.functions.iter().enumerate() {
+        lines.extend(counts.of_line[k].iter().zip(&function.code).map(|(&n, i)| (n / steps, i.line, k)));
+    }
+    lines.sort_unstable();
+    for (n, line, k) in lines.iter().rev().take(options.lines) {
+        println!("    {n:10} line {line} of {}", module.functions[*k].name);
+    }
+}
+
+fn run() -> Result<(), String> {
+    let options = Options::parse()?;
+    let modules = Rc::new(modules()?);
+    for game in &options.games {
+        let mut pair = Pair::new(&modules, game, &options)?;
+        let states = pair.warm(options.warm).map_err(|error| error.to_string())?;
+        let draws = pair.draws;
+        for form in &options.forms {
+            let windows = if form == "grouped" { options.windows.clone() } else { vec![0] };
+            for window in windows {
+                let choice = Choice::named(form, window).map_err(|error| error.to_string())?;
+                pair.gpu.choose(&[choice], 0).map_err(|error| error.to_string())?;
+                *pair.counts.borrow_mut() = Counts::new(&modules["step.cu"]);
+                pair.draws = draws;
+                let head = format!("game={game} envs={} form={form} window={window}", options.envs);
+                pair.steps(&states, options.steps).map_err(|error| format!("{head}: {error}"))?;
+                print(&head, &modules["step.cu"], &pair.counts.borrow(), options.steps, &options);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gpu_model: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
