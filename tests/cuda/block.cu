@@ -1,11 +1,17 @@
 // Only the jump-table interpreter: small enough to compile to machine code for every family of GPUs.
 #include "cpu_brx.cuh"
 
-extern "C" __global__ void block(cule::brx::Registers* all, const uint8_t* rom, const uint64_t* records, uint64_t low,
-                                 uint64_t high, uint32_t plain_low, uint32_t plain_span) {
-    __shared__ uint8_t ram[32 * 128];
-    const uint32_t ram_at = static_cast<uint32_t>(__cvta_generic_to_shared(ram)) + 128 * threadIdx.x;
+extern "C" __global__ void block(cule::brx::Registers* all, const uint8_t* rom, const uint64_t* records,
+                                 const uint16_t* cartridge, uint32_t first, uint32_t span) {
+    __shared__ cule::machine::riot::Riot chips[32];
+    __shared__ uint8_t interrupts[32];
+    __shared__ uint16_t segments[8];
+    const uint32_t riot = static_cast<uint32_t>(__cvta_generic_to_shared(chips + threadIdx.x));
+    const uint32_t interrupt = static_cast<uint32_t>(__cvta_generic_to_shared(interrupts + threadIdx.x));
+    if (threadIdx.x < 8) segments[threadIdx.x] = cartridge[threadIdx.x];
+    __syncthreads();
+    const uint32_t segments_at = static_cast<uint32_t>(__cvta_generic_to_shared(segments));
     cule::brx::Registers r = all[threadIdx.x];
-    cule::brx::run(r, ram_at, rom, records, low, high, plain_low, plain_span);
+    cule::brx::run(r, riot, segments_at, interrupt, rom, records, first, span);
     all[threadIdx.x] = r;
 }

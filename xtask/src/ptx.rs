@@ -26,8 +26,9 @@ const SLOW: usize = 0;
 pub const STATE: [&str; 11] = ["a", "x", "y", "s", "c", "v", "d", "n", "cyc", "left", "pc"];
 /// Outputs of the block.
 pub const RESULTS: [&str; 3] = ["code", "q", "o"];
-/// Inputs: RAM in shared memory, ROM, records, two sets of four ROM blocks, the plain part of the window.
-pub const INPUTS: [&str; 7] = ["ram", "rom", "dec", "sega", "segb", "low", "span"];
+/// Inputs: addresses in shared memory of the RIOT, whose RAM comes first, of the cartridge's segments and of the interrupt flag;
+/// ROM, records, the plain part of the window.
+pub const INPUTS: [&str; 7] = ["ram", "seg", "irq", "rom", "dec", "first", "span"];
 
 /// The block, before names are replaced by operand numbers.
 pub struct Block {
@@ -54,26 +55,32 @@ pub enum Form {
     Tia,
     /// Cartridge window, read only, at an address that the instruction contains.
     Window,
+    /// The timer of the RIOT, read only.
+    Timer,
     /// Page zero plus X.
     ZeroX,
     /// Page zero plus Y.
     ZeroY,
-    /// Any address plus X, read only.
+    /// Any address plus X.
     IndexX,
-    /// Any address plus Y, read only.
+    /// Any address plus Y.
     IndexY,
-    /// Through a pointer in RAM, plus Y, read only.
+    /// Through a pointer in RAM, plus Y.
     Pointer,
+    /// Through a pointer in RAM at an address plus X.
+    PointerX,
+    /// To the address in RAM.
+    Indirect,
     /// A branch.
     Branch,
     /// Stack instruction or jump, handled separately.
     Special,
 }
 
-/// Forms of an opcode: with its only operand or one in RAM; with one in the TIA; with one in the cartridge.
-fn forms(instruction: &Instruction) -> [Form; 3] {
+/// Forms of an opcode: with its only operand or one in RAM; with one in the TIA; with one in the cartridge; with the timer.
+fn forms(instruction: &Instruction) -> [Form; 4] {
     let Operation { access, text, .. } = *operation(instruction);
-    let one = |form: Form| [form, Form::Slow, Form::Slow];
+    let one = |form: Form| [form, Form::Slow, Form::Slow, Form::Slow];
     // The interrupt flag and the undocumented stores are rare.
     if text == "ARR" || mentions(text, "h") || mentions(text, "i") {
         return one(Form::Slow);
@@ -83,24 +90,27 @@ fn forms(instruction: &Instruction) -> [Form; 3] {
     match (instruction.mode, access) {
         (_, Access::Branch) => one(Form::Branch),
         (Mode::Abs, Access::Special) => one(Form::Special),
-        (_, Access::Special) if matches!(instruction.name, "PHA" | "PLA" | "RTS") => one(Form::Special),
+        (Mode::Ind, Access::Special) => one(Form::Indirect),
+        (_, Access::Special) if matches!(instruction.name, "PHA" | "PLA" | "PHP" | "PLP" | "RTS") => one(Form::Special),
         (_, Access::Special) => one(Form::Slow),
         (Mode::Imp, _) => one(Form::Implied),
         (Mode::Acc, _) => one(Form::Accumulator),
         (Mode::Imm, _) => one(Form::Immediate),
-        (Mode::Zp, _) => [Form::Ram, tia, Form::Slow],
-        (Mode::Abs, _) => [Form::Ram, tia, if reads { Form::Window } else { Form::Slow }],
+        (Mode::Zp, _) => [Form::Ram, tia, Form::Slow, Form::Slow],
+        (Mode::Abs, _) if reads => [Form::Ram, tia, Form::Window, Form::Timer],
+        (Mode::Abs, _) => [Form::Ram, tia, Form::Slow, Form::Slow],
         (Mode::Zpx, _) => one(Form::ZeroX),
         (Mode::Zpy, _) => one(Form::ZeroY),
-        (Mode::Absx, Access::Read) => one(Form::IndexX),
-        (Mode::Absy, Access::Read) => one(Form::IndexY),
-        (Mode::Indy, Access::Read) => one(Form::Pointer),
+        (Mode::Absx, Access::Read | Access::Write) => one(Form::IndexX),
+        (Mode::Absy, Access::Read | Access::Write) => one(Form::IndexY),
+        (Mode::Indy, Access::Read | Access::Write) => one(Form::Pointer),
+        (Mode::Indx, Access::Read | Access::Write) => one(Form::PointerX),
         _ => one(Form::Slow),
     }
 }
 
-/// All handlers, and the three handler indices of every opcode.
-fn numbering() -> (Vec<(String, Form)>, Vec<[usize; 3]>) {
+/// All handlers, and the four handler indices of every opcode.
+fn numbering() -> (Vec<(String, Form)>, Vec<[usize; 4]>) {
     let mut handlers: Vec<(String, Form)> = vec![(String::new(), Form::Slow)];
     let rows = INSTRUCTIONS.iter().map(|instruction| {
         forms(instruction).map(|form| {
@@ -222,19 +232,58 @@ fn ram_place(to: &str, from: &str) -> String {
     format!("and.b32 {to},{from},0x7F; add.u32 {to},{to},ram")
 }
 
+/// Branches to `otherwise` unless address `at` is plain ROM; else puts its offset in the ROM into `to`. Segments 0-3 are those of
+/// addresses with A13 = 0, and a segment is a number of 16 bits.
+fn rom_offset(to: &str, at: &str, otherwise: &str) -> String {
+    format!(
+        "and.b32 t0,{at},0x1FFF; sub.u32 t0,t0,first; setp.ge.u32 p,t0,span; @p bra {otherwise}; \
+         shr.u32 t0,{at},9; and.b32 t0,t0,6; shr.u32 t1,{at},10; and.b32 t1,t1,8; or.b32 t0,t0,t1; add.u32 t0,t0,seg; \
+         ld.shared.u16 t0,[t0]; shl.b32 t0,t0,10; and.b32 t1,{at},0x3FF; add.u32 {to},t0,t1"
+    )
+}
+
 /// Loads the ROM byte at address `q` into `o`. Ends the block if the address is not plain ROM.
-const READ_WINDOW: &str = "and.b32 t0,q,0x1000; setp.eq.u32 p,t0,0; @p bra LSLOW; \
-    and.b32 t0,q,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span; @p bra LSLOW; \
-    and.b32 t0,q,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,q,10; and.b32 t0,t0,3; \
-    shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF; shl.b32 t0,t0,10; \
-    and.b32 t1,q,0x3FF; add.u32 t0,t0,t1; cvt.u64.u32 dd,t0; add.u64 dd,dd,rom; ld.global.nc.u8 o,[dd]";
+fn read_window() -> String {
+    rom_offset("t0", "q", "LSLOW") + "; " + LOAD_ROM
+}
+
+/// Loads the ROM byte at offset `t0`.
+const LOAD_ROM: &str = "cvt.u64.u32 dd,t0; add.u64 dd,dd,rom; ld.global.nc.u8 o,[dd]";
+
+/// Reads address `q` into `o`, from plain ROM or RAM; other addresses end the block. `number` is that of the handler. Returns
+/// instructions that follow the handler.
+fn read_any(w: &mut Writer, number: usize) -> String {
+    w.puts(&rom_offset("t0", "q", &format!("R{number}")));
+    w.puts(LOAD_ROM);
+    w.put(format!("C{number}:"));
+    format!(
+        "R{number}:; and.b32 t0,q,0x1280; setp.ne.u32 p,t0,0x80; @p bra LSLOW; {}; ld.shared.u8 o,[t0]; bra C{number}",
+        ram_place("t0", "q")
+    )
+}
+
+/// Writes the operand to address `q`, in RAM or in the TIA; other addresses end the block.
+fn write_any(w: &mut Writer, text: &str, number: usize) {
+    w.puts(&format!("and.b32 t0,q,0x1280; setp.ne.u32 p,t0,0x80; @p bra R{number}"));
+    w.operation(text);
+    w.puts(&format!("{}; st.shared.u8 [t0],o; bra LNEXT", ram_place("t0", "q")));
+    w.puts(&format!("R{number}:; and.b32 t0,q,0x1080; setp.ne.u32 p,t0,0; @p bra LSLOW"));
+    w.operation(text);
+    w.put("bra LSTORE");
+}
+
+/// Loads the pointer at RAM offset `low` (and `high`) into `w`.
+fn load_pointer(w: &mut Writer, low: &str, high: &str) {
+    w.puts(&format!("add.u32 t0,{low},ram; ld.shared.u8 w,[t0]; add.u32 t0,{high},ram; ld.shared.u8 q,[t0]"));
+    w.puts("shl.b32 q,q,8; or.b32 w,w,q");
+}
 
 /// One extra cycle if `q` and `from` are on different pages; added at the end.
 fn penalty(from: &str) -> String {
     format!("xor.b32 pen,{from},q; and.b32 pen,pen,0xFF00; setp.ne.u32 p,pen,0; selp.u32 pen,1,0,p")
 }
 
-fn handler(w: &mut Writer, name: &str, form: Form) {
+fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
     if form == Form::Slow {
         return w.put("bra LSLOW");
     }
@@ -249,6 +298,8 @@ fn handler(w: &mut Writer, name: &str, form: Form) {
         w.puts("setp.ne.u32 p,d,0; @p bra LSLOW");
     }
     let mut pays = false;
+    let mut after = String::new();
+    let writes = access == Access::Write;
     match form {
         Form::Slow | Form::Implied => {}
         Form::Accumulator => w.put("mov.u32 o,a"),
@@ -258,31 +309,65 @@ fn handler(w: &mut Writer, name: &str, form: Form) {
             w.operation(text);
             return w.puts("mov.u32 q,w; bra LSTORE");
         }
-        Form::Window => w.puts(&format!("mov.u32 q,w; {READ_WINDOW}")),
+        Form::Window => w.puts(&format!("mov.u32 q,w; {}", read_window())),
+        Form::Timer => {
+            // As `machine::riot::read_timer`, before the timer has expired.
+            w.puts("add.u32 t0,ram,128; ld.shared.u32 t1,[t0]; add.u32 t0,ram,137; ld.shared.u8 t2,[t0]");
+            w.puts("sub.u32 t1,cyc,t1; sub.u32 t1,t1,1; shr.u32 t1,t1,t2; add.u32 t0,ram,136; ld.shared.u8 o,[t0]");
+            w.puts("setp.ge.u32 p,t1,o; @p bra LSLOW; sub.u32 o,o,t1; sub.u32 o,o,1");
+        }
         Form::ZeroX | Form::ZeroY => {
             let index = if form == Form::ZeroX { "x" } else { "y" };
-            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF; setp.lt.u32 p,q,128; @p bra LSLOW"));
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF"));
+            if writes {
+                return write_any(w, text, number);
+            }
+            w.puts("setp.lt.u32 p,q,128; @p bra LSLOW");
             w.puts(&ram_place("q", "q"));
         }
         Form::IndexX | Form::IndexY => {
             let index = if form == Form::IndexX { "x" } else { "y" };
-            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF; {READ_WINDOW}"));
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
+            if writes {
+                return write_any(w, text, number);
+            }
+            after = read_any(w, number);
             pays = penalised(form);
             if pays {
                 w.puts(&penalty("w"));
             }
         }
         Form::Pointer => {
-            w.puts("add.u32 t0,w,ram; ld.shared.u8 w,[t0]; shr.u32 t1,e1,16; add.u32 t0,t1,ram");
-            w.puts("ld.shared.u8 q,[t0]; shl.b32 q,q,8; or.b32 w,w,q; add.u32 q,w,y; and.b32 q,q,0xFFFF");
-            w.puts(READ_WINDOW);
+            w.put("shr.u32 t1,e1,16");
+            load_pointer(w, "w", "t1");
+            w.puts("add.u32 q,w,y; and.b32 q,q,0xFFFF");
+            if writes {
+                return write_any(w, text, number);
+            }
+            after = read_any(w, number);
             pays = penalised(form);
             if pays {
                 w.puts(&penalty("w"));
             }
         }
+        Form::PointerX => {
+            // Both bytes of the pointer are in RAM.
+            w.puts("add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F; @p bra LSLOW");
+            w.put("add.u32 t2,t1,1");
+            load_pointer(w, "t1", "t2");
+            w.put("mov.u32 q,w");
+            if writes {
+                return write_any(w, text, number);
+            }
+            after = read_any(w, number);
+        }
+        Form::Indirect => {
+            w.put("add.u32 t1,w,1");
+            load_pointer(w, "w", "t1");
+            return w.puts("mov.u32 pc,w; bra LDONE");
+        }
         Form::Branch => return branch(w, text),
-        Form::Special => return special(w, name),
+        Form::Special => return special(w, name, number),
     }
     let in_ram = matches!(form, Form::Ram | Form::ZeroX | Form::ZeroY);
     if in_ram && access != Access::Write {
@@ -299,6 +384,7 @@ fn handler(w: &mut Writer, name: &str, form: Form) {
         w.put("add.u32 cyc,cyc,pen");
     }
     w.put("bra LNEXT");
+    w.puts(&after);
 }
 
 /// A branch; `w` is the distance, 16 bits.
@@ -315,7 +401,14 @@ fn branch(w: &mut Writer, text: &str) {
     w.puts("add.u32 cyc,cyc,pen; add.u32 cyc,cyc,1; mov.u32 pc,q; bra LDONE");
 }
 
-fn special(w: &mut Writer, name: &str) {
+/// Pushes `o`, to RAM, or to the TIA, which ends the block.
+fn push_any(w: &mut Writer, number: usize) {
+    w.puts(&format!("mov.u32 q,s; sub.u32 s,s,1; and.b32 s,s,0xFF; setp.lt.u32 p,q,0x80; @p bra R{number}"));
+    w.puts(&format!("{}; st.shared.u8 [t0],o; bra LNEXT", ram_place("t0", "q")));
+    w.puts(&format!("R{number}:; or.b32 q,q,0x100; bra LSTORE"));
+}
+
+fn special(w: &mut Writer, name: &str, number: usize) {
     let push = |w: &mut Writer, value: &str| {
         w.puts(&format!("{}; st.shared.u8 [t0],{value}", ram_place("t0", "s")));
         w.puts("add.u32 s,s,255; and.b32 s,s,0xFF");
@@ -331,14 +424,26 @@ fn special(w: &mut Writer, name: &str) {
     match name {
         "JMP" => w.puts("mov.u32 pc,w; bra LDONE"),
         "PHA" => {
-            room(w, 0x80, 0x80);
-            push(w, "a");
-            w.put("bra LNEXT");
+            w.put("mov.u32 o,a");
+            push_any(w, number);
+        }
+        "PHP" => {
+            w.puts("ld.shared.u8 o,[irq]; shl.b32 o,o,2; or.b32 o,o,c; or.b32 o,o,0x30; shl.b32 t0,v,6; or.b32 o,o,t0");
+            w.puts("shl.b32 t0,d,3; or.b32 o,o,t0; and.b32 t0,n,0x8080; setp.ne.u32 p,t0,0; selp.u32 t0,0x80,0,p");
+            w.puts("or.b32 o,o,t0; and.b32 t0,n,0xFF; setp.eq.u32 p,t0,0; selp.u32 t0,2,0,p; or.b32 o,o,t0");
+            push_any(w, number);
         }
         "PLA" => {
             room(w, 0x80, 0x7F);
             pull(w, "a", 1);
             w.puts("add.u32 s,s,1; mov.u32 n,a; bra LNEXT");
+        }
+        "PLP" => {
+            room(w, 0x80, 0x7F);
+            pull(w, "o", 1);
+            w.puts("add.u32 s,s,1; and.b32 c,o,1; bfe.u32 t0,o,2,1; st.shared.u8 [irq],t0; bfe.u32 d,o,3,1");
+            w.puts("bfe.u32 v,o,6,1; and.b32 n,o,0x80; shl.b32 n,n,8; bfe.u32 t0,o,1,1; xor.b32 t0,t0,1; or.b32 n,n,t0");
+            w.put("bra LNEXT");
         }
         "JSR" => {
             room(w, 0x81, 0x7F);
@@ -353,7 +458,7 @@ fn special(w: &mut Writer, name: &str) {
             pull(w, "u", 1);
             pull(w, "q", 2);
             // The byte at this address is read and discarded; it must be in plain ROM.
-            w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,u; {READ_WINDOW}"));
+            w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,u; {}", read_window()));
             w.puts("add.u32 s,s,2; add.u32 pc,q,1; bra LDONE");
         }
         _ => panic!("{name} has no handler"),
@@ -364,13 +469,8 @@ fn special(w: &mut Writer, name: &str) {
 pub fn block() -> Block {
     let (handlers, _) = numbering();
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
-    w.puts(&format!("and.b32 pc,pc,0xFFFF; setp.lt.u32 p,left,{SLACK}; @p bra LOUT; and.b32 t0,pc,0x1000"));
-    w.puts("setp.eq.u32 p,t0,0; @p bra LOUT; and.b32 t0,pc,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span");
-    w.puts(
-        "@p bra LOUT; and.b32 t0,pc,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,pc,10",
-    );
-    w.puts("and.b32 t0,t0,3; shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF");
-    w.puts("shl.b32 t0,t0,10; and.b32 t1,pc,0x3FF; add.u32 up,t0,t1");
+    w.puts(&format!("and.b32 pc,pc,0xFFFF; setp.lt.u32 p,left,{SLACK}; @p bra LOUT"));
+    w.puts(&rom_offset("up", "pc", "LOUT"));
     w.put("LTOP:");
     w.puts("mul.wide.u32 dd,up,8; add.u64 dd,dd,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; and.b32 w,e0,0xFFFF");
     w.puts("bfe.u32 t0,e0,16,4; add.u32 cyc,cyc,t0; bfe.u32 t1,e0,20,2; add.u32 up,up,t1; add.u32 pc,pc,t1");
@@ -380,7 +480,7 @@ pub fn block() -> Block {
     w.put("brx.idx t0,TBL");
     for (number, (name, form)) in handlers.iter().enumerate() {
         w.put(format!("H{number}:"));
-        handler(&mut w, name, *form);
+        handler(&mut w, name, *form, number);
     }
     w.put("LNEXT:");
     w.puts("and.b32 t0,e0,0x400000; setp.eq.u32 p,t0,0; @p bra LTOP");
@@ -436,10 +536,13 @@ struct Registers {
     uint32_t code, address, value;
 };
 
-// `ram`: shared-memory address of the console's 128 bytes of RAM. `blocks_low`, `blocks_high`: `Cart::segment` 0-3 and
-// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain ROM.
-PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,
-                     uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
+// `riot`, `segments`, `interrupt`: shared-memory addresses of `Riot`, `Cart::segment` and `Cpu::interrupt`. `first`, `span`: the
+// plain part of the ROM: 13 bits of its first address, and its bytes.
+PARL_INLINE void run(Registers& r, uint32_t riot, uint32_t segments, uint32_t interrupt, const uint8_t* rom,
+                     const uint64_t* records, uint32_t first, uint32_t span) {
+    using cule::machine::riot::Riot;
+    static_assert(PARL_OFFSET(Riot, ram) == 0 && PARL_OFFSET(Riot, set_at) == 128 && PARL_OFFSET(Riot, timer) == 136 &&
+                  PARL_OFFSET(Riot, shift) == 137);
 #ifdef __CUDACC__
     asm volatile(
         PARL_BRX_TEXT
@@ -450,16 +553,14 @@ PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint6
     let _ = writeln!(out, "{}", outputs.join(", "));
     let _ = write!(
         out,
-        "        : \"r\"(ram), \"l\"(rom), \"l\"(records), \"l\"(blocks_low), \"l\"(blocks_high), \"r\"(plain_low), \
-         \"r\"(plain_span)
+        "        : \"r\"(riot), \"r\"(segments), \"r\"(interrupt), \"l\"(rom), \"l\"(records), \"r\"(first), \"r\"(span)
         : \"memory\");
 #else
     // The host interprets the PTX text (ptx.h).
     static const parl_ptx::Program program(PARL_BRX_TEXT);
     uint64_t all[] = {{{},
-                      ram, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), blocks_low, blocks_high,
-                      plain_low, plain_span}};
-    program.run(all, sizeof(all) / sizeof(all[0]), ram, 128);
+                      riot, segments, interrupt, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), first, span}};
+    program.run(all, sizeof(all) / sizeof(all[0]), riot, segments, interrupt);
 ",
         FIELDS.map(|field| format!("r.{field}")).join(", ")
     );
@@ -498,8 +599,9 @@ fn numbered(line: &str, operands: &[&str]) -> String {
 }
 
 fn is_label(word: &str) -> bool {
-    let handler =
-        word.strip_prefix('H').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    let handler = word
+        .strip_prefix(['H', 'R', 'C'])
+        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     handler
         || word == "TBL"
         || (word.len() > 2 && word.starts_with('L') && word.bytes().all(|b| b.is_ascii_uppercase()))
@@ -512,12 +614,12 @@ pub fn records() -> String {
     let mut out = String::from(
         "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: records of the GPU's interpreter. A record is the\n\
          //! decoded instruction at an address of the ROM, in 8 bytes.\n//!\n//! Device subset.\n\n\
-         /// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.\n\
-         #[rustfmt::skip]\nconst HANDLERS: [[u8; 3]; 256] = [\n",
+         /// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge, the timer; 0 ends the\n\
+         /// block.\n#[rustfmt::skip]\nconst HANDLERS: [[u8; 4]; 256] = [\n",
     );
     for (row, instruction) in rows.iter().zip(&INSTRUCTIONS) {
         let mode = format!("{:?}", instruction.mode).to_ascii_lowercase();
-        let _ = writeln!(out, "    [{}, {}, {}], // {} {mode}", row[0], row[1], row[2], instruction.name);
+        let _ = writeln!(out, "    [{}, {}, {}, {}], // {} {mode}", row[0], row[1], row[2], row[3], instruction.name);
     }
     out.push_str("];\n");
     let table = |name: &str, doc: &str, value: &dyn Fn(&Instruction) -> u32| {
@@ -535,14 +637,15 @@ pub fn records() -> String {
         Mode::Abs if !matches!(i.name, "JMP" | "JSR") => 2,
         Mode::Indy => 3,
         Mode::Rel => 4,
+        Mode::Ind => 5,
         _ => 0,
     }));
     out.push_str(
         "
 /// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
 /// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
-/// in the window.
-pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
+/// in the window; `claims`, not 0, says that the cartridge responds to addresses of the other chips.
+pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
     let opcode: usize = rom[at] as usize;
     let bytes: u32 = BYTES[opcode] as u32;
     let offset: u32 = at as u32 & 0x3FF;
@@ -574,6 +677,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
                 operand &= 0x7F;
             } else if operand & 0x80 == 0 {
                 handler = HANDLERS[opcode][1];
+            } else if operand & 0x1285 == 0x284 && claims == 0 && !waits(rom, at) {
+                handler = HANDLERS[opcode][3];
             } else {
                 handler = 0;
             }
@@ -586,6 +691,12 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             operand &= 0x7F;
         }
         4 => operand = operand as u8 as i8 as u16 as u32,
+        5 => {
+            if operand & 0x1280 != 0x80 || operand & 0x7F == 0x7F {
+                handler = 0;
+            }
+            operand &= 0x7F;
+        }
         _ => {}
     }
     if offset + bytes > end {
@@ -596,6 +707,11 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
         first |= 0x40_0000;
     }
     (handler as u64 | (second as u64) << 16) << 32 | first as u64
+}
+
+/// True if a branch back to the instruction of three bytes at `at` follows it: `polls` skips iterations of such loops.
+fn waits(rom: &[u8], at: usize) -> bool {
+    at + 4 < rom.len() && (rom[at + 3] == 0xD0 || rom[at + 3] == 0x10) && rom[at + 4] == 0xFB
 }
 ",
     );

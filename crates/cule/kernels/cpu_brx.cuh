@@ -8,28 +8,23 @@
     "and.b32 %10,%10,0xFFFF;\n" \
     "setp.lt.u32 p,%9,4200;\n" \
     "@p bra LOUT_%=;\n" \
-    "and.b32 t0,%10,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LOUT_%=;\n" \
-    "and.b32 t0,%10,0xFFF;\n" \
+    "and.b32 t0,%10,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LOUT_%=;\n" \
-    "and.b32 t0,%10,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%10,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%10,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%10,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%10,0x3FF;\n" \
     "add.u32 up,t0,t1;\n" \
     "LTOP_%=:\n" \
     "mul.wide.u32 dd,up,8;\n" \
-    "add.u64 dd,dd,%16;\n" \
+    "add.u64 dd,dd,%18;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dd];\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "bfe.u32 t0,e0,16,4;\n" \
@@ -39,28 +34,62 @@
     "add.u32 %10,%10,t1;\n" \
     "sub.u32 %9,%9,1;\n" \
     "and.b32 t0,e1,0xFF;\n" \
-    "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=;\n" \
+    "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=;\n" \
     "brx.idx t0,TBL_%=;\n" \
     "H0_%=:\n" \
     "bra LSLOW_%=;\n" \
     "H1_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R1_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C1_%=:\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
+    "R1_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C1_%=;\n" \
     "H2_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
     "H3_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 t,%13,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
     "H4_%=:\n" \
     "add.u32 %12,w,%14;\n" \
@@ -68,16 +97,54 @@
     "shl.b32 t,%13,1;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H5_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
     "or.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H5_%=:\n" \
+    "H6_%=:\n" \
+    "ld.shared.u8 %13,[%16];\n" \
+    "shl.b32 %13,%13,2;\n" \
+    "or.b32 %13,%13,%4;\n" \
+    "or.b32 %13,%13,0x30;\n" \
+    "shl.b32 t0,%5,6;\n" \
+    "or.b32 %13,%13,t0;\n" \
+    "shl.b32 t0,%6,3;\n" \
+    "or.b32 %13,%13,t0;\n" \
+    "and.b32 t0,%7,0x8080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.u32 t0,0x80,0,p;\n" \
+    "or.b32 %13,%13,t0;\n" \
+    "and.b32 t0,%7,0xFF;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "selp.u32 t0,2,0,p;\n" \
+    "or.b32 %13,%13,t0;\n" \
+    "mov.u32 %12,%3;\n" \
+    "sub.u32 %3,%3,1;\n" \
+    "and.b32 %3,%3,0xFF;\n" \
+    "setp.lt.u32 p,%12,0x80;\n" \
+    "@p bra R6_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R6_%=:\n" \
+    "or.b32 %12,%12,0x100;\n" \
+    "bra LSTORE_%=;\n" \
+    "H7_%=:\n" \
     "mov.u32 %13,w;\n" \
     "or.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H6_%=:\n" \
+    "H8_%=:\n" \
     "mov.u32 %13,%0;\n" \
     "shl.b32 t,%13,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -85,65 +152,87 @@
     "mov.u32 %7,%13;\n" \
     "mov.u32 %0,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H7_%=:\n" \
+    "H9_%=:\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "shr.u32 %4,%0,7;\n" \
     "bra LNEXT_%=;\n" \
-    "H8_%=:\n" \
+    "H10_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "bra LNEXT_%=;\n" \
-    "H9_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H11_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H12_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "or.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H10_%=:\n" \
+    "H13_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H14_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -158,38 +247,34 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H11_%=:\n" \
+    "H15_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R15_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C15_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -198,7 +283,15 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H12_%=:\n" \
+    "R15_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C15_%=;\n" \
+    "H16_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -207,7 +300,7 @@
     "add.u32 %12,%12,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "bra LNEXT_%=;\n" \
-    "H13_%=:\n" \
+    "H17_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -218,7 +311,7 @@
     "or.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H14_%=:\n" \
+    "H18_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -232,7 +325,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H15_%=:\n" \
+    "H19_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -247,34 +340,30 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H16_%=:\n" \
+    "H20_%=:\n" \
     "mov.u32 %4,0;\n" \
     "bra LNEXT_%=;\n" \
-    "H17_%=:\n" \
+    "H21_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R21_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C21_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -283,64 +372,72 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H18_%=:\n" \
+    "R21_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C21_%=;\n" \
+    "H22_%=:\n" \
     "bra LNEXT_%=;\n" \
-    "H19_%=:\n" \
+    "H23_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R23_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C23_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
     "selp.u32 pen,1,0,p;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H20_%=:\n" \
+    "R23_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C23_%=;\n" \
+    "H24_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R24_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C24_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -349,7 +446,15 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H21_%=:\n" \
+    "R24_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C24_%=;\n" \
+    "H25_%=:\n" \
     "sub.u32 t0,%3,129;\n" \
     "setp.ge.u32 p,t0,127;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -369,7 +474,50 @@
     "and.b32 %3,%3,0xFF;\n" \
     "mov.u32 %10,w;\n" \
     "bra LDONE_%=;\n" \
-    "H22_%=:\n" \
+    "H26_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R26_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C26_%=:\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "R26_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C26_%=;\n" \
+    "H27_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "shr.u32 k0,%13,6;\n" \
@@ -379,13 +527,13 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "bra LNEXT_%=;\n" \
-    "H23_%=:\n" \
+    "H28_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "and.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H24_%=:\n" \
+    "H29_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "shl.b32 k0,%13,1;\n" \
@@ -395,7 +543,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H25_%=:\n" \
+    "H30_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "shl.b32 k0,%13,1;\n" \
@@ -406,12 +554,32 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H26_%=:\n" \
+    "H31_%=:\n" \
+    "sub.u32 t0,%3,128;\n" \
+    "setp.ge.u32 p,t0,127;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,%3,1;\n" \
+    "and.b32 t0,t2,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "add.u32 %3,%3,1;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "bfe.u32 t0,%13,2,1;\n" \
+    "st.shared.u8 [%16],t0;\n" \
+    "bfe.u32 %6,%13,3,1;\n" \
+    "bfe.u32 %5,%13,6,1;\n" \
+    "and.b32 %7,%13,0x80;\n" \
+    "shl.b32 %7,%7,8;\n" \
+    "bfe.u32 t0,%13,1,1;\n" \
+    "xor.b32 t0,t0,1;\n" \
+    "or.b32 %7,%7,t0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H32_%=:\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H27_%=:\n" \
+    "H33_%=:\n" \
     "mov.u32 %13,%0;\n" \
     "shl.b32 k0,%13,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -420,29 +588,24 @@
     "mov.u32 %7,%13;\n" \
     "mov.u32 %0,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H28_%=:\n" \
+    "H34_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "shr.u32 k0,%13,6;\n" \
     "and.b32 %5,k0,1;\n" \
@@ -451,34 +614,67 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "bra LNEXT_%=;\n" \
-    "H29_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H35_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "shr.u32 k0,%13,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%13;\n" \
+    "and.b32 k1,%13,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H36_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "and.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H30_%=:\n" \
+    "H37_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H38_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -493,38 +689,34 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H31_%=:\n" \
+    "H39_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R39_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C39_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -533,200 +725,275 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H32_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "R39_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H33_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
-    "or.b32 t,k0,%4;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H34_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
-    "or.b32 t,k0,%4;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H35_%=:\n" \
-    "mov.u32 %4,1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H36_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "H37_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "H38_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "xor.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H39_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C39_%=;\n" \
     "H40_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "and.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
     "H41_%=:\n" \
-    "sub.u32 t0,%3,128;\n" \
-    "setp.ge.u32 p,t0,128;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%3,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%0;\n" \
-    "add.u32 %3,%3,255;\n" \
-    "and.b32 %3,%3,0xFF;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
     "H42_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H43_%=:\n" \
+    "mov.u32 %4,1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H44_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R44_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C44_%=:\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "R44_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C44_%=;\n" \
+    "H45_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R45_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C45_%=:\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "R45_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C45_%=;\n" \
+    "H46_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R46_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C46_%=:\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "R46_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C46_%=;\n" \
+    "H47_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H48_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H49_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H50_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "mov.u32 %12,%3;\n" \
+    "sub.u32 %3,%3,1;\n" \
+    "and.b32 %3,%3,0xFF;\n" \
+    "setp.lt.u32 p,%12,0x80;\n" \
+    "@p bra R50_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R50_%=:\n" \
+    "or.b32 %12,%12,0x100;\n" \
+    "bra LSTORE_%=;\n" \
+    "H51_%=:\n" \
     "mov.u32 %13,w;\n" \
     "xor.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H43_%=:\n" \
+    "H52_%=:\n" \
     "mov.u32 %13,%0;\n" \
     "and.b32 %4,%13,1;\n" \
     "shr.u32 %13,%13,1;\n" \
     "mov.u32 %7,%13;\n" \
     "mov.u32 %0,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H44_%=:\n" \
+    "H53_%=:\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t,%0,%13;\n" \
     "and.b32 %4,t,1;\n" \
     "shr.u32 %0,t,1;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H45_%=:\n" \
+    "H54_%=:\n" \
     "mov.u32 %10,w;\n" \
     "bra LDONE_%=;\n" \
-    "H46_%=:\n" \
+    "H55_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "xor.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H47_%=:\n" \
+    "H56_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H57_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -741,38 +1008,34 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H48_%=:\n" \
+    "H58_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R58_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C58_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -781,7 +1044,15 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H49_%=:\n" \
+    "R58_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C58_%=;\n" \
+    "H59_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -792,7 +1063,7 @@
     "xor.b32 %0,%0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H50_%=:\n" \
+    "H60_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -805,7 +1076,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H51_%=:\n" \
+    "H61_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -819,31 +1090,27 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H52_%=:\n" \
+    "H62_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R62_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C62_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -852,31 +1119,35 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H53_%=:\n" \
+    "R62_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C62_%=;\n" \
+    "H63_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R63_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C63_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -885,7 +1156,15 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H54_%=:\n" \
+    "R63_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C63_%=;\n" \
+    "H64_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,126;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -899,32 +1178,81 @@
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 %12,%12,u;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "add.u32 %3,%3,2;\n" \
     "add.u32 %10,%12,1;\n" \
     "bra LDONE_%=;\n" \
-    "H55_%=:\n" \
+    "H65_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R65_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C65_%=:\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "R65_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C65_%=;\n" \
+    "H66_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%14;\n" \
@@ -941,7 +1269,7 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H56_%=:\n" \
+    "H67_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "shl.b32 k0,%4,8;\n" \
@@ -951,7 +1279,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H57_%=:\n" \
+    "H68_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%14;\n" \
@@ -973,7 +1301,7 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H58_%=:\n" \
+    "H69_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,127;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -984,7 +1312,7 @@
     "add.u32 %3,%3,1;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H59_%=:\n" \
+    "H70_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "mov.u32 %13,w;\n" \
@@ -1000,7 +1328,7 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H60_%=:\n" \
+    "H71_%=:\n" \
     "mov.u32 %13,%0;\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%13,k0;\n" \
@@ -1009,31 +1337,36 @@
     "mov.u32 %7,%13;\n" \
     "mov.u32 %0,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H61_%=:\n" \
+    "H72_%=:\n" \
+    "add.u32 t1,w,1;\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %10,w;\n" \
+    "bra LDONE_%=;\n" \
+    "H73_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "mov.u32 u,%13;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -1047,7 +1380,35 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H62_%=:\n" \
+    "H74_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H75_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -1062,40 +1423,36 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H63_%=:\n" \
+    "H76_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R76_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C76_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1113,7 +1470,15 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H64_%=:\n" \
+    "R76_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C76_%=;\n" \
+    "H77_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
@@ -1135,7 +1500,7 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H65_%=:\n" \
+    "H78_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -1150,7 +1515,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H66_%=:\n" \
+    "H79_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
@@ -1177,33 +1542,29 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H67_%=:\n" \
+    "H80_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R80_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C80_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1221,33 +1582,37 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H68_%=:\n" \
+    "R80_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C80_%=;\n" \
+    "H81_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R81_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C81_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1265,62 +1630,126 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H69_%=:\n" \
+    "R81_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C81_%=;\n" \
+    "H82_%=:\n" \
     "mov.u32 %13,w;\n" \
     "bra LNEXT_%=;\n" \
-    "H70_%=:\n" \
+    "H83_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R83_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R83_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "bra LSTORE_%=;\n" \
+    "H84_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R84_%=;\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R84_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "bra LSTORE_%=;\n" \
+    "H85_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "mov.u32 %13,%2;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H71_%=:\n" \
+    "H86_%=:\n" \
     "mov.u32 %13,%2;\n" \
     "mov.u32 %12,w;\n" \
     "bra LSTORE_%=;\n" \
-    "H72_%=:\n" \
+    "H87_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "mov.u32 %13,%0;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H73_%=:\n" \
+    "H88_%=:\n" \
     "mov.u32 %13,%0;\n" \
     "mov.u32 %12,w;\n" \
     "bra LSTORE_%=;\n" \
-    "H74_%=:\n" \
+    "H89_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "mov.u32 %13,%1;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H75_%=:\n" \
+    "H90_%=:\n" \
     "mov.u32 %13,%1;\n" \
     "mov.u32 %12,w;\n" \
     "bra LSTORE_%=;\n" \
-    "H76_%=:\n" \
+    "H91_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "and.b32 %13,%0,%1;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H77_%=:\n" \
+    "H92_%=:\n" \
     "and.b32 %13,%0,%1;\n" \
     "mov.u32 %12,w;\n" \
     "bra LSTORE_%=;\n" \
-    "H78_%=:\n" \
+    "H93_%=:\n" \
     "add.u32 k0,%2,255;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H79_%=:\n" \
+    "H94_%=:\n" \
     "mov.u32 %0,%1;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H80_%=:\n" \
+    "H95_%=:\n" \
     "mov.u32 %13,w;\n" \
     "or.b32 k0,%0,0xEE;\n" \
     "and.b32 k1,k0,%1;\n" \
     "and.b32 %0,k1,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H81_%=:\n" \
+    "H96_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -1335,218 +1764,440 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H82_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "mov.u32 %13,%2;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H83_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
+    "H97_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R97_%=;\n" \
     "mov.u32 %13,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H84_%=:\n" \
+    "R97_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "bra LSTORE_%=;\n" \
+    "H98_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R98_%=;\n" \
+    "mov.u32 %13,%2;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R98_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%2;\n" \
+    "bra LSTORE_%=;\n" \
+    "H99_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R99_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R99_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "bra LSTORE_%=;\n" \
+    "H100_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R100_%=;\n" \
     "mov.u32 %13,%1;\n" \
-    "st.shared.u8 [%12],%13;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H85_%=:\n" \
+    "R100_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%1;\n" \
+    "bra LSTORE_%=;\n" \
+    "H101_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R101_%=;\n" \
     "and.b32 %13,%0,%1;\n" \
-    "st.shared.u8 [%12],%13;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H86_%=:\n" \
+    "R101_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "bra LSTORE_%=;\n" \
+    "H102_%=:\n" \
     "mov.u32 %0,%2;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H87_%=:\n" \
+    "H103_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R103_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R103_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "bra LSTORE_%=;\n" \
+    "H104_%=:\n" \
     "mov.u32 %3,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H88_%=:\n" \
+    "H105_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R105_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R105_%=:\n" \
+    "and.b32 t0,%12,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,%0;\n" \
+    "bra LSTORE_%=;\n" \
+    "H106_%=:\n" \
     "mov.u32 %13,w;\n" \
     "mov.u32 %2,%13;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H89_%=:\n" \
+    "H107_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R107_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C107_%=:\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "R107_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C107_%=;\n" \
+    "H108_%=:\n" \
     "mov.u32 %13,w;\n" \
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H90_%=:\n" \
+    "H109_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R109_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C109_%=:\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "R109_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C109_%=;\n" \
+    "H110_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "mov.u32 %2,%13;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H91_%=:\n" \
+    "H111_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "mov.u32 %0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H92_%=:\n" \
+    "H112_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H93_%=:\n" \
+    "H113_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "mov.u32 %0,%13;\n" \
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H94_%=:\n" \
+    "H114_%=:\n" \
     "mov.u32 %2,%0;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H95_%=:\n" \
+    "H115_%=:\n" \
     "mov.u32 %13,w;\n" \
     "mov.u32 %0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H96_%=:\n" \
+    "H116_%=:\n" \
     "mov.u32 %1,%0;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H97_%=:\n" \
+    "H117_%=:\n" \
     "mov.u32 %13,w;\n" \
     "or.b32 k0,%0,0xEE;\n" \
     "and.b32 %0,k0,%13;\n" \
     "mov.u32 %1,%0;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H98_%=:\n" \
+    "H118_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "mov.u32 %2,%13;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H99_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H119_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H120_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "mov.u32 %0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H100_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H121_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H122_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H101_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H123_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H124_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "mov.u32 %0,%13;\n" \
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H102_%=:\n" \
+    "H125_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H126_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -1561,38 +2212,34 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H103_%=:\n" \
+    "H127_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R127_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C127_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1601,38 +2248,42 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H104_%=:\n" \
+    "R127_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C127_%=;\n" \
+    "H128_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R128_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C128_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1642,7 +2293,15 @@
     "mov.u32 %7,%13;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H105_%=:\n" \
+    "R128_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C128_%=;\n" \
+    "H129_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -1653,7 +2312,7 @@
     "mov.u32 %2,%13;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H106_%=:\n" \
+    "H130_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -1664,7 +2323,7 @@
     "mov.u32 %0,%13;\n" \
     "mov.u32 %7,%0;\n" \
     "bra LNEXT_%=;\n" \
-    "H107_%=:\n" \
+    "H131_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -1675,7 +2334,7 @@
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H108_%=:\n" \
+    "H132_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -1687,34 +2346,30 @@
     "mov.u32 %1,%13;\n" \
     "mov.u32 %7,%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H109_%=:\n" \
+    "H133_%=:\n" \
     "mov.u32 %5,0;\n" \
     "bra LNEXT_%=;\n" \
-    "H110_%=:\n" \
+    "H134_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R134_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C134_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1723,35 +2378,39 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H111_%=:\n" \
+    "R134_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C134_%=;\n" \
+    "H135_%=:\n" \
     "mov.u32 %1,%3;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H112_%=:\n" \
+    "H136_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R136_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C136_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1762,31 +2421,35 @@
     "mov.u32 %7,%3;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H113_%=:\n" \
+    "R136_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C136_%=;\n" \
+    "H137_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R137_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C137_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1795,31 +2458,35 @@
     "mov.u32 %7,%2;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H114_%=:\n" \
+    "R137_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C137_%=;\n" \
+    "H138_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R138_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C138_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1828,31 +2495,35 @@
     "mov.u32 %7,%0;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H115_%=:\n" \
+    "R138_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C138_%=;\n" \
+    "H139_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R139_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C139_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1861,31 +2532,35 @@
     "mov.u32 %7,%1;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H116_%=:\n" \
+    "R139_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C139_%=;\n" \
+    "H140_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R140_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C140_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -1895,14 +2570,67 @@
     "mov.u32 %7,%13;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H117_%=:\n" \
+    "R140_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C140_%=;\n" \
+    "H141_%=:\n" \
     "mov.u32 %13,w;\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H118_%=:\n" \
+    "H142_%=:\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R142_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C142_%=:\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "R142_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C142_%=;\n" \
+    "H143_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%2,256;\n" \
@@ -1910,7 +2638,7 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H119_%=:\n" \
+    "H144_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%0,256;\n" \
@@ -1918,7 +2646,7 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H120_%=:\n" \
+    "H145_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%13,255;\n" \
@@ -1926,7 +2654,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H121_%=:\n" \
+    "H146_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%13,255;\n" \
@@ -1937,24 +2665,24 @@
     "and.b32 %7,t,0xFF;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H122_%=:\n" \
+    "H147_%=:\n" \
     "add.u32 k0,%2,1;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
     "bra LNEXT_%=;\n" \
-    "H123_%=:\n" \
+    "H148_%=:\n" \
     "mov.u32 %13,w;\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H124_%=:\n" \
+    "H149_%=:\n" \
     "add.u32 k0,%1,255;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H125_%=:\n" \
+    "H150_%=:\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 k0,%0,%1;\n" \
     "add.u32 k1,k0,256;\n" \
@@ -1963,65 +2691,93 @@
     "and.b32 %1,t,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H126_%=:\n" \
+    "H151_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H127_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
+    "H152_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "add.u32 k0,%2,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H153_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H128_%=:\n" \
+    "H154_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H155_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -2036,38 +2792,34 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H129_%=:\n" \
+    "H156_%=:\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R156_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C156_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2078,7 +2830,15 @@
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H130_%=:\n" \
+    "R156_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C156_%=;\n" \
+    "H157_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -2091,7 +2851,7 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H131_%=:\n" \
+    "H158_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -2104,7 +2864,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H132_%=:\n" \
+    "H159_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -2120,34 +2880,30 @@
     "and.b32 %7,t,0xFF;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H133_%=:\n" \
+    "H160_%=:\n" \
     "mov.u32 %6,0;\n" \
     "bra LNEXT_%=;\n" \
-    "H134_%=:\n" \
+    "H161_%=:\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R161_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C161_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2158,31 +2914,35 @@
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H135_%=:\n" \
+    "R161_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C161_%=;\n" \
+    "H162_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R162_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C162_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2193,14 +2953,76 @@
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H136_%=:\n" \
+    "R162_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C162_%=;\n" \
+    "H163_%=:\n" \
     "mov.u32 %13,w;\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H137_%=:\n" \
+    "H164_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,t1,1;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "add.u32 t0,t2,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra R164_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%17;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "C164_%=:\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "R164_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C164_%=;\n" \
+    "H165_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%1,256;\n" \
@@ -2208,7 +3030,7 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H138_%=:\n" \
+    "H166_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%14;\n" \
@@ -2225,7 +3047,7 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H139_%=:\n" \
+    "H167_%=:\n" \
     "add.u32 %12,w,%14;\n" \
     "ld.shared.u8 %13,[%12];\n" \
     "add.u32 k0,%13,1;\n" \
@@ -2233,7 +3055,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H140_%=:\n" \
+    "H168_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%14;\n" \
@@ -2253,12 +3075,12 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H141_%=:\n" \
+    "H169_%=:\n" \
     "add.u32 k0,%1,1;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "bra LNEXT_%=;\n" \
-    "H142_%=:\n" \
+    "H170_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "mov.u32 %13,w;\n" \
@@ -2274,60 +3096,69 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H143_%=:\n" \
+    "H171_%=:\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%13;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "bra LNEXT_%=;\n" \
-    "H144_%=:\n" \
+    "H172_%=:\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "add.u32 k0,%1,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H173_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
     "xor.b32 u,%13,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -2341,7 +3172,35 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H145_%=:\n" \
+    "H174_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,%14,128;\n" \
+    "ld.shared.u32 t1,[t0];\n" \
+    "add.u32 t0,%14,137;\n" \
+    "ld.shared.u8 t2,[t0];\n" \
+    "sub.u32 t1,%8,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "add.u32 t0,%14,136;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "setp.ge.u32 p,t1,%13;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %13,%13,t1;\n" \
+    "sub.u32 %13,%13,1;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H175_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "@p bra LDONE_%=;\n" \
@@ -2356,40 +3215,36 @@
     "add.u32 %8,%8,1;\n" \
     "mov.u32 %10,%12;\n" \
     "bra LDONE_%=;\n" \
-    "H146_%=:\n" \
+    "H176_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,w,%14;\n" \
     "ld.shared.u8 w,[t0];\n" \
-    "shr.u32 t1,e1,16;\n" \
     "add.u32 t0,t1,%14;\n" \
     "ld.shared.u8 %12,[t0];\n" \
     "shl.b32 %12,%12,8;\n" \
     "or.b32 w,w,%12;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R176_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C176_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2407,7 +3262,15 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H147_%=:\n" \
+    "R176_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C176_%=;\n" \
+    "H177_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
@@ -2429,7 +3292,7 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "bra LNEXT_%=;\n" \
-    "H148_%=:\n" \
+    "H178_%=:\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFF;\n" \
     "setp.lt.u32 p,%12,128;\n" \
@@ -2442,7 +3305,7 @@
     "mov.u32 %7,%13;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H149_%=:\n" \
+    "H179_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
@@ -2467,36 +3330,32 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%12],%13;\n" \
     "bra LNEXT_%=;\n" \
-    "H150_%=:\n" \
+    "H180_%=:\n" \
     "mov.u32 %6,1;\n" \
     "bra LNEXT_%=;\n" \
-    "H151_%=:\n" \
+    "H181_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%2;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R181_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C181_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2514,33 +3373,37 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
-    "H152_%=:\n" \
+    "R181_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C181_%=;\n" \
+    "H182_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %12,w,%1;\n" \
     "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0xFFF;\n" \
+    "and.b32 t0,%12,0x1FFF;\n" \
     "sub.u32 t0,t0,%19;\n" \
     "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x2000;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "selp.b64 dd,%18,%17,p;\n" \
-    "shr.u32 t0,%12,10;\n" \
-    "and.b32 t0,t0,3;\n" \
-    "shl.b32 t0,t0,4;\n" \
-    "shr.u64 dd,dd,t0;\n" \
-    "cvt.u32.u64 t0,dd;\n" \
-    "and.b32 t0,t0,0xFFFF;\n" \
+    "@p bra R182_%=;\n" \
+    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%12,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0];\n" \
     "shl.b32 t0,t0,10;\n" \
     "and.b32 t1,%12,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
     "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%15;\n" \
+    "add.u64 dd,dd,%17;\n" \
     "ld.global.nc.u8 %13,[dd];\n" \
+    "C182_%=:\n" \
     "xor.b32 pen,w,%12;\n" \
     "and.b32 pen,pen,0xFF00;\n" \
     "setp.ne.u32 p,pen,0;\n" \
@@ -2558,6 +3421,14 @@
     "mov.u32 %0,%7;\n" \
     "add.u32 %8,%8,pen;\n" \
     "bra LNEXT_%=;\n" \
+    "R182_%=:\n" \
+    "and.b32 t0,%12,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %13,[t0];\n" \
+    "bra C182_%=;\n" \
     "LNEXT_%=:\n" \
     "and.b32 t0,e0,0x400000;\n" \
     "setp.eq.u32 p,t0,0;\n" \
@@ -2591,23 +3462,25 @@ struct Registers {
     uint32_t code, address, value;
 };
 
-// `ram`: shared-memory address of the console's 128 bytes of RAM. `blocks_low`, `blocks_high`: `Cart::segment` 0-3 and
-// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain ROM.
-PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,
-                     uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
+// `riot`, `segments`, `interrupt`: shared-memory addresses of `Riot`, `Cart::segment` and `Cpu::interrupt`. `first`, `span`: the
+// plain part of the ROM: 13 bits of its first address, and its bytes.
+PARL_INLINE void run(Registers& r, uint32_t riot, uint32_t segments, uint32_t interrupt, const uint8_t* rom,
+                     const uint64_t* records, uint32_t first, uint32_t span) {
+    using cule::machine::riot::Riot;
+    static_assert(PARL_OFFSET(Riot, ram) == 0 && PARL_OFFSET(Riot, set_at) == 128 && PARL_OFFSET(Riot, timer) == 136 &&
+                  PARL_OFFSET(Riot, shift) == 137);
 #ifdef __CUDACC__
     asm volatile(
         PARL_BRX_TEXT
         : "+r"(r.a), "+r"(r.x), "+r"(r.y), "+r"(r.s), "+r"(r.carry), "+r"(r.overflow), "+r"(r.decimal), "+r"(r.result), "+r"(r.cycles), "+r"(r.left), "+r"(r.pc), "+r"(r.code), "+r"(r.address), "+r"(r.value)
-        : "r"(ram), "l"(rom), "l"(records), "l"(blocks_low), "l"(blocks_high), "r"(plain_low), "r"(plain_span)
+        : "r"(riot), "r"(segments), "r"(interrupt), "l"(rom), "l"(records), "r"(first), "r"(span)
         : "memory");
 #else
     // The host interprets the PTX text (ptx.h).
     static const parl_ptx::Program program(PARL_BRX_TEXT);
     uint64_t all[] = {r.a, r.x, r.y, r.s, r.carry, r.overflow, r.decimal, r.result, r.cycles, r.left, r.pc, r.code, r.address, r.value,
-                      ram, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), blocks_low, blocks_high,
-                      plain_low, plain_span};
-    program.run(all, sizeof(all) / sizeof(all[0]), ram, 128);
+                      riot, segments, interrupt, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), first, span};
+    program.run(all, sizeof(all) / sizeof(all[0]), riot, segments, interrupt);
     r.a = static_cast<uint32_t>(all[0]);
     r.x = static_cast<uint32_t>(all[1]);
     r.y = static_cast<uint32_t>(all[2]);

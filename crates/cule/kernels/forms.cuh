@@ -62,13 +62,6 @@ static __device__ uint32_t smallest_key(uint32_t together, uint32_t key) {
 #endif
 }
 
-// Four 16-bit blocks of the ROM, the first lowest.
-static __device__ uint64_t four_blocks(const cule::machine::cart::Cart& cart, uint32_t from) {
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < 4; ++i) all |= static_cast<uint64_t>(cart.segment[from + i]) << (16 * i);
-    return all;
-}
-
 static __device__ void store_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r) {
     c.a = static_cast<uint8_t>(r.a);
     c.x = static_cast<uint8_t>(r.x);
@@ -121,9 +114,11 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     const WarpSchedule schedule = schedule_of_block();
     cule::machine::Machine& m = row_of(threadIdx.x);
     rs::put(m, given);
-    const uint32_t ram = static_cast<uint32_t>(__cvta_generic_to_shared(&m.riot.ram));
-    const uint32_t low = m.cart.plain_low;
-    const uint32_t span = m.cart.plain_high > low ? m.cart.plain_high - low : 0;
+    const uint32_t riot = static_cast<uint32_t>(__cvta_generic_to_shared(&m.riot));
+    const uint32_t interrupt = static_cast<uint32_t>(__cvta_generic_to_shared(&m.cpu.interrupt));
+    const uint32_t segments = static_cast<uint32_t>(__cvta_generic_to_shared(&m.cart.segment));
+    const uint32_t first_plain = 0x1000u + m.cart.plain_low;
+    const uint32_t span = m.cart.plain_high > m.cart.plain_low ? m.cart.plain_high - m.cart.plain_low : 0;
     cule::brx::Registers r{};
     load_registers(r, m.cpu);
     r.left = m.cpu.jammed != 0 ? 0 : budget;
@@ -145,7 +140,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         }
         PARL_COUNT_LANES(1, together, key == first);
         if (key == first) {
-            cule::brx::run(r, ram, rom.data, schedule.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
+            cule::brx::run(r, riot, segments, interrupt, rom.data, schedule.records, first_plain, span);
             // The functions take copies: a variable whose address is taken is in local memory.
             if (r.code == 1) {
                 cule::brx::Registers copy = r;

@@ -270,12 +270,12 @@ extern "C" void parl_lanes(uint64_t seed, uint64_t* turns_and_lanes) {
     turns = lanes_in_turns = 0;
 }
 
-// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. `ram` is the console's RAM, in the place of
-// shared memory.
-extern "C" void parl_block(cule::brx::Registers* r, uint8_t* ram, const uint8_t* rom, const uint64_t* records,
-                           uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
-    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(ram));
-    cule::brx::run(*r, at, rom, records, blocks_low, blocks_high, plain_low, plain_span);
+// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. The RIOT, the segments of the cartridge and the interrupt flag are in
+// the place of shared memory.
+extern "C" void parl_block(cule::brx::Registers* r, uint8_t* riot, const uint16_t* segments, uint8_t* interrupt,
+                           const uint8_t* rom, const uint64_t* records, uint32_t first, uint32_t span) {
+    const auto at = [](const void* place) { return static_cast<uint32_t>(__cvta_generic_to_shared(place)); };
+    cule::brx::run(*r, at(riot), at(segments), at(interrupt), rom, records, first, span);
 }
 
 // Sizes and offsets that the Rust side compares with its own.

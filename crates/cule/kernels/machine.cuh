@@ -2197,90 +2197,95 @@ PARL_CONST uint32_t RESERVE = 5000u;
 }
 
 namespace cule::machine::records {
-// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.
-PARL_TABLE Array<Array<uint8_t, 3>, 256> HANDLERS = 
-    Array<Array<uint8_t, 3>, 256>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{2, 0, 0}},
-    Array<uint8_t, 3>{{3, 0, 0}}, Array<uint8_t, 3>{{4, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{5, 0, 0}}, Array<uint8_t, 3>{{6, 0, 0}}, Array<uint8_t, 3>{{7, 0, 0}}, Array<uint8_t, 3>{{1, 0, 8}},
-    Array<uint8_t, 3>{{2, 0, 9}}, Array<uint8_t, 3>{{3, 0, 0}}, Array<uint8_t, 3>{{4, 0, 0}}, Array<uint8_t,
-    3>{{10, 0, 0}}, Array<uint8_t, 3>{{11, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0,
-    0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{13, 0, 0}}, Array<uint8_t, 3>{{14, 0, 0}},
-    Array<uint8_t, 3>{{15, 0, 0}}, Array<uint8_t, 3>{{16, 0, 0}}, Array<uint8_t, 3>{{17, 0, 0}},
-    Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{19, 0, 0}},
-    Array<uint8_t, 3>{{20, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{21, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{22, 0, 0}}, Array<uint8_t, 3>{{23, 0, 0}}, Array<uint8_t, 3>{{24, 0, 0}},
-    Array<uint8_t, 3>{{25, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{26, 0, 0}},
-    Array<uint8_t, 3>{{27, 0, 0}}, Array<uint8_t, 3>{{7, 0, 0}}, Array<uint8_t, 3>{{22, 0, 28}},
-    Array<uint8_t, 3>{{23, 0, 29}}, Array<uint8_t, 3>{{24, 0, 0}}, Array<uint8_t, 3>{{25, 0, 0}},
-    Array<uint8_t, 3>{{30, 0, 0}}, Array<uint8_t, 3>{{31, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{32, 0, 0}},
-    Array<uint8_t, 3>{{33, 0, 0}}, Array<uint8_t, 3>{{34, 0, 0}}, Array<uint8_t, 3>{{35, 0, 0}},
-    Array<uint8_t, 3>{{36, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{37, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{38, 0, 0}},
-    Array<uint8_t, 3>{{39, 0, 0}}, Array<uint8_t, 3>{{40, 0, 0}}, Array<uint8_t, 3>{{41, 0, 0}},
-    Array<uint8_t, 3>{{42, 0, 0}}, Array<uint8_t, 3>{{43, 0, 0}}, Array<uint8_t, 3>{{44, 0, 0}},
-    Array<uint8_t, 3>{{45, 0, 0}}, Array<uint8_t, 3>{{38, 0, 46}}, Array<uint8_t, 3>{{39, 0, 0}},
-    Array<uint8_t, 3>{{40, 0, 0}}, Array<uint8_t, 3>{{47, 0, 0}}, Array<uint8_t, 3>{{48, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
-    3>{{49, 0, 0}}, Array<uint8_t, 3>{{50, 0, 0}}, Array<uint8_t, 3>{{51, 0, 0}}, Array<uint8_t, 3>{{0, 0,
-    0}}, Array<uint8_t, 3>{{52, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{53, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{54, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{55, 0, 0}},
-    Array<uint8_t, 3>{{56, 0, 0}}, Array<uint8_t, 3>{{57, 0, 0}}, Array<uint8_t, 3>{{58, 0, 0}},
-    Array<uint8_t, 3>{{59, 0, 0}}, Array<uint8_t, 3>{{60, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{55, 0, 61}}, Array<uint8_t, 3>{{56, 0, 0}},
-    Array<uint8_t, 3>{{57, 0, 0}}, Array<uint8_t, 3>{{62, 0, 0}}, Array<uint8_t, 3>{{63, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
-    3>{{64, 0, 0}}, Array<uint8_t, 3>{{65, 0, 0}}, Array<uint8_t, 3>{{66, 0, 0}}, Array<uint8_t, 3>{{0, 0,
-    0}}, Array<uint8_t, 3>{{67, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{68, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{70, 71, 0}}, Array<uint8_t, 3>{{72, 73,
-    0}}, Array<uint8_t, 3>{{74, 75, 0}}, Array<uint8_t, 3>{{76, 77, 0}}, Array<uint8_t, 3>{{78, 0, 0}},
-    Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{79, 0, 0}}, Array<uint8_t, 3>{{80, 0, 0}},
-    Array<uint8_t, 3>{{70, 71, 0}}, Array<uint8_t, 3>{{72, 73, 0}}, Array<uint8_t, 3>{{74, 75, 0}},
-    Array<uint8_t, 3>{{76, 77, 0}}, Array<uint8_t, 3>{{81, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{82, 0, 0}}, Array<uint8_t,
-    3>{{83, 0, 0}}, Array<uint8_t, 3>{{84, 0, 0}}, Array<uint8_t, 3>{{85, 0, 0}}, Array<uint8_t, 3>{{86, 0,
-    0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{87, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{0, 0, 0}}, Array<uint8_t, 3>{{88, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{89, 0,
-    0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{90, 0, 0}}, Array<uint8_t, 3>{{91, 0, 0}},
-    Array<uint8_t, 3>{{92, 0, 0}}, Array<uint8_t, 3>{{93, 0, 0}}, Array<uint8_t, 3>{{94, 0, 0}},
-    Array<uint8_t, 3>{{95, 0, 0}}, Array<uint8_t, 3>{{96, 0, 0}}, Array<uint8_t, 3>{{97, 0, 0}},
-    Array<uint8_t, 3>{{90, 0, 98}}, Array<uint8_t, 3>{{91, 0, 99}}, Array<uint8_t, 3>{{92, 0, 100}},
-    Array<uint8_t, 3>{{93, 0, 101}}, Array<uint8_t, 3>{{102, 0, 0}}, Array<uint8_t, 3>{{103, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{104, 0, 0}}, Array<uint8_t, 3>{{105, 0, 0}},
-    Array<uint8_t, 3>{{106, 0, 0}}, Array<uint8_t, 3>{{107, 0, 0}}, Array<uint8_t, 3>{{108, 0, 0}},
-    Array<uint8_t, 3>{{109, 0, 0}}, Array<uint8_t, 3>{{110, 0, 0}}, Array<uint8_t, 3>{{111, 0, 0}},
-    Array<uint8_t, 3>{{112, 0, 0}}, Array<uint8_t, 3>{{113, 0, 0}}, Array<uint8_t, 3>{{114, 0, 0}},
-    Array<uint8_t, 3>{{115, 0, 0}}, Array<uint8_t, 3>{{116, 0, 0}}, Array<uint8_t, 3>{{117, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
-    3>{{118, 0, 0}}, Array<uint8_t, 3>{{119, 0, 0}}, Array<uint8_t, 3>{{120, 0, 0}}, Array<uint8_t, 3>{{121,
-    0, 0}}, Array<uint8_t, 3>{{122, 0, 0}}, Array<uint8_t, 3>{{123, 0, 0}}, Array<uint8_t, 3>{{124, 0, 0}},
-    Array<uint8_t, 3>{{125, 0, 0}}, Array<uint8_t, 3>{{118, 0, 126}}, Array<uint8_t, 3>{{119, 0, 127}},
-    Array<uint8_t, 3>{{120, 0, 0}}, Array<uint8_t, 3>{{121, 0, 0}}, Array<uint8_t, 3>{{128, 0, 0}},
-    Array<uint8_t, 3>{{129, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{130, 0, 0}}, Array<uint8_t, 3>{{131, 0, 0}},
-    Array<uint8_t, 3>{{132, 0, 0}}, Array<uint8_t, 3>{{133, 0, 0}}, Array<uint8_t, 3>{{134, 0, 0}},
-    Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{19, 0, 0}},
-    Array<uint8_t, 3>{{135, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{136, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{137, 0, 0}}, Array<uint8_t, 3>{{138, 0, 0}},
-    Array<uint8_t, 3>{{139, 0, 0}}, Array<uint8_t, 3>{{140, 0, 0}}, Array<uint8_t, 3>{{141, 0, 0}},
-    Array<uint8_t, 3>{{142, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{142, 0, 0}},
-    Array<uint8_t, 3>{{137, 0, 143}}, Array<uint8_t, 3>{{138, 0, 144}}, Array<uint8_t, 3>{{139, 0, 0}},
-    Array<uint8_t, 3>{{140, 0, 0}}, Array<uint8_t, 3>{{145, 0, 0}}, Array<uint8_t, 3>{{146, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
-    3>{{147, 0, 0}}, Array<uint8_t, 3>{{148, 0, 0}}, Array<uint8_t, 3>{{149, 0, 0}}, Array<uint8_t, 3>{{150,
-    0, 0}}, Array<uint8_t, 3>{{151, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{152, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
-    Array<uint8_t, 3>{{0, 0, 0}}}};
+// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge, the timer; 0 ends the
+// block.
+PARL_TABLE Array<Array<uint8_t, 4>, 256> HANDLERS = 
+    Array<Array<uint8_t, 4>, 256>{{Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{1, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 0, 0}},
+    Array<uint8_t, 4>{{3, 0, 0, 0}}, Array<uint8_t, 4>{{4, 0, 0, 0}}, Array<uint8_t, 4>{{5, 0, 0, 0}},
+    Array<uint8_t, 4>{{6, 0, 0, 0}}, Array<uint8_t, 4>{{7, 0, 0, 0}}, Array<uint8_t, 4>{{8, 0, 0, 0}},
+    Array<uint8_t, 4>{{9, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 10, 11}}, Array<uint8_t, 4>{{3, 0, 12, 13}},
+    Array<uint8_t, 4>{{4, 0, 0, 0}}, Array<uint8_t, 4>{{5, 0, 0, 0}}, Array<uint8_t, 4>{{14, 0, 0, 0}},
+    Array<uint8_t, 4>{{15, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{17, 0, 0, 0}}, Array<uint8_t, 4>{{18, 0, 0, 0}},
+    Array<uint8_t, 4>{{19, 0, 0, 0}}, Array<uint8_t, 4>{{20, 0, 0, 0}}, Array<uint8_t, 4>{{21, 0, 0, 0}},
+    Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}},
+    Array<uint8_t, 4>{{24, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{25, 0, 0, 0}}, Array<uint8_t, 4>{{26, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{27, 0, 0, 0}}, Array<uint8_t, 4>{{28, 0, 0, 0}},
+    Array<uint8_t, 4>{{29, 0, 0, 0}}, Array<uint8_t, 4>{{30, 0, 0, 0}}, Array<uint8_t, 4>{{31, 0, 0, 0}},
+    Array<uint8_t, 4>{{32, 0, 0, 0}}, Array<uint8_t, 4>{{33, 0, 0, 0}}, Array<uint8_t, 4>{{9, 0, 0, 0}},
+    Array<uint8_t, 4>{{27, 0, 34, 35}}, Array<uint8_t, 4>{{28, 0, 36, 37}}, Array<uint8_t, 4>{{29, 0, 0, 0}},
+    Array<uint8_t, 4>{{30, 0, 0, 0}}, Array<uint8_t, 4>{{38, 0, 0, 0}}, Array<uint8_t, 4>{{39, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}},
+    Array<uint8_t, 4>{{40, 0, 0, 0}}, Array<uint8_t, 4>{{41, 0, 0, 0}}, Array<uint8_t, 4>{{42, 0, 0, 0}},
+    Array<uint8_t, 4>{{43, 0, 0, 0}}, Array<uint8_t, 4>{{44, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{45, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{46, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{2, 0, 0, 0}}, Array<uint8_t, 4>{{47, 0, 0, 0}}, Array<uint8_t, 4>{{48, 0, 0, 0}},
+    Array<uint8_t, 4>{{49, 0, 0, 0}}, Array<uint8_t, 4>{{50, 0, 0, 0}}, Array<uint8_t, 4>{{51, 0, 0, 0}},
+    Array<uint8_t, 4>{{52, 0, 0, 0}}, Array<uint8_t, 4>{{53, 0, 0, 0}}, Array<uint8_t, 4>{{54, 0, 0, 0}},
+    Array<uint8_t, 4>{{47, 0, 55, 56}}, Array<uint8_t, 4>{{48, 0, 0, 0}}, Array<uint8_t, 4>{{49, 0, 0, 0}},
+    Array<uint8_t, 4>{{57, 0, 0, 0}}, Array<uint8_t, 4>{{58, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{59, 0, 0, 0}},
+    Array<uint8_t, 4>{{60, 0, 0, 0}}, Array<uint8_t, 4>{{61, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{62, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{63, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{64, 0, 0, 0}}, Array<uint8_t, 4>{{65, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 0, 0}},
+    Array<uint8_t, 4>{{66, 0, 0, 0}}, Array<uint8_t, 4>{{67, 0, 0, 0}}, Array<uint8_t, 4>{{68, 0, 0, 0}},
+    Array<uint8_t, 4>{{69, 0, 0, 0}}, Array<uint8_t, 4>{{70, 0, 0, 0}}, Array<uint8_t, 4>{{71, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{72, 0, 0, 0}}, Array<uint8_t, 4>{{66, 0, 73, 74}},
+    Array<uint8_t, 4>{{67, 0, 0, 0}}, Array<uint8_t, 4>{{68, 0, 0, 0}}, Array<uint8_t, 4>{{75, 0, 0, 0}},
+    Array<uint8_t, 4>{{76, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{77, 0, 0, 0}}, Array<uint8_t, 4>{{78, 0, 0, 0}},
+    Array<uint8_t, 4>{{79, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{80, 0, 0, 0}},
+    Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}},
+    Array<uint8_t, 4>{{81, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{83, 0, 0, 0}}, Array<uint8_t, 4>{{82, 0, 0, 0}},
+    Array<uint8_t, 4>{{84, 0, 0, 0}}, Array<uint8_t, 4>{{85, 86, 0, 0}}, Array<uint8_t, 4>{{87, 88, 0, 0}},
+    Array<uint8_t, 4>{{89, 90, 0, 0}}, Array<uint8_t, 4>{{91, 92, 0, 0}}, Array<uint8_t, 4>{{93, 0, 0, 0}},
+    Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{94, 0, 0, 0}}, Array<uint8_t, 4>{{95, 0, 0, 0}},
+    Array<uint8_t, 4>{{85, 86, 0, 0}}, Array<uint8_t, 4>{{87, 88, 0, 0}}, Array<uint8_t, 4>{{89, 90, 0, 0}},
+    Array<uint8_t, 4>{{91, 92, 0, 0}}, Array<uint8_t, 4>{{96, 0, 0, 0}}, Array<uint8_t, 4>{{97, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{98, 0, 0, 0}},
+    Array<uint8_t, 4>{{99, 0, 0, 0}}, Array<uint8_t, 4>{{100, 0, 0, 0}}, Array<uint8_t, 4>{{101, 0, 0, 0}},
+    Array<uint8_t, 4>{{102, 0, 0, 0}}, Array<uint8_t, 4>{{103, 0, 0, 0}}, Array<uint8_t, 4>{{104, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{105, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{106, 0, 0, 0}},
+    Array<uint8_t, 4>{{107, 0, 0, 0}}, Array<uint8_t, 4>{{108, 0, 0, 0}}, Array<uint8_t, 4>{{109, 0, 0, 0}},
+    Array<uint8_t, 4>{{110, 0, 0, 0}}, Array<uint8_t, 4>{{111, 0, 0, 0}}, Array<uint8_t, 4>{{112, 0, 0, 0}},
+    Array<uint8_t, 4>{{113, 0, 0, 0}}, Array<uint8_t, 4>{{114, 0, 0, 0}}, Array<uint8_t, 4>{{115, 0, 0, 0}},
+    Array<uint8_t, 4>{{116, 0, 0, 0}}, Array<uint8_t, 4>{{117, 0, 0, 0}}, Array<uint8_t, 4>{{110, 0, 118,
+    119}}, Array<uint8_t, 4>{{111, 0, 120, 121}}, Array<uint8_t, 4>{{112, 0, 122, 123}}, Array<uint8_t,
+    4>{{113, 0, 124, 125}}, Array<uint8_t, 4>{{126, 0, 0, 0}}, Array<uint8_t, 4>{{127, 0, 0, 0}},
+    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{128, 0, 0, 0}}, Array<uint8_t, 4>{{129, 0, 0, 0}},
+    Array<uint8_t, 4>{{130, 0, 0, 0}}, Array<uint8_t, 4>{{131, 0, 0, 0}}, Array<uint8_t, 4>{{132, 0, 0, 0}},
+    Array<uint8_t, 4>{{133, 0, 0, 0}}, Array<uint8_t, 4>{{134, 0, 0, 0}}, Array<uint8_t, 4>{{135, 0, 0, 0}},
+    Array<uint8_t, 4>{{136, 0, 0, 0}}, Array<uint8_t, 4>{{137, 0, 0, 0}}, Array<uint8_t, 4>{{138, 0, 0, 0}},
+    Array<uint8_t, 4>{{139, 0, 0, 0}}, Array<uint8_t, 4>{{140, 0, 0, 0}}, Array<uint8_t, 4>{{141, 0, 0, 0}},
+    Array<uint8_t, 4>{{142, 0, 0, 0}}, Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
+    Array<uint8_t, 4>{{143, 0, 0, 0}}, Array<uint8_t, 4>{{144, 0, 0, 0}}, Array<uint8_t, 4>{{145, 0, 0, 0}},
+    Array<uint8_t, 4>{{146, 0, 0, 0}}, Array<uint8_t, 4>{{147, 0, 0, 0}}, Array<uint8_t, 4>{{148, 0, 0, 0}},
+    Array<uint8_t, 4>{{149, 0, 0, 0}}, Array<uint8_t, 4>{{150, 0, 0, 0}}, Array<uint8_t, 4>{{143, 0, 151,
+    152}}, Array<uint8_t, 4>{{144, 0, 153, 154}}, Array<uint8_t, 4>{{145, 0, 0, 0}}, Array<uint8_t, 4>{{146,
+    0, 0, 0}}, Array<uint8_t, 4>{{155, 0, 0, 0}}, Array<uint8_t, 4>{{156, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0,
+    0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{157, 0, 0,
+    0}}, Array<uint8_t, 4>{{158, 0, 0, 0}}, Array<uint8_t, 4>{{159, 0, 0, 0}}, Array<uint8_t, 4>{{160, 0, 0,
+    0}}, Array<uint8_t, 4>{{161, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0,
+    0}}, Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{162, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0,
+    0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{163, 0, 0, 0}}, Array<uint8_t, 4>{{164, 0, 0,
+    0}}, Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{165, 0, 0,
+    0}}, Array<uint8_t, 4>{{166, 0, 0, 0}}, Array<uint8_t, 4>{{167, 0, 0, 0}}, Array<uint8_t, 4>{{168, 0, 0,
+    0}}, Array<uint8_t, 4>{{169, 0, 0, 0}}, Array<uint8_t, 4>{{170, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0,
+    0}}, Array<uint8_t, 4>{{170, 0, 0, 0}}, Array<uint8_t, 4>{{165, 0, 171, 172}}, Array<uint8_t, 4>{{166, 0,
+    173, 174}}, Array<uint8_t, 4>{{167, 0, 0, 0}}, Array<uint8_t, 4>{{168, 0, 0, 0}}, Array<uint8_t, 4>{{175,
+    0, 0, 0}}, Array<uint8_t, 4>{{176, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0,
+    0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{177, 0, 0, 0}}, Array<uint8_t, 4>{{178, 0,
+    0, 0}}, Array<uint8_t, 4>{{179, 0, 0, 0}}, Array<uint8_t, 4>{{180, 0, 0, 0}}, Array<uint8_t, 4>{{181, 0,
+    0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0,
+    0}}, Array<uint8_t, 4>{{182, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}}};
 // Cycles without page penalty.
 PARL_TABLE Array<uint8_t, 256> CYCLES = 
     Array<uint8_t, 256>{{7, 6, 2, 8, 3, 3, 5, 5, 3, 2, 2, 2, 4, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7,
@@ -2306,7 +2311,7 @@ PARL_TABLE Array<uint8_t, 256> KINDS =
     Array<uint8_t, 256>{{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+    0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 5, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
     1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1,
     0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0,
     0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2,
@@ -2985,7 +2990,8 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
 }
 
 namespace cule::machine::records {
-PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high);
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high, uint32_t claims);
+PARL_FN bool waits(Slice<const uint8_t> rom, uint32_t at);
 }
 
 namespace cule::machine::riot {
@@ -9180,8 +9186,8 @@ namespace cule::machine::records {
 
 // Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
 // KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
-// in the window.
-PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high) {
+// in the window; `claims`, not 0, says that the cartridge responds to addresses of the other chips.
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high, uint32_t claims) {
     const uint32_t opcode = static_cast<uint32_t>(rom[at]);
     const uint32_t bytes = static_cast<uint32_t>(machine::records::BYTES[opcode]);
     const uint32_t offset = static_cast<uint32_t>(at) & 0x3FFu;
@@ -9214,6 +9220,8 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
                 operand &= 0x7Fu;
             } else if ((operand & 0x80u) == 0u) {
                 handler = machine::records::HANDLERS[opcode][1u];
+            } else if ((((operand & 0x1285u) == 0x284u) && (claims == 0u)) && !machine::records::waits(rom, at)) {
+                handler = machine::records::HANDLERS[opcode][3u];
             } else {
                 handler = 0;
             }
@@ -9231,6 +9239,13 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             operand = static_cast<uint32_t>(static_cast<uint16_t>(static_cast<int8_t>(static_cast<uint8_t>(operand))));
             break;
         }
+        case 5: {
+            if (((operand & 0x1280u) != 0x80u) || ((operand & 0x7Fu) == 0x7Fu)) {
+                handler = 0;
+            }
+            operand &= 0x7Fu;
+            break;
+        }
         default: {
             break;
         }
@@ -9243,6 +9258,11 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
         first |= 0x400000u;
     }
     return ((static_cast<uint64_t>(handler) | (static_cast<uint64_t>(second) << 16)) << 32) | static_cast<uint64_t>(first);
+}
+
+// True if a branch back to the instruction of three bytes at `at` follows it: `polls` skips iterations of such loops.
+PARL_FN bool waits(Slice<const uint8_t> rom, uint32_t at) {
+    return (((at + 4u) < rom.length) && ((rom[at + 3u] == 0xD0) || (rom[at + 3u] == 0x10))) && (rom[at + 4u] == 0xFB);
 }
 }
 

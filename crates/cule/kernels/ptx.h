@@ -23,7 +23,7 @@ static inline uint64_t __cvta_generic_to_shared(const void* place) {
 namespace parl_ptx {
 
 enum class Name {
-    bra, brx, load_shared, store_shared, load_global, load_pair, mov, add, sub, and_, or_, xor_, shl, shr, shr_wide, bfe,
+    bra, brx, load_shared, load_word, load_segment, store_shared, load_global, load_pair, mov, add, sub, and_, or_, xor_, shl, shr, shr_wide, bfe,
     add_wide, mul_wide, widen, narrow, select, equal, unequal, below, not_below
 };
 
@@ -62,8 +62,9 @@ public:
         predicate_ = number_of("p");
     }
 
-    // `operands` are %0, %1 and so on. Shared memory may be used from `shared` for `shared_bytes`.
-    void run(uint64_t* operands, size_t count, uint32_t shared, uint32_t shared_bytes) const {
+    // `operands` are %0, %1 and so on. Of shared memory the 128 bytes of RAM and the interrupt flag may
+    // be used, and the timer behind the RAM and the eight segments of 16 bits read.
+    void run(uint64_t* operands, size_t count, uint32_t ram, uint32_t segments, uint32_t interrupt) const {
         uint64_t r[REGISTERS];
         if (count > OPERANDS) fail("too many operands");
         std::memcpy(r, operands, count * sizeof(uint64_t));
@@ -72,10 +73,19 @@ public:
         const auto low = [&](uint8_t register_number) { return static_cast<uint32_t>(r[register_number]); };
         char* const base = const_cast<char*>(parl_shared_base);
         const auto own = [&](uint64_t at) {
-            if (at - shared >= shared_bytes) strange(at);
+            if (at - ram >= 128 && at != interrupt) strange(at);
             return base + at;
         };
+        const auto readable = [&](uint64_t at, uint32_t bytes) {
+            if (at - ram > 144 - bytes && at != interrupt) strange(at);
+            return base + at;
+        };
+        const auto segment = [&](uint64_t at) {
+            if (at - segments >= 16) strange(at);
+            return reinterpret_cast<const uint16_t*>(base + at);
+        };
         const uint32_t end = static_cast<uint32_t>(instructions_.size());
+        uint32_t word;
         for (uint32_t at = 0; at < end;) {
             const Instruction& i = instructions_[at++];
             if (i.guarded && r[predicate_] == 0) continue;
@@ -87,7 +97,9 @@ public:
                     if (low(i.a[0]) >= table_.size()) fail("a jump behind its table");
                     at = table_[low(i.a[0])];
                     break;
-                case Name::load_shared: to = static_cast<uint8_t>(*own(value(i.a[1]))); break;
+                case Name::load_shared: to = static_cast<uint8_t>(*readable(value(i.a[1]), 1)); break;
+                case Name::load_word: std::memcpy(&word, readable(value(i.a[1]), 4), 4); to = word; break;
+                case Name::load_segment: to = *segment(value(i.a[1])); break;
                 case Name::store_shared: *own(value(i.a[0])) = static_cast<char>(value(i.a[1])); break;
                 case Name::load_global: to = *reinterpret_cast<const uint8_t*>(value(i.a[1])); break;
                 case Name::load_pair: {
@@ -188,7 +200,8 @@ private:
 
     Instruction instruction(std::string line, const std::map<std::string, uint32_t>& labels) {
         static const std::map<std::string, Name> names = {
-            {"bra", Name::bra}, {"brx.idx", Name::brx}, {"ld.shared.u8", Name::load_shared},
+            {"bra", Name::bra}, {"brx.idx", Name::brx}, {"ld.shared.u8", Name::load_shared}, {"ld.shared.u16", Name::load_segment},
+            {"ld.shared.u32", Name::load_word},
             {"st.shared.u8", Name::store_shared}, {"ld.global.nc.u8", Name::load_global},
             {"ld.global.nc.v2.u32", Name::load_pair}, {"mov.u32", Name::mov}, {"add.u32", Name::add}, {"sub.u32", Name::sub},
             {"and.b32", Name::and_}, {"or.b32", Name::or_}, {"xor.b32", Name::xor_}, {"shl.b32", Name::shl},

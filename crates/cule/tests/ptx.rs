@@ -21,6 +21,10 @@ mod roms;
 const BUDGET: u32 = 4500;
 /// Offset of the console's RAM in the memory that stands for shared memory: the size of a machine there.
 const ROW: usize = 476;
+/// Bytes of the RIOT, and where the segments and the interrupt flag follow.
+const RIOT: usize = size_of::<machine::riot::Riot>();
+const SEGMENTS: usize = ROW + RIOT;
+const INTERRUPT: usize = SEGMENTS + 16;
 
 /// `cule::brx::Registers` in `kernels/cpu_brx.cuh`.
 #[repr(C)]
@@ -43,7 +47,8 @@ struct Registers {
 }
 
 /// `parl_block` in `kernels/host.cpp`.
-type Block = unsafe extern "C" fn(*mut Registers, *mut u8, *const u8, *const u64, u64, u64, u32, u32);
+type Block =
+    unsafe extern "C" fn(*mut Registers, *mut u8, *const u16, *mut u8, *const u8, *const u64, u32, u32);
 
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -67,8 +72,8 @@ struct Done {
 
 impl Lane {
     fn new(rom: Vec<u8>, m: &Machine) -> Self {
-        let high = u32::from(m.cart.plain_high);
-        let records = (0..rom.len()).map(|at| records::record(&rom, at, high)).collect();
+        let (high, claims) = (u32::from(m.cart.plain_high), u32::from(m.cart.claims));
+        let records = (0..rom.len()).map(|at| records::record(&rom, at, high, claims)).collect();
         Self { rom, records }
     }
 
@@ -89,12 +94,13 @@ impl Lane {
             pc: c.pc.into(),
             ..Registers::default()
         };
-        let blocks =
-            |from: usize| (0..4).fold(0, |all, i| all | u64::from(m.cart.segment[from + i]) << (16 * i));
         let (low, high) = (u32::from(m.cart.plain_low), u32::from(m.cart.plain_high));
         // The rows of the neighboring lanes must not change.
-        let mut shared = [0xEEu8; 3 * ROW];
-        shared[ROW..ROW + 128].copy_from_slice(&m.riot.ram);
+        let mut words = [0xEEEE_EEEEu32; 3 * ROW / 4];
+        let shared: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        shared[ROW..ROW + RIOT].copy_from_slice(bytemuck::bytes_of(&m.riot));
+        shared[SEGMENTS..SEGMENTS + 16].copy_from_slice(bytemuck::cast_slice(&m.cart.segment));
+        shared[INTERRUPT] = m.cpu.interrupt;
         // SAFETY: the library exports the function with this type.
         let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
         // SAFETY: the block reads `rom` and as many records, and accesses the 128 bytes of RAM; the host
@@ -103,16 +109,17 @@ impl Lane {
             block(
                 &raw mut r,
                 shared[ROW..].as_mut_ptr(),
+                shared[SEGMENTS..].as_ptr().cast(),
+                shared[INTERRUPT..].as_mut_ptr(),
                 self.rom.as_ptr(),
                 self.records.as_ptr(),
-                blocks(0),
-                blocks(4),
-                low,
+                0x1000 + low,
                 high.saturating_sub(low),
             );
         }
         m.riot.ram.copy_from_slice(&shared[ROW..ROW + 128]);
-        shared[ROW..ROW + 128].fill(0xEE);
+        m.cpu.interrupt = shared[INTERRUPT];
+        shared[ROW..=INTERRUPT].fill(0xEE);
         assert!(shared.iter().all(|&byte| byte == 0xEE), "another lane's RAM was written");
         let byte = |value: u32| u8::try_from(value).expect("a register of 8 bits");
         let c = &mut m.cpu;
@@ -204,7 +211,7 @@ fn every_opcode() {
             lane.rom[at..end].copy_from_slice(&bytes[..end - at]);
             let from = at.saturating_sub(2);
             for place in from..end {
-                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high));
+                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high), 0);
             }
             m.cpu.pc = 0xF000 | (offset % 4096) as u16;
             let (_, done) = compare(&lane, &m, &board, &format!("{bytes:02X?} at {at:#x}"));
@@ -212,7 +219,7 @@ fn every_opcode() {
             stores += u32::from(done.code == 2);
             lane.rom[at..end].copy_from_slice(&old);
             for place in from..end {
-                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high));
+                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high), 0);
             }
         }
     }

@@ -3,265 +3,266 @@
 //!
 //! Device subset.
 
-/// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.
+/// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge, the timer; 0 ends the
+/// block.
 #[rustfmt::skip]
-const HANDLERS: [[u8; 3]; 256] = [
-    [0, 0, 0], // BRK imp
-    [0, 0, 0], // ORA indx
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // SLO indx
-    [1, 0, 0], // NOP zp
-    [2, 0, 0], // ORA zp
-    [3, 0, 0], // ASL zp
-    [4, 0, 0], // SLO zp
-    [0, 0, 0], // PHP imp
-    [5, 0, 0], // ORA imm
-    [6, 0, 0], // ASL acc
-    [7, 0, 0], // ANC imm
-    [1, 0, 8], // NOP abs
-    [2, 0, 9], // ORA abs
-    [3, 0, 0], // ASL abs
-    [4, 0, 0], // SLO abs
-    [10, 0, 0], // BPL rel
-    [11, 0, 0], // ORA indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // SLO indy
-    [12, 0, 0], // NOP zpx
-    [13, 0, 0], // ORA zpx
-    [14, 0, 0], // ASL zpx
-    [15, 0, 0], // SLO zpx
-    [16, 0, 0], // CLC imp
-    [17, 0, 0], // ORA absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // SLO absy
-    [19, 0, 0], // NOP absx
-    [20, 0, 0], // ORA absx
-    [0, 0, 0], // ASL absx
-    [0, 0, 0], // SLO absx
-    [21, 0, 0], // JSR abs
-    [0, 0, 0], // AND indx
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // RLA indx
-    [22, 0, 0], // BIT zp
-    [23, 0, 0], // AND zp
-    [24, 0, 0], // ROL zp
-    [25, 0, 0], // RLA zp
-    [0, 0, 0], // PLP imp
-    [26, 0, 0], // AND imm
-    [27, 0, 0], // ROL acc
-    [7, 0, 0], // ANC imm
-    [22, 0, 28], // BIT abs
-    [23, 0, 29], // AND abs
-    [24, 0, 0], // ROL abs
-    [25, 0, 0], // RLA abs
-    [30, 0, 0], // BMI rel
-    [31, 0, 0], // AND indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // RLA indy
-    [12, 0, 0], // NOP zpx
-    [32, 0, 0], // AND zpx
-    [33, 0, 0], // ROL zpx
-    [34, 0, 0], // RLA zpx
-    [35, 0, 0], // SEC imp
-    [36, 0, 0], // AND absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // RLA absy
-    [19, 0, 0], // NOP absx
-    [37, 0, 0], // AND absx
-    [0, 0, 0], // ROL absx
-    [0, 0, 0], // RLA absx
-    [0, 0, 0], // RTI imp
-    [0, 0, 0], // EOR indx
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // SRE indx
-    [1, 0, 0], // NOP zp
-    [38, 0, 0], // EOR zp
-    [39, 0, 0], // LSR zp
-    [40, 0, 0], // SRE zp
-    [41, 0, 0], // PHA imp
-    [42, 0, 0], // EOR imm
-    [43, 0, 0], // LSR acc
-    [44, 0, 0], // ALR imm
-    [45, 0, 0], // JMP abs
-    [38, 0, 46], // EOR abs
-    [39, 0, 0], // LSR abs
-    [40, 0, 0], // SRE abs
-    [47, 0, 0], // BVC rel
-    [48, 0, 0], // EOR indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // SRE indy
-    [12, 0, 0], // NOP zpx
-    [49, 0, 0], // EOR zpx
-    [50, 0, 0], // LSR zpx
-    [51, 0, 0], // SRE zpx
-    [0, 0, 0], // CLI imp
-    [52, 0, 0], // EOR absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // SRE absy
-    [19, 0, 0], // NOP absx
-    [53, 0, 0], // EOR absx
-    [0, 0, 0], // LSR absx
-    [0, 0, 0], // SRE absx
-    [54, 0, 0], // RTS imp
-    [0, 0, 0], // ADC indx
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // RRA indx
-    [1, 0, 0], // NOP zp
-    [55, 0, 0], // ADC zp
-    [56, 0, 0], // ROR zp
-    [57, 0, 0], // RRA zp
-    [58, 0, 0], // PLA imp
-    [59, 0, 0], // ADC imm
-    [60, 0, 0], // ROR acc
-    [0, 0, 0], // ARR imm
-    [0, 0, 0], // JMP ind
-    [55, 0, 61], // ADC abs
-    [56, 0, 0], // ROR abs
-    [57, 0, 0], // RRA abs
-    [62, 0, 0], // BVS rel
-    [63, 0, 0], // ADC indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // RRA indy
-    [12, 0, 0], // NOP zpx
-    [64, 0, 0], // ADC zpx
-    [65, 0, 0], // ROR zpx
-    [66, 0, 0], // RRA zpx
-    [0, 0, 0], // SEI imp
-    [67, 0, 0], // ADC absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // RRA absy
-    [19, 0, 0], // NOP absx
-    [68, 0, 0], // ADC absx
-    [0, 0, 0], // ROR absx
-    [0, 0, 0], // RRA absx
-    [69, 0, 0], // NOP imm
-    [0, 0, 0], // STA indx
-    [69, 0, 0], // NOP imm
-    [0, 0, 0], // SAX indx
-    [70, 71, 0], // STY zp
-    [72, 73, 0], // STA zp
-    [74, 75, 0], // STX zp
-    [76, 77, 0], // SAX zp
-    [78, 0, 0], // DEY imp
-    [69, 0, 0], // NOP imm
-    [79, 0, 0], // TXA imp
-    [80, 0, 0], // ANE imm
-    [70, 71, 0], // STY abs
-    [72, 73, 0], // STA abs
-    [74, 75, 0], // STX abs
-    [76, 77, 0], // SAX abs
-    [81, 0, 0], // BCC rel
-    [0, 0, 0], // STA indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // SHA indy
-    [82, 0, 0], // STY zpx
-    [83, 0, 0], // STA zpx
-    [84, 0, 0], // STX zpy
-    [85, 0, 0], // SAX zpy
-    [86, 0, 0], // TYA imp
-    [0, 0, 0], // STA absy
-    [87, 0, 0], // TXS imp
-    [0, 0, 0], // SHS absy
-    [0, 0, 0], // SHY absx
-    [0, 0, 0], // STA absx
-    [0, 0, 0], // SHX absy
-    [0, 0, 0], // SHA absy
-    [88, 0, 0], // LDY imm
-    [0, 0, 0], // LDA indx
-    [89, 0, 0], // LDX imm
-    [0, 0, 0], // LAX indx
-    [90, 0, 0], // LDY zp
-    [91, 0, 0], // LDA zp
-    [92, 0, 0], // LDX zp
-    [93, 0, 0], // LAX zp
-    [94, 0, 0], // TAY imp
-    [95, 0, 0], // LDA imm
-    [96, 0, 0], // TAX imp
-    [97, 0, 0], // LXA imm
-    [90, 0, 98], // LDY abs
-    [91, 0, 99], // LDA abs
-    [92, 0, 100], // LDX abs
-    [93, 0, 101], // LAX abs
-    [102, 0, 0], // BCS rel
-    [103, 0, 0], // LDA indy
-    [0, 0, 0], // JAM imp
-    [104, 0, 0], // LAX indy
-    [105, 0, 0], // LDY zpx
-    [106, 0, 0], // LDA zpx
-    [107, 0, 0], // LDX zpy
-    [108, 0, 0], // LAX zpy
-    [109, 0, 0], // CLV imp
-    [110, 0, 0], // LDA absy
-    [111, 0, 0], // TSX imp
-    [112, 0, 0], // LAS absy
-    [113, 0, 0], // LDY absx
-    [114, 0, 0], // LDA absx
-    [115, 0, 0], // LDX absy
-    [116, 0, 0], // LAX absy
-    [117, 0, 0], // CPY imm
-    [0, 0, 0], // CMP indx
-    [69, 0, 0], // NOP imm
-    [0, 0, 0], // DCP indx
-    [118, 0, 0], // CPY zp
-    [119, 0, 0], // CMP zp
-    [120, 0, 0], // DEC zp
-    [121, 0, 0], // DCP zp
-    [122, 0, 0], // INY imp
-    [123, 0, 0], // CMP imm
-    [124, 0, 0], // DEX imp
-    [125, 0, 0], // SBX imm
-    [118, 0, 126], // CPY abs
-    [119, 0, 127], // CMP abs
-    [120, 0, 0], // DEC abs
-    [121, 0, 0], // DCP abs
-    [128, 0, 0], // BNE rel
-    [129, 0, 0], // CMP indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // DCP indy
-    [12, 0, 0], // NOP zpx
-    [130, 0, 0], // CMP zpx
-    [131, 0, 0], // DEC zpx
-    [132, 0, 0], // DCP zpx
-    [133, 0, 0], // CLD imp
-    [134, 0, 0], // CMP absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // DCP absy
-    [19, 0, 0], // NOP absx
-    [135, 0, 0], // CMP absx
-    [0, 0, 0], // DEC absx
-    [0, 0, 0], // DCP absx
-    [136, 0, 0], // CPX imm
-    [0, 0, 0], // SBC indx
-    [69, 0, 0], // NOP imm
-    [0, 0, 0], // ISB indx
-    [137, 0, 0], // CPX zp
-    [138, 0, 0], // SBC zp
-    [139, 0, 0], // INC zp
-    [140, 0, 0], // ISB zp
-    [141, 0, 0], // INX imp
-    [142, 0, 0], // SBC imm
-    [18, 0, 0], // NOP imp
-    [142, 0, 0], // SBC imm
-    [137, 0, 143], // CPX abs
-    [138, 0, 144], // SBC abs
-    [139, 0, 0], // INC abs
-    [140, 0, 0], // ISB abs
-    [145, 0, 0], // BEQ rel
-    [146, 0, 0], // SBC indy
-    [0, 0, 0], // JAM imp
-    [0, 0, 0], // ISB indy
-    [12, 0, 0], // NOP zpx
-    [147, 0, 0], // SBC zpx
-    [148, 0, 0], // INC zpx
-    [149, 0, 0], // ISB zpx
-    [150, 0, 0], // SED imp
-    [151, 0, 0], // SBC absy
-    [18, 0, 0], // NOP imp
-    [0, 0, 0], // ISB absy
-    [19, 0, 0], // NOP absx
-    [152, 0, 0], // SBC absx
-    [0, 0, 0], // INC absx
-    [0, 0, 0], // ISB absx
+const HANDLERS: [[u8; 4]; 256] = [
+    [0, 0, 0, 0], // BRK imp
+    [1, 0, 0, 0], // ORA indx
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // SLO indx
+    [2, 0, 0, 0], // NOP zp
+    [3, 0, 0, 0], // ORA zp
+    [4, 0, 0, 0], // ASL zp
+    [5, 0, 0, 0], // SLO zp
+    [6, 0, 0, 0], // PHP imp
+    [7, 0, 0, 0], // ORA imm
+    [8, 0, 0, 0], // ASL acc
+    [9, 0, 0, 0], // ANC imm
+    [2, 0, 10, 11], // NOP abs
+    [3, 0, 12, 13], // ORA abs
+    [4, 0, 0, 0], // ASL abs
+    [5, 0, 0, 0], // SLO abs
+    [14, 0, 0, 0], // BPL rel
+    [15, 0, 0, 0], // ORA indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // SLO indy
+    [16, 0, 0, 0], // NOP zpx
+    [17, 0, 0, 0], // ORA zpx
+    [18, 0, 0, 0], // ASL zpx
+    [19, 0, 0, 0], // SLO zpx
+    [20, 0, 0, 0], // CLC imp
+    [21, 0, 0, 0], // ORA absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // SLO absy
+    [23, 0, 0, 0], // NOP absx
+    [24, 0, 0, 0], // ORA absx
+    [0, 0, 0, 0], // ASL absx
+    [0, 0, 0, 0], // SLO absx
+    [25, 0, 0, 0], // JSR abs
+    [26, 0, 0, 0], // AND indx
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // RLA indx
+    [27, 0, 0, 0], // BIT zp
+    [28, 0, 0, 0], // AND zp
+    [29, 0, 0, 0], // ROL zp
+    [30, 0, 0, 0], // RLA zp
+    [31, 0, 0, 0], // PLP imp
+    [32, 0, 0, 0], // AND imm
+    [33, 0, 0, 0], // ROL acc
+    [9, 0, 0, 0], // ANC imm
+    [27, 0, 34, 35], // BIT abs
+    [28, 0, 36, 37], // AND abs
+    [29, 0, 0, 0], // ROL abs
+    [30, 0, 0, 0], // RLA abs
+    [38, 0, 0, 0], // BMI rel
+    [39, 0, 0, 0], // AND indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // RLA indy
+    [16, 0, 0, 0], // NOP zpx
+    [40, 0, 0, 0], // AND zpx
+    [41, 0, 0, 0], // ROL zpx
+    [42, 0, 0, 0], // RLA zpx
+    [43, 0, 0, 0], // SEC imp
+    [44, 0, 0, 0], // AND absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // RLA absy
+    [23, 0, 0, 0], // NOP absx
+    [45, 0, 0, 0], // AND absx
+    [0, 0, 0, 0], // ROL absx
+    [0, 0, 0, 0], // RLA absx
+    [0, 0, 0, 0], // RTI imp
+    [46, 0, 0, 0], // EOR indx
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // SRE indx
+    [2, 0, 0, 0], // NOP zp
+    [47, 0, 0, 0], // EOR zp
+    [48, 0, 0, 0], // LSR zp
+    [49, 0, 0, 0], // SRE zp
+    [50, 0, 0, 0], // PHA imp
+    [51, 0, 0, 0], // EOR imm
+    [52, 0, 0, 0], // LSR acc
+    [53, 0, 0, 0], // ALR imm
+    [54, 0, 0, 0], // JMP abs
+    [47, 0, 55, 56], // EOR abs
+    [48, 0, 0, 0], // LSR abs
+    [49, 0, 0, 0], // SRE abs
+    [57, 0, 0, 0], // BVC rel
+    [58, 0, 0, 0], // EOR indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // SRE indy
+    [16, 0, 0, 0], // NOP zpx
+    [59, 0, 0, 0], // EOR zpx
+    [60, 0, 0, 0], // LSR zpx
+    [61, 0, 0, 0], // SRE zpx
+    [0, 0, 0, 0], // CLI imp
+    [62, 0, 0, 0], // EOR absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // SRE absy
+    [23, 0, 0, 0], // NOP absx
+    [63, 0, 0, 0], // EOR absx
+    [0, 0, 0, 0], // LSR absx
+    [0, 0, 0, 0], // SRE absx
+    [64, 0, 0, 0], // RTS imp
+    [65, 0, 0, 0], // ADC indx
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // RRA indx
+    [2, 0, 0, 0], // NOP zp
+    [66, 0, 0, 0], // ADC zp
+    [67, 0, 0, 0], // ROR zp
+    [68, 0, 0, 0], // RRA zp
+    [69, 0, 0, 0], // PLA imp
+    [70, 0, 0, 0], // ADC imm
+    [71, 0, 0, 0], // ROR acc
+    [0, 0, 0, 0], // ARR imm
+    [72, 0, 0, 0], // JMP ind
+    [66, 0, 73, 74], // ADC abs
+    [67, 0, 0, 0], // ROR abs
+    [68, 0, 0, 0], // RRA abs
+    [75, 0, 0, 0], // BVS rel
+    [76, 0, 0, 0], // ADC indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // RRA indy
+    [16, 0, 0, 0], // NOP zpx
+    [77, 0, 0, 0], // ADC zpx
+    [78, 0, 0, 0], // ROR zpx
+    [79, 0, 0, 0], // RRA zpx
+    [0, 0, 0, 0], // SEI imp
+    [80, 0, 0, 0], // ADC absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // RRA absy
+    [23, 0, 0, 0], // NOP absx
+    [81, 0, 0, 0], // ADC absx
+    [0, 0, 0, 0], // ROR absx
+    [0, 0, 0, 0], // RRA absx
+    [82, 0, 0, 0], // NOP imm
+    [83, 0, 0, 0], // STA indx
+    [82, 0, 0, 0], // NOP imm
+    [84, 0, 0, 0], // SAX indx
+    [85, 86, 0, 0], // STY zp
+    [87, 88, 0, 0], // STA zp
+    [89, 90, 0, 0], // STX zp
+    [91, 92, 0, 0], // SAX zp
+    [93, 0, 0, 0], // DEY imp
+    [82, 0, 0, 0], // NOP imm
+    [94, 0, 0, 0], // TXA imp
+    [95, 0, 0, 0], // ANE imm
+    [85, 86, 0, 0], // STY abs
+    [87, 88, 0, 0], // STA abs
+    [89, 90, 0, 0], // STX abs
+    [91, 92, 0, 0], // SAX abs
+    [96, 0, 0, 0], // BCC rel
+    [97, 0, 0, 0], // STA indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // SHA indy
+    [98, 0, 0, 0], // STY zpx
+    [99, 0, 0, 0], // STA zpx
+    [100, 0, 0, 0], // STX zpy
+    [101, 0, 0, 0], // SAX zpy
+    [102, 0, 0, 0], // TYA imp
+    [103, 0, 0, 0], // STA absy
+    [104, 0, 0, 0], // TXS imp
+    [0, 0, 0, 0], // SHS absy
+    [0, 0, 0, 0], // SHY absx
+    [105, 0, 0, 0], // STA absx
+    [0, 0, 0, 0], // SHX absy
+    [0, 0, 0, 0], // SHA absy
+    [106, 0, 0, 0], // LDY imm
+    [107, 0, 0, 0], // LDA indx
+    [108, 0, 0, 0], // LDX imm
+    [109, 0, 0, 0], // LAX indx
+    [110, 0, 0, 0], // LDY zp
+    [111, 0, 0, 0], // LDA zp
+    [112, 0, 0, 0], // LDX zp
+    [113, 0, 0, 0], // LAX zp
+    [114, 0, 0, 0], // TAY imp
+    [115, 0, 0, 0], // LDA imm
+    [116, 0, 0, 0], // TAX imp
+    [117, 0, 0, 0], // LXA imm
+    [110, 0, 118, 119], // LDY abs
+    [111, 0, 120, 121], // LDA abs
+    [112, 0, 122, 123], // LDX abs
+    [113, 0, 124, 125], // LAX abs
+    [126, 0, 0, 0], // BCS rel
+    [127, 0, 0, 0], // LDA indy
+    [0, 0, 0, 0], // JAM imp
+    [128, 0, 0, 0], // LAX indy
+    [129, 0, 0, 0], // LDY zpx
+    [130, 0, 0, 0], // LDA zpx
+    [131, 0, 0, 0], // LDX zpy
+    [132, 0, 0, 0], // LAX zpy
+    [133, 0, 0, 0], // CLV imp
+    [134, 0, 0, 0], // LDA absy
+    [135, 0, 0, 0], // TSX imp
+    [136, 0, 0, 0], // LAS absy
+    [137, 0, 0, 0], // LDY absx
+    [138, 0, 0, 0], // LDA absx
+    [139, 0, 0, 0], // LDX absy
+    [140, 0, 0, 0], // LAX absy
+    [141, 0, 0, 0], // CPY imm
+    [142, 0, 0, 0], // CMP indx
+    [82, 0, 0, 0], // NOP imm
+    [0, 0, 0, 0], // DCP indx
+    [143, 0, 0, 0], // CPY zp
+    [144, 0, 0, 0], // CMP zp
+    [145, 0, 0, 0], // DEC zp
+    [146, 0, 0, 0], // DCP zp
+    [147, 0, 0, 0], // INY imp
+    [148, 0, 0, 0], // CMP imm
+    [149, 0, 0, 0], // DEX imp
+    [150, 0, 0, 0], // SBX imm
+    [143, 0, 151, 152], // CPY abs
+    [144, 0, 153, 154], // CMP abs
+    [145, 0, 0, 0], // DEC abs
+    [146, 0, 0, 0], // DCP abs
+    [155, 0, 0, 0], // BNE rel
+    [156, 0, 0, 0], // CMP indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // DCP indy
+    [16, 0, 0, 0], // NOP zpx
+    [157, 0, 0, 0], // CMP zpx
+    [158, 0, 0, 0], // DEC zpx
+    [159, 0, 0, 0], // DCP zpx
+    [160, 0, 0, 0], // CLD imp
+    [161, 0, 0, 0], // CMP absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // DCP absy
+    [23, 0, 0, 0], // NOP absx
+    [162, 0, 0, 0], // CMP absx
+    [0, 0, 0, 0], // DEC absx
+    [0, 0, 0, 0], // DCP absx
+    [163, 0, 0, 0], // CPX imm
+    [164, 0, 0, 0], // SBC indx
+    [82, 0, 0, 0], // NOP imm
+    [0, 0, 0, 0], // ISB indx
+    [165, 0, 0, 0], // CPX zp
+    [166, 0, 0, 0], // SBC zp
+    [167, 0, 0, 0], // INC zp
+    [168, 0, 0, 0], // ISB zp
+    [169, 0, 0, 0], // INX imp
+    [170, 0, 0, 0], // SBC imm
+    [22, 0, 0, 0], // NOP imp
+    [170, 0, 0, 0], // SBC imm
+    [165, 0, 171, 172], // CPX abs
+    [166, 0, 173, 174], // SBC abs
+    [167, 0, 0, 0], // INC abs
+    [168, 0, 0, 0], // ISB abs
+    [175, 0, 0, 0], // BEQ rel
+    [176, 0, 0, 0], // SBC indy
+    [0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0], // ISB indy
+    [16, 0, 0, 0], // NOP zpx
+    [177, 0, 0, 0], // SBC zpx
+    [178, 0, 0, 0], // INC zpx
+    [179, 0, 0, 0], // ISB zpx
+    [180, 0, 0, 0], // SED imp
+    [181, 0, 0, 0], // SBC absy
+    [22, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0], // ISB absy
+    [23, 0, 0, 0], // NOP absx
+    [182, 0, 0, 0], // SBC absx
+    [0, 0, 0, 0], // INC absx
+    [0, 0, 0, 0], // ISB absx
 ];
 
 /// Cycles without page penalty.
@@ -315,7 +316,7 @@ const KINDS: [u8; 256] = [
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2,
+    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 5, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -329,8 +330,8 @@ const KINDS: [u8; 256] = [
 
 /// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
 /// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
-/// in the window.
-pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
+/// in the window; `claims`, not 0, says that the cartridge responds to addresses of the other chips.
+pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
     let opcode: usize = rom[at] as usize;
     let bytes: u32 = BYTES[opcode] as u32;
     let offset: u32 = at as u32 & 0x3FF;
@@ -362,6 +363,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
                 operand &= 0x7F;
             } else if operand & 0x80 == 0 {
                 handler = HANDLERS[opcode][1];
+            } else if operand & 0x1285 == 0x284 && claims == 0 && !waits(rom, at) {
+                handler = HANDLERS[opcode][3];
             } else {
                 handler = 0;
             }
@@ -374,6 +377,12 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             operand &= 0x7F;
         }
         4 => operand = operand as u8 as i8 as u16 as u32,
+        5 => {
+            if operand & 0x1280 != 0x80 || operand & 0x7F == 0x7F {
+                handler = 0;
+            }
+            operand &= 0x7F;
+        }
         _ => {}
     }
     if offset + bytes > end {
@@ -384,4 +393,9 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
         first |= 0x40_0000;
     }
     (handler as u64 | (second as u64) << 16) << 32 | first as u64
+}
+
+/// True if a branch back to the instruction of three bytes at `at` follows it: `polls` skips iterations of such loops.
+fn waits(rom: &[u8], at: usize) -> bool {
+    at + 4 < rom.len() && (rom[at + 3] == 0xD0 || rom[at + 3] == 0x10) && rom[at + 4] == 0xFB
 }

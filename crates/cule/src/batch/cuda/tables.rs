@@ -49,8 +49,9 @@ impl Tables {
             tables.reset_states.extend(found.all);
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
-            let plain_high = u32::from(game.env_game.boot.machine.cart.plain_high);
-            tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high)));
+            let cart = &game.env_game.boot.machine.cart;
+            let (plain_high, claims) = (u32::from(cart.plain_high), u32::from(cart.claims));
+            tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high, claims)));
             tables.records.resize(tables.roms.len(), 0);
             let end = tables.boot_pictures.len() + tables.boot_bytes;
             tables.boot_pictures.extend(&game.boot_pictures);
