@@ -11,20 +11,17 @@ pub enum Form {
     Plain = warp_schedule::FORM_PLAIN,
     /// Lanes at the same instruction run together.
     Grouped = warp_schedule::FORM_GROUPED,
-    /// All lanes run the same micro-steps.
-    Predicated = warp_schedule::FORM_PREDICATED,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Grouped, Self::Predicated];
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Grouped];
 
     /// Name of the form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Grouped => "grouped",
-            Self::Predicated => "predicated",
         }
     }
 
@@ -58,8 +55,7 @@ impl Choice {
     /// All valid choices.
     pub fn all() -> Vec<Self> {
         let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
-        let others = [Form::Predicated, Form::Plain].map(|form| Self { form, window: 0 });
-        [&grouped[..], &others].concat()
+        [&grouped[..], &[Self { form: Form::Plain, window: 0 }]].concat()
     }
 
     /// The choice with this form and window.
@@ -71,7 +67,7 @@ impl Choice {
         found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
             name: "form",
             value: format!("{form}, window {window}"),
-            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, predicated or plain with window 0",
+            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, or plain with window 0",
         })
     }
 
@@ -90,7 +86,7 @@ mod tests {
         for choice in Choice::all() {
             assert_eq!(Choice::named(choice.form.name(), choice.window).unwrap(), choice);
         }
-        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 1), ("odd", 0)] {
+        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 0), ("odd", 0)] {
             let error = Choice::named(form, window).unwrap_err().to_string();
             assert!(error.contains(&format!("{form}, window {window}")), "{error}");
         }
