@@ -159,7 +159,7 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (kinds.count("frames"), kinds.count("frames, ram")) == (5, 2)
     assert kinds.count("frames, other settings") == 7
     [forms] = [line for line in found if line["what"] == "forms"]
-    assert len(forms["rates"]) == 8
+    assert len(forms["rates"]) == 5
     assert forms["best"] in forms["rates"]
     assert {"states", "median of the twenty", "worst game"} <= set(kinds)
     assert all(line["frames_per_second"] > 0 for line in found if "frames_per_second" in line)

@@ -47,9 +47,8 @@ impl Default for Choice {
     }
 }
 
-/// Windows that are measured: 1, 2, 4, 8, 16 and 64 rows, and the whole picture. Others differ too little
-/// from these.
-pub const WINDOWS: [u32; 7] = [0, 1, 2, 3, 4, 6, 9];
+/// Windows that are measured: 1, 4 and 16 rows, and the whole picture. Others differ too little from these.
+pub const WINDOWS: [u32; 4] = [0, 2, 4, 9];
 
 impl Choice {
     /// All valid choices.
@@ -67,7 +66,7 @@ impl Choice {
         found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
             name: "form",
             value: format!("{form}, window {window}"),
-            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, or plain with window 0",
+            bound: "grouped with window 0, 2, 4 or 9, or plain with window 0",
         })
     }
 
@@ -86,13 +85,13 @@ mod tests {
         for choice in Choice::all() {
             assert_eq!(Choice::named(choice.form.name(), choice.window).unwrap(), choice);
         }
-        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 0), ("odd", 0)] {
+        for (form, window) in [("grouped", 3), ("grouped", 10), ("plain", 4), ("predicated", 0), ("odd", 0)] {
             let error = Choice::named(form, window).unwrap_err().to_string();
             assert!(error.contains(&format!("{form}, window {window}")), "{error}");
         }
         // The message lists all windows.
         let error = Choice::named("odd", 0).unwrap_err().to_string();
         let all = WINDOWS.map(|window| window.to_string());
-        assert!(error.contains(&format!("window {} or {}", all[..6].join(", "), all[6])), "{error}");
+        assert!(error.contains(&format!("window {} or {}", all[..3].join(", "), all[3])), "{error}");
     }
 }
