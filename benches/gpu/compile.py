@@ -1,4 +1,4 @@
-"""Measures the time that NVRTC needs to compile the kernels of environments and consoles; needs no device.
+"""Measures the time that NVRTC needs to compile the kernels of environments; needs no device.
 
 python benches/gpu/compile.py [--architecture 90]
 
@@ -16,7 +16,7 @@ import time
 from parl import _native
 from parl.cuda import nvrtc_folders
 
-FILES = ("step.cu", "reset.cu", "states.cu", "console.cu")
+FILES = ("step.cu", "reset.cu", "states.cu")
 
 
 def compiled(architecture: int, files: list[str]) -> tuple[float, float, int]:

@@ -33,7 +33,6 @@ FORMS = {
     "grouped, rows": (1, 0),
     "grouped, 16 rows": (1, 4),
     "grouped, picture": (1, 9),
-    "predicated": (2, 0),
 }
 # Length of the header of a saved state (crates/cule/src/console/states.rs).
 HEADER_BYTES = 24

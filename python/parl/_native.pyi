@@ -485,8 +485,6 @@ class Console:
         repeat_action_probability: float,
         max_num_frames_per_episode: int,
         truncate_on_life_loss: bool,
-        device: int | None = None,
-        nvrtc_folders: Sequence[str | PathLike[str]] = ...,
     ) -> Console: ...
     def clone(self, seed: int | None = None) -> Console: ...
     def reset(self) -> None: ...
@@ -668,7 +666,7 @@ class CudaProgram:
 def cuda_compile(
     architecture: int, nvrtc_folders: Sequence[str | PathLike[str]], ptx: bool, files: Sequence[str] = ...
 ) -> tuple[str, float, list[tuple[str, int, bool]]]:
-    """Compiles kernels for an architecture such as 90: of ``files``, or all of environments and consoles.
+    """Compiles kernels for an architecture such as 90: of ``files``, or all of environments.
 
     Needs no device.
 

@@ -16,7 +16,7 @@ from parl.cuda import nvrtc_folders
 from parl.errors import AtariError, CudaUnavailableError
 from parl.run import doctor
 
-FILES = {"step.cu", "reset.cu", "states.cu", "console.cu"}
+FILES = {"step.cu", "reset.cu", "states.cu"}
 # Compiles in a second; the others take several seconds, and a minute to machine code.
 SMALL = "states.cu"
 
@@ -32,12 +32,8 @@ def test_a_missing_driver_raises_an_error_and_the_process_continues(device: str)
 
 
 @nvrtc.needs_no_driver
-def test_consoles_and_compiling_say_the_same() -> None:
-    for attempt in (
-        lambda: parl.atari.Console("breakout", device="cuda"),
-        cuda.prepare,
-        lambda: doctor.compile_kernels("cuda:1"),
-    ):
+def test_compiling_says_the_same() -> None:
+    for attempt in (cuda.prepare, lambda: doctor.compile_kernels("cuda:1")):
         with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
             attempt()
     # Compiling ahead in the background does not raise: the error is raised where the kernels are needed.

@@ -46,7 +46,7 @@ def test_the_console_compiles_for_every_family(options: list[str], architecture:
     assert ".extern .func" not in text
 
 
-@pytest.mark.parametrize("file", ["step.cu", "reset.cu", "states.cu", "console.cu"])
+@pytest.mark.parametrize("file", ["step.cu", "reset.cu", "states.cu"])
 def test_optimized_kernels_stay_small(file: str) -> None:
     """NVRTC decides by the size of a program which functions it inlines; compile time grows with the code."""
     options = ["--gpu-architecture=compute_90", "--std=c++17"]

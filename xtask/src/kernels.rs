@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: writes or checks the generated files of `crates/cule`.
 
-use crate::{device, fast_cpu, interpreter, predicated, ptx};
+use crate::{device, fast_cpu, interpreter, ptx};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,6 @@ fn sources() -> Vec<Generated> {
         Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
         Generated { path: "crates/cule/src/machine/compact.rs".into(), text: interpreter::compact() },
         Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
-        Generated { path: "crates/cule/src/machine/micro.rs".into(), text: predicated::table() },
         Generated { path: "crates/cule/src/fast_cpu/handlers.rs".into(), text: fast_cpu::handlers_file() },
         Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },
     ]

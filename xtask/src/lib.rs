@@ -7,5 +7,4 @@ pub mod device;
 pub mod fast_cpu;
 pub mod interpreter;
 pub mod kernels;
-pub mod predicated;
 pub mod ptx;

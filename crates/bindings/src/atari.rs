@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use cule::console::device::ConsoleDevice;
 use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
@@ -136,8 +135,6 @@ impl Rom {
 #[pyclass(frozen, module = "parl._native")]
 pub struct Console {
     inner: Mutex<console::Console>,
-    /// The device that runs its frames, if it is not the CPU.
-    device: Option<ConsoleDevice>,
 }
 
 impl Console {
@@ -146,12 +143,9 @@ impl Console {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Acts on its device, or on the CPU.
-    fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> PyResult<i32> {
-        match &self.device {
-            None => Ok(py.detach(|| self.lock().act_two(a, b))),
-            Some(device) => detached(py, || device.act_two(&mut self.lock(), a, b)),
-        }
+    /// Acts while detached from the interpreter.
+    fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> i32 {
+        py.detach(|| self.lock().act_two(a, b))
     }
 
     /// Runs a short operation: at once if the lock is free, else after waiting for it while detached from the
@@ -224,7 +218,7 @@ fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> 
 impl Console {
     #[new]
     #[pyo3(signature = (rom, *, rules, seed, system_seed, frame_skip, repeat_action_probability,
-                        max_num_frames_per_episode, truncate_on_life_loss, device = None, nvrtc_folders = vec![]))]
+                        max_num_frames_per_episode, truncate_on_life_loss))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -236,8 +230,6 @@ impl Console {
         repeat_action_probability: f32,
         max_num_frames_per_episode: u32,
         truncate_on_life_loss: bool,
-        device: Option<u32>,
-        nvrtc_folders: Vec<PathBuf>,
     ) -> PyResult<Self> {
         let rom = &rom.get().rom;
         let options = Options {
@@ -247,27 +239,23 @@ impl Console {
             frame_skip,
             max_num_frames_per_episode,
             truncate_on_loss_of_life: truncate_on_life_loss,
-            // A device draws every frame.
-            drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Predicted },
+            drawing: Drawing::Predicted,
         };
         detached(py, || {
             let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
-            let console = console::Console::new(rom, row, options)?;
-            let device = device.map(|ordinal| ConsoleDevice::new(ordinal, &nvrtc_folders, &console));
-            Ok(Self { inner: Mutex::new(console), device: device.transpose()? })
+            Ok(Self { inner: Mutex::new(console::Console::new(rom, row, options)?) })
         })
     }
 
     /// Returns a copy. With a seed, the copy's random generator is seeded with it.
     #[pyo3(signature = (seed = None))]
-    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> PyResult<Self> {
-        detached(py, || {
+    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> Self {
+        py.detach(|| {
             let mut copy = self.lock().clone();
             if let Some(seed) = seed {
                 copy.reseed(seed);
             }
-            let device = self.device.as_ref().map(|device| device.another(&copy)).transpose()?;
-            Ok(Self { inner: Mutex::new(copy), device })
+            Self { inner: Mutex::new(copy) }
         })
     }
 
@@ -287,7 +275,7 @@ impl Console {
         let a = with_strength("strength", action_code(action)?, strength)?;
         let b = action_b.map_or(Ok(u32::from(env::NOOP)), action_code)?;
         let b = with_strength("strength_b", b, strength_b)?;
-        self.play(py, a, b)
+        Ok(self.play(py, a, b))
     }
 
     /// ALE's `act`: numbers above 17 are NOOP.
@@ -298,7 +286,7 @@ impl Console {
         })?;
         let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
         let a = with_strength("paddle_strength", code, paddle_strength)?;
-        self.play(py, a, env::full_strength(u32::from(env::NOOP)))
+        Ok(self.play(py, a, env::full_strength(u32::from(env::NOOP))))
     }
 
     fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {

@@ -10,7 +10,6 @@ use cule::CuleError;
 use cule::batch::BatchConfig;
 use cule::batch::cuda::calibrate::{self, Effort};
 use cule::batch::cuda::{Actions, Choice, Cuda, CudaBatch, SOURCES, Targets, saved_choices};
-use cule::console;
 use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -272,8 +271,8 @@ pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, 
     })
 }
 
-/// Compiles the kernels of environments and consoles for a device and stores them in the kernel cache,
-/// without loading them.
+/// Compiles the kernels of environments for a device and stores them in the kernel cache, without loading
+/// them.
 ///
 /// Returns the target architecture, the seconds taken, and for each file its name, size in bytes and whether
 /// it came from the kernel cache.
@@ -286,7 +285,7 @@ pub fn cuda_prepare(
 ) -> PyResult<(String, f64, Vec<(&'static str, usize, bool)>)> {
     py.detach(|| {
         let start = Instant::now();
-        let (target, images) = ::cuda::prepare(device, &nvrtc_folders, &[SOURCES, console::device::SOURCES])?;
+        let (target, images) = ::cuda::prepare(device, &nvrtc_folders, &[SOURCES])?;
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })
@@ -294,7 +293,7 @@ pub fn cuda_prepare(
 }
 
 /// Compiles kernels for an architecture such as 90: those of `files`, or, if that is empty, all of
-/// environments and consoles. Needs no device.
+/// environments. Needs no device.
 ///
 /// Returns the target architecture, the seconds taken, and for each file its name, size in bytes and whether
 /// it came from the kernel cache.
@@ -312,19 +311,9 @@ pub fn cuda_compile(
         let nvrtc = Nvrtc::find(&nvrtc_folders)?;
         let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
         let start = Instant::now();
-        let console = &console::device::SOURCES;
-        let all_in = |has: &dyn Fn(&String) -> bool| !files.is_empty() && files.iter().all(has);
-        let mut images = if all_in(&|file| crate::program::is_source_file(file)) {
-            crate::program::SOURCES.compile(&nvrtc, &target, 0, &files)?
-        } else if all_in(&|file| file == console.files[0].0) {
-            vec![]
-        } else {
-            SOURCES.compile(&nvrtc, &target, 0, &files)?
-        };
-        // The console's kernel is left out if files are named and it is not among them.
-        if files.is_empty() || files.iter().any(|file| file == console.files[0].0) {
-            images.extend(console.compile(&nvrtc, &target, 0, &[])?);
-        }
+        let of_replays = !files.is_empty() && files.iter().all(|file| crate::program::is_source_file(file));
+        let sources = if of_replays { &crate::program::SOURCES } else { &SOURCES };
+        let images = sources.compile(&nvrtc, &target, 0, &files)?;
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })

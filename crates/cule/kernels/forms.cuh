@@ -1,7 +1,6 @@
 // Forms: how the lanes of a warp run their frames. In the plain form each lane runs its own instructions. In
 // the grouped form lanes at the same instruction run together; those with the smallest key run first
-// (src/env/warp_schedule.rs). In the predicated form all lanes run the same micro-steps, whatever their
-// instructions (src/machine/predicated.rs). All forms give the same machine.
+// (src/env/warp_schedule.rs). Both forms give the same machine.
 #pragma once
 #include "cpu_brx.cuh"
 #include "runner.cuh"
@@ -159,28 +158,12 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     rs::put(given, m);
 }
 
-// Runs a frame of the active lanes, one instruction of each lane at a time.
-static __device__ __noinline__ void run_predicated(cule::machine::Machine& given, cule::machine::Board& board,
-                                                   Slice<const uint8_t> rom, uint32_t budget) {
-    const uint32_t together = __activemask();
-    cule::machine::Machine& m = row_of(threadIdx.x);
-    rs::put(m, given);
-    cule::machine::predicated::Lane lane = cule::machine::predicated::begin(m, budget);
-    while (__any_sync(together, lane.left != 0)) {
-        if (lane.left != 0) cule::machine::predicated::step(m, lane, board, rom);
-    }
-    cule::machine::predicated::end(m, lane);
-    rs::put(given, m);
-}
-
 // Runs a frame in the form of the block's game.
 static __device__ __noinline__ void run_form(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                              uint32_t budget) {
     const uint32_t form = schedule_of_block().form;
     if (form == cule::env::warp_schedule::FORM_GROUPED) {
         run_grouped(m, board, rom, budget);
-    } else if (form == cule::env::warp_schedule::FORM_PREDICATED) {
-        run_predicated(m, board, rom, budget);
     } else {
         cule::machine::compact::run(m, board, rom, budget);
     }

@@ -114,10 +114,6 @@ static void __syncthreads() { wait(BLOCK, 0, 0); }
 [[maybe_unused]] static uint32_t __activemask() { return wait(ANY, 0, 0); }
 [[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(MINIMUM, mask, value); }
 
-// As a minimum, of 0 for the lanes whose predicate is true.
-[[maybe_unused]] static bool __any_sync(uint32_t mask, bool predicate) {
-    return __reduce_min_sync(mask, predicate ? 0 : UINT32_MAX) != UINT32_MAX;
-}
 
 static void run_thread() {
     body();

@@ -1,7 +1,6 @@
 //! A console with one game: loading, resets, mode selection, frames, pictures, saved states. Host only.
 
 mod boot;
-pub mod device;
 mod pictures;
 mod rom_cache;
 mod states;
@@ -150,19 +149,6 @@ impl Console {
             ));
         }
         total
-    }
-
-    /// The padded ROM image.
-    pub(crate) fn image(&self) -> &[u8] {
-        self.code.image()
-    }
-
-    /// Continues from a state that another interpreter computed for this console, with all frames drawn.
-    pub(crate) fn replace_state(&mut self, state: State, random: Random, board: Box<Board>) {
-        self.state = state;
-        self.env_random = random;
-        self.board = board;
-        self.undrawn.clear(false);
     }
 
     // ------------------------------------------------------------ accessors

@@ -311,18 +311,6 @@ fn machine_cart_cart() {
 }
 
 #[test]
-fn machine_datapath_outcome() {
-    type T = cule::machine::datapath::Outcome;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
-    assert_eq!(offset_of!(T, registers), 0);
-    assert_eq!(offset_of!(T, result), 4);
-    assert_eq!(offset_of!(T, carry), 8);
-    assert_eq!(offset_of!(T, overflow), 12);
-    assert_eq!(offset_of!(T, decimal), 16);
-    assert_eq!(offset_of!(T, value), 20);
-}
-
-#[test]
 fn machine_input_input() {
     type T = cule::machine::input::Input;
     assert_eq!((size_of::<T>(), align_of::<T>()), (20, 4));
@@ -350,29 +338,6 @@ fn machine_operations_cpu() {
     assert_eq!(offset_of!(T, interrupt), 21);
     assert_eq!(offset_of!(T, jammed), 22);
     assert_eq!(offset_of!(T, unused), 23);
-}
-
-#[test]
-fn machine_predicated_lane() {
-    type T = cule::machine::predicated::Lane;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (36, 4));
-    assert_eq!(offset_of!(T, registers), 0);
-    assert_eq!(offset_of!(T, result), 4);
-    assert_eq!(offset_of!(T, carry), 8);
-    assert_eq!(offset_of!(T, overflow), 12);
-    assert_eq!(offset_of!(T, decimal), 16);
-    assert_eq!(offset_of!(T, cycles), 20);
-    assert_eq!(offset_of!(T, left), 24);
-    assert_eq!(offset_of!(T, pc), 28);
-    assert_eq!(offset_of!(T, bus), 32);
-}
-
-#[test]
-fn machine_predicated_time() {
-    type T = cule::machine::predicated::Time;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
-    assert_eq!(offset_of!(T, cycles), 0);
-    assert_eq!(offset_of!(T, left), 4);
 }
 
 #[test]

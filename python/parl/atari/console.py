@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from parl import _native, cuda
+from parl import _native
 from parl.atari.actions import Action
 from parl.atari.catalogue import SCREEN_WIDTH, find_id, game_id, suggestion, title
 from parl.atari.roms import ale_py_folder
@@ -48,15 +48,11 @@ class Console:
         allow_unknown: whether to accept a ROM that is not a known game, or not the game of its name. Without
             ``rules`` it runs with reward 0, no lives and no end.
         system_seed: seed of the RAM at power-on and of the timer at resets, 0 to 2^32 - 1.
-        device: where :meth:`act` runs its frames: ``"cpu"``, ``"cuda"`` or ``"cuda:<number>"``. Everything
-            else runs on the host, and results are the same. A console uses a single thread of a device, for
-            comparisons; use :class:`parl.AtariVectorEnv` for speed.
 
     Raises:
         FileNotFoundError: there is no such ROM; the message lists the folders searched.
         AtariError: (a ValueError) a setting is out of its bounds, or the file is not a cartridge or not the
             game of its name.
-        CudaUnavailableError: there is no such CUDA device; the message says why.
 
     Examples:
         >>> from parl.atari import Action, Console
@@ -79,7 +75,6 @@ class Console:
         rules: str | None = None,
         allow_unknown: bool = False,
         system_seed: int = SYSTEM_SEED,
-        device: str = "cpu",
     ) -> None:
         rom = _find_rom(os.fspath(game), allow_unknown=allow_unknown or rules is not None)
         if rules is not None:
@@ -103,7 +98,6 @@ class Console:
                     "max_num_frames_per_episode", max_num_frames_per_episode, _MAX_FRAMES
                 ),
                 "truncate_on_life_loss": bool(truncate_on_life_loss),
-                "device": None if device == "cpu" else cuda.ordinal(device),
             },
         )
         if mode is not None:
@@ -116,8 +110,7 @@ class Console:
     def _start(self, rom: _native.Rom, settings: dict[str, Any]) -> None:
         self._rom = rom
         self._settings = settings
-        folders = [] if settings.get("device") is None else cuda.nvrtc_folders()
-        self._use(_native.Console(rom, **settings, nvrtc_folders=folders))
+        self._use(_native.Console(rom, **settings))
 
     def _use(self, native: _native.Console) -> None:
         self._native = native
@@ -156,12 +149,6 @@ class Console:
     def seed(self) -> int:
         """Seed of the generator of sticky actions."""
         return self._settings["seed"]
-
-    @property
-    def device(self) -> str:
-        """Device on which frames run: ``"cpu"`` or ``"cuda:<number>"``."""
-        ordinal = self._settings.get("device")
-        return "cpu" if ordinal is None else f"cuda:{ordinal}"
 
     @property
     def frame_skip(self) -> int:

@@ -159,7 +159,7 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (kinds.count("frames"), kinds.count("frames, ram")) == (5, 2)
     assert kinds.count("frames, other settings") == 7
     [forms] = [line for line in found if line["what"] == "forms"]
-    assert len(forms["rates"]) == 9
+    assert len(forms["rates"]) == 5
     assert forms["best"] in forms["rates"]
     assert {"states", "median of the twenty", "worst game"} <= set(kinds)
     assert all(line["frames_per_second"] > 0 for line in found if "frames_per_second" in line)
@@ -189,7 +189,7 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert micro.main(command) == 0
     found = lines(tmp_path, "micro")
     kinds = [line["what"] for line in found]
-    # Five forms; one warp on the device, and one on each multiprocessor.
+    # Four forms; one warp on the device, and one on each multiprocessor.
     frames = [line for line in found if line["what"] == "frames alone"]
     assert {(line["form"], line["warps_per_multiprocessor"]) for line in frames} == {
         (form, warps) for form in micro.FORMS for warps in (0, 1)

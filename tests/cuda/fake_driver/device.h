@@ -203,7 +203,6 @@ inline uint32_t __ballot_sync(uint32_t mask, int said) {
         return votes;
     });
 }
-inline int __any_sync(uint32_t mask, int said) { return __ballot_sync(mask, said) != 0; }
 inline int __all_sync(uint32_t mask, int said) { return __ballot_sync(mask, !said) == 0; }
 template <class T> inline uint32_t __match_any_sync(uint32_t mask, T value) {
     return parl_fake_driver::exchange(mask, value, [&](const auto& of) {

@@ -39,10 +39,10 @@ impl UndrawnFrames {
         Self { steps: [vec![], vec![]], blank: true }
     }
 
-    /// Drops all steps, because the board was drawn or reset otherwise.
-    pub(super) fn clear(&mut self, blank: bool) {
+    /// Drops all steps, because the console is reset.
+    pub(super) fn clear(&mut self) {
         self.steps.iter_mut().for_each(Vec::clear);
-        self.blank = blank;
+        self.blank = true;
     }
 
     /// Runs one step of the machine, with pixels if `Machine::draw` is set.
@@ -148,7 +148,7 @@ impl FrameRunner for CpuRunner<'_> {
     }
 
     fn begin_boot(&mut self, m: &mut Machine, board: &mut Board, timer_draw: u32, _: bool) {
-        self.undrawn.clear(true);
+        self.undrawn.clear();
         self.keeps_undrawn = true;
         m.draw = 0;
         machine::reset(m, board, self.code.image(), timer_draw);

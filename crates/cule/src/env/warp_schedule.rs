@@ -12,8 +12,6 @@ use crate::machine::tia::{self, Tia};
 pub const FORM_PLAIN: u32 = 0;
 /// Lanes at the same instruction run together, with the jump-table interpreter.
 pub const FORM_GROUPED: u32 = 1;
-/// All lanes run the same micro-steps, whatever their instructions.
-pub const FORM_PREDICATED: u32 = 2;
 
 /// Lanes draw finished rows together every `1 << STRETCH` rows. With fewer rows at a time, fewer of them are
 /// copies of the row above.

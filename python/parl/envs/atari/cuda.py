@@ -260,7 +260,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         form. All environments must be reset afterwards.
 
         Returns:
-            One entry per form and window measured: the form (``"grouped"``, ``"predicated"``, ``"plain"``),
+            One entry per form and window measured: the form (``"grouped"`` or ``"plain"``),
             the window as a power of two of image rows, and the seconds per step of a group.
 
         Raises:
@@ -284,8 +284,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         Args:
             *forms: one for all games, or one per game: ``"grouped:<window>"`` (consoles of a warp that are at
                 the same instruction run together; the window is the exponent of a power of two of image rows:
-                0, 1, 2, 3, 4, 6, or 9 for the whole image), ``"predicated"`` (all consoles of a warp run the
-                same micro-steps) or ``"plain"`` (each console runs by itself).
+                0, 2, 4, or 9 for the whole image) or ``"plain"`` (each console runs by itself).
 
         Raises:
             ValueError: there is no such form or window, the number of forms does not fit, or a step has been

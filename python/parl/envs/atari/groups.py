@@ -238,14 +238,14 @@ def _make_core(config: dict[str, Any], ordinal: int, folders: list[str]) -> Any:
 
 
 def parse_form(text: str) -> tuple[str, int]:
-    """Parses ``"grouped:<window>"``, ``"grouped"``, ``"predicated"`` or ``"plain"`` into form and window.
+    """Parses ``"grouped:<window>"``, ``"grouped"`` or ``"plain"`` into form and window.
 
     Raises:
         AtariError: the window is not a number. The core checks whether form and window exist.
     """
     form, colon, window = text.partition(":")
     if colon and not (window.isascii() and window.isdigit() and int(window) < _BITS >> 32):
-        raise AtariError(f"form is {text!r}, expected grouped:<window>, grouped, predicated or plain")
+        raise AtariError(f"form is {text!r}, expected grouped:<window>, grouped or plain")
     return form, int(window) if colon else _WINDOW if form == "grouped" else 0
 
 

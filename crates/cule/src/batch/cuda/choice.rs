@@ -11,20 +11,17 @@ pub enum Form {
     Plain = warp_schedule::FORM_PLAIN,
     /// Lanes at the same instruction run together.
     Grouped = warp_schedule::FORM_GROUPED,
-    /// All lanes run the same micro-steps.
-    Predicated = warp_schedule::FORM_PREDICATED,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Grouped, Self::Predicated];
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Grouped];
 
     /// Name of the form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Grouped => "grouped",
-            Self::Predicated => "predicated",
         }
     }
 
@@ -50,16 +47,14 @@ impl Default for Choice {
     }
 }
 
-/// Windows that are measured: 1, 2, 4, 8, 16 and 64 rows, and the whole picture. Others differ too little
-/// from these.
-pub const WINDOWS: [u32; 7] = [0, 1, 2, 3, 4, 6, 9];
+/// Windows that are measured: 1, 4 and 16 rows, and the whole picture. Others differ too little from these.
+pub const WINDOWS: [u32; 4] = [0, 2, 4, 9];
 
 impl Choice {
     /// All valid choices.
     pub fn all() -> Vec<Self> {
         let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
-        let others = [Form::Predicated, Form::Plain].map(|form| Self { form, window: 0 });
-        [&grouped[..], &others].concat()
+        [&grouped[..], &[Self { form: Form::Plain, window: 0 }]].concat()
     }
 
     /// The choice with this form and window.
@@ -71,7 +66,7 @@ impl Choice {
         found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
             name: "form",
             value: format!("{form}, window {window}"),
-            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, predicated or plain with window 0",
+            bound: "grouped with window 0, 2, 4 or 9, or plain with window 0",
         })
     }
 
@@ -90,13 +85,13 @@ mod tests {
         for choice in Choice::all() {
             assert_eq!(Choice::named(choice.form.name(), choice.window).unwrap(), choice);
         }
-        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 1), ("odd", 0)] {
+        for (form, window) in [("grouped", 3), ("grouped", 10), ("plain", 4), ("predicated", 0), ("odd", 0)] {
             let error = Choice::named(form, window).unwrap_err().to_string();
             assert!(error.contains(&format!("{form}, window {window}")), "{error}");
         }
         // The message lists all windows.
         let error = Choice::named("odd", 0).unwrap_err().to_string();
         let all = WINDOWS.map(|window| window.to_string());
-        assert!(error.contains(&format!("window {} or {}", all[..6].join(", "), all[6])), "{error}");
+        assert!(error.contains(&format!("window {} or {}", all[..3].join(", "), all[3])), "{error}");
     }
 }

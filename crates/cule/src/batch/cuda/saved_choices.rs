@@ -94,16 +94,17 @@ mod tests {
         for (key, text) in [
             ("a", text("grouped 4 100", "pong", &now)),
             ("b", text("grouped 4 100", "breakout", &now)),
-            ("c", text("predicated 0 100", "solaris", &now)),
-            // Other kernels; an unknown form.
+            ("c", text("plain 0 100", "solaris", &now)),
+            // Other kernels; a form that does not exist any more; an unknown form.
             ("d", text("grouped 4 100", "qbert", "01234567")),
-            ("e", text("odd 4 100", "hero", &now)),
+            ("e", text("predicated 0 100", "tennis", &now)),
+            ("f", text("odd 4 100", "hero", &now)),
         ] {
             cache::store(&folder, key, EXTENSION, text.as_bytes()).unwrap();
         }
-        std::fs::write(folder.join("f.choice"), "damaged").unwrap();
+        std::fs::write(folder.join("g.choice"), "damaged").unwrap();
         let device = "H200, driver for CUDA 13.1".to_string();
-        let games = "grouped 4: breakout, pong; predicated: solaris".to_string();
+        let games = "grouped 4: breakout, pong; plain: solaris".to_string();
         assert_eq!(report(&folder), [(device, games)]);
         std::fs::remove_dir_all(folder).unwrap();
     }
