@@ -91,7 +91,9 @@ fn forms(instruction: &Instruction) -> [Form; 4] {
         (_, Access::Branch) => one(Form::Branch),
         (Mode::Abs, Access::Special) => one(Form::Special),
         (Mode::Ind, Access::Special) => one(Form::Indirect),
-        (_, Access::Special) if matches!(instruction.name, "PHA" | "PLA" | "PHP" | "PLP" | "RTS") => one(Form::Special),
+        (_, Access::Special) if matches!(instruction.name, "PHA" | "PLA" | "PHP" | "PLP" | "RTS") => {
+            one(Form::Special)
+        }
         (_, Access::Special) => one(Form::Slow),
         (Mode::Imp, _) => one(Form::Implied),
         (Mode::Acc, _) => one(Form::Accumulator),
@@ -352,7 +354,9 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
-            w.puts("add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F; @p bra LSLOW");
+            w.puts(
+                "add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F; @p bra LSLOW",
+            );
             w.put("add.u32 t2,t1,1");
             load_pointer(w, "t1", "t2");
             w.put("mov.u32 q,w");
@@ -619,7 +623,11 @@ pub fn records() -> String {
     );
     for (row, instruction) in rows.iter().zip(&INSTRUCTIONS) {
         let mode = format!("{:?}", instruction.mode).to_ascii_lowercase();
-        let _ = writeln!(out, "    [{}, {}, {}, {}], // {} {mode}", row[0], row[1], row[2], row[3], instruction.name);
+        let _ = writeln!(
+            out,
+            "    [{}, {}, {}, {}], // {} {mode}",
+            row[0], row[1], row[2], row[3], instruction.name
+        );
     }
     out.push_str("];\n");
     let table = |name: &str, doc: &str, value: &dyn Fn(&Instruction) -> u32| {

@@ -274,7 +274,7 @@ struct ShowTarget {
     uint8_t* planes;
     uint8_t* obs;    // null: not written
     uint32_t from;   // planes before this one are in place already
-    bool by_words;   // all addresses are multiples of four
+    bool by_words;   // planes begin at multiples of four
 
     [[maybe_unused]] __device__ cule::observe::plane::PictureSet picture_set() const {
         return cule::observe::plane::PictureSet{s.output.picture, b.rules->picture_bytes};
@@ -300,23 +300,9 @@ struct ShowTarget {
         Slice<const uint8_t>(b.tables, b.table_bytes), byte);
 }
 
-// Stores `value` at byte `at` of the newest plane, and writes the same bytes of all planes to the
-// observation, oldest plane first.
+// Stores `value` at byte `at` of the newest plane.
 template <class Unit> static __device__ void store_unit(const ShowTarget& w, uint32_t at, Unit value) {
-    const ShowRequest& s = w.s;
-    const uint64_t plane_bytes = w.b.plane_bytes;
-    const uint32_t stack = w.b.stack;
-    if (s.output.push != cule::env::state::PUSH_NOTHING) {
-        const Unit before = s.output.clear == cule::env::state::CLEAR_FIRST ? value : static_cast<Unit>(0);
-        for (uint32_t k = 0; s.output.clear != 0 && k < stack; ++k) rs::store<Unit>(w.planes + k * plane_bytes, at, before);
-        rs::store<Unit>(w.planes + s.newest * plane_bytes, at, value);
-    }
-    if (w.obs == nullptr) return;
-    uint32_t plane = (s.newest + w.from) % stack;
-    for (uint32_t k = w.from; k < stack; ++k) {
-        plane = plane + 1 == stack ? 0 : plane + 1;
-        rs::store<Unit>(w.obs + k * plane_bytes, at, rs::load<Unit>(w.planes + plane * plane_bytes, at));
-    }
+    rs::store<Unit>(w.planes + static_cast<uint64_t>(w.s.newest) * w.b.plane_bytes, at, value);
 }
 
 // As `store_unit` for four bytes at any alignment.
@@ -325,6 +311,58 @@ template <class Unit> static __device__ void store_unit(const ShowTarget& w, uin
         store_unit<uint32_t>(w, at, four);
     } else {
         for (uint32_t i = 0; i < 4; ++i) store_unit<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
+    }
+}
+
+// The threads of the block copy a plane, or fill it with zeros if `from` is null.
+template <class Unit> static __device__ void copy_units(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+    for (uint32_t at = sizeof(Unit) * threadIdx.x; at < bytes; at += sizeof(Unit) * blockDim.x) {
+        rs::store<Unit>(to, at, from == nullptr ? Unit{} : rs::load<Unit>(from, at));
+    }
+}
+
+// As `copy_units`, 16 bytes at a time; both addresses are multiples of that.
+[[maybe_unused]] static __device__ void copy_sixteens(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+    typedef uint64_t __attribute__((may_alias)) Half;
+    for (uint32_t at = 16 * threadIdx.x; at < bytes; at += 16 * blockDim.x) {
+        Half* halves = static_cast<Half*>(__builtin_assume_aligned(to + at, 16));
+        uint64_t first = 0, second = 0;
+        if (from != nullptr) {
+            const Half* others = static_cast<const Half*>(__builtin_assume_aligned(from + at, 16));
+            first = others[0];
+            second = others[1];
+        }
+        halves[0] = first;
+        halves[1] = second;
+    }
+}
+
+[[maybe_unused]] static __device__ void copy_plane(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+    const uint32_t all = bytes | static_cast<uint32_t>(reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from));
+    if (all % 16 == 0) copy_sixteens(to, from, bytes);
+    else if (all % 4 == 0) copy_units<uint32_t>(to, from, bytes);
+    else copy_units<uint8_t>(to, from, bytes);
+}
+
+// After the newest plane has been stored: clears the older ones if the step asks for it, and copies the planes to the
+// observation, oldest first.
+[[maybe_unused]] static __device__ void write_stack(const ShowTarget& w) {
+    const ShowRequest& s = w.s;
+    const uint32_t stack = w.b.stack, bytes = w.b.plane_bytes;
+    const bool pushes = s.output.push != cule::env::state::PUSH_NOTHING;
+    __syncthreads();
+    if (pushes && s.output.clear != 0) {
+        const uint8_t* newest = w.planes + static_cast<uint64_t>(s.newest) * bytes;
+        const uint8_t* from = s.output.clear == cule::env::state::CLEAR_FIRST ? newest : nullptr;
+        for (uint32_t k = 0; k < stack; ++k) {
+            if (k != s.newest) copy_plane(w.planes + static_cast<uint64_t>(k) * bytes, from, bytes);
+        }
+        __syncthreads();
+    }
+    if (w.obs == nullptr) return;
+    for (uint32_t k = w.from; k < stack; ++k) {
+        const uint64_t plane = (s.newest + 1 + k) % stack;
+        copy_plane(w.obs + static_cast<uint64_t>(k) * bytes, w.planes + plane * bytes, bytes);
     }
 }
 
@@ -381,9 +419,9 @@ template <class Unit> static __device__ void store_unit(const ShowTarget& w, uin
         __syncthreads();
     }
     const uint32_t unit = w.by_words ? 4 : 1;
-    for (uint32_t at = unit * threadIdx.x; at < w.b.plane_bytes; at += unit * blockDim.x) {
+    for (uint32_t at = unit * threadIdx.x; pushes && at < w.b.plane_bytes; at += unit * blockDim.x) {
         uint32_t value = 0;
-        for (uint32_t i = 0; pushes && i < unit; ++i) value |= static_cast<uint32_t>(new_byte(w, at + i)) << (8 * i);
+        for (uint32_t i = 0; i < unit; ++i) value |= static_cast<uint32_t>(new_byte(w, at + i)) << (8 * i);
         if (w.by_words) {
             store_unit<uint32_t>(w, at, value);
         } else {
@@ -402,9 +440,8 @@ template <class Unit> static __device__ void store_unit(const ShowTarget& w, uin
         const bool to_final_obs = s.to_final_obs != 0;
         uint8_t* obs = to_final_obs ? call.final_obs : call.obs;
         if (obs != nullptr) obs += s.env * (to_final_obs || call.obs_stride == 0 ? stack_bytes : call.obs_stride);
-        const bool by_words = (b.plane_bytes | static_cast<uint32_t>(reinterpret_cast<uint64_t>(obs))) % 4 == 0;
         const uint32_t from = call.slides != 0 && s.stack_moved != 0 && !to_final_obs ? b.stack - 1 : 0;
-        const ShowTarget w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
+        const ShowTarget w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, b.plane_bytes % 4 == 0};
         const uint8_t push = s.output.push;
         const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_COPY && push != cule::env::state::PUSH_RAM;
         if (draws && w.reduction().kind == cule::observe::plane::REDUCE_84 && w.reduction().channels == 1) {
@@ -412,6 +449,7 @@ template <class Unit> static __device__ void store_unit(const ShowTarget& w, uin
         } else {
             show_plane(w);
         }
+        write_stack(w);
         if (call.ram == nullptr || to_final_obs) continue;
         for (uint32_t i = threadIdx.x; i < RAM_BYTES; i += blockDim.x) {
             call.ram[static_cast<uint64_t>(s.env) * RAM_BYTES + i] = *head_byte(b, s.env, RAM_AT + i);
