@@ -193,8 +193,9 @@ bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row 
 	$(CARGO) build --quiet --release -p sumtree --example measure
 	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
 
-counts: build  ## instructions of the hot paths under callgrind; fails if over 3 or 5 % more than recorded
+counts: build  ## instructions of the hot paths and of the GPU kernels; fails if over 3 or 5 % more than recorded
 	ALE_ROMS_DIR=$(ROMS) CARGO="$(CARGO)" $(BIN)/python benches/counts.py
+	ALE_ROMS_DIR=$(ROMS) CARGO="$(CARGO)" $(BIN)/python benches/gpu/model.py --check
 
 bench-console: build  ## one console beside ale-py, each row with its bar; GAMES=all; RECORD=1 writes a record
 	CARGO="$(CARGO)" $(BIN)/python benches/python/atari_console.py $(if $(GAMES),--games $(GAMES)) $(if $(RECORD),--record)

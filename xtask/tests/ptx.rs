@@ -10,7 +10,7 @@ fn every_handler_has_an_opcode_that_reaches_it() {
     let mut reached = vec![false; handlers.len()];
     for opcode in 0..=255u8 {
         for (low, high) in [(0x10, 0x00), (0x90, 0x00), (0x10, 0xF4), (0x94, 0x02)] {
-            let record = records::record(&[opcode, low, high, 0], 0, 0x1000);
+            let record = records::record(&[opcode, low, high, 0], 0, 0x1000, 0);
             reached[(record >> 32 & 0xFF) as usize] = true;
         }
     }

@@ -1,0 +1,171 @@
+"""Instructions that a warp executes for a step of its environments, without a GPU.
+
+``python benches/gpu/model.py`` compiles the kernels to PTX with NVRTC and runs it on the host
+(``benches/rust/gpu_model.rs``): 32 environments of a game make 60 random steps on the CPU, their states are
+loaded, and one more step runs as PTX. Observations, figures and states must equal those of the CPU. The table
+has the warp instructions of that step (four frames, an observation of 84 x 84), for the best window of the
+grouped form, and the frames per second of 32,768 environments on an H200 that follow from it.
+
+The instructions are those of PTX, without moves and arguments in registers; machine code has more address
+computations and fewer copies. ``FRAMES`` relates the two: the product of instructions and measured frames per
+second over the twenty games of the record 2026-11-27-gpu-nvidia-h200 (median; quartiles and range are wide,
+since the model knows nothing about memory and occupancy).
+
+``--check`` runs four games with the default window and fails if one takes over 3 % more instructions than
+recorded in ``model.toml``; ``--accept REASON`` records new numbers. ``--lanes 8`` models warps with eight
+environments, ``--functions`` prints the functions of a step, ``--record`` writes a record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from common import TWENTY_GAMES
+
+from parl.cuda import nvrtc_folders
+
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option
+
+ROOT = Path(__file__).parents[2]
+TABLE = Path(__file__).with_name("model.toml")
+WINDOWS = "0,2,4,9"
+CHECKED = ("pong", "breakout", "solaris", "tutankham")
+TOLERANCE = 0.03
+FRAMES = 13.3e12
+"""Frames per second times instructions, median of twenty games; the quartiles are 10.7 and 14.3."""
+QUARTILES = (10.7e12, 14.3e12)
+KINDS = ("arithmetic", "control", "local", "shared", "global", "sync", "free")
+
+
+def nvrtc() -> Path | None:
+    """The compiler of the installed packages, or that of ``PARL_NVRTC``."""
+    if named := os.environ.get("PARL_NVRTC"):
+        return Path(named)
+    files = (file for folder in nvrtc_folders() for file in sorted(Path(folder).glob("libnvrtc.so.*")))
+    return next((file for file in files if "alt" not in file.name), None)
+
+
+def run(*arguments: str) -> Iterator[str]:
+    """Builds and runs the program; yields the lines of its output."""
+    environment = os.environ | {"PARL_NVRTC": str(nvrtc() or "")}
+    cargo = [os.environ.get("CARGO", "cargo"), "run", "--quiet", "--release", "-p", "parl-benches"]
+    command = [*cargo, "--bin", "gpu_model", "--", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield line.rstrip("\n")
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
+
+
+def fields(line: str) -> dict[str, str]:
+    """``key=value`` pairs of a line."""
+    return dict(pair.split("=", 1) for pair in line.split())
+
+
+def check(reason: str | None) -> int:
+    """Compares four games with the recorded numbers, or records them; returns the exit status."""
+    if nvrtc() is None:
+        print("GPU INSTRUCTIONS WERE NOT CHECKED: pip install nvidia-cuda-nvrtc", file=sys.stderr)
+        return 3
+    recorded = tomllib.loads(TABLE.read_text()) if TABLE.exists() else {"instructions": {}}
+    now = {}
+    for line in run("--games", ",".join(CHECKED)):
+        row = fields(line)
+        game, before = row["game"], recorded["instructions"].get(row["game"])
+        now[game] = int(row["instructions"])
+        change = "new" if before is None else f"{now[game] / before - 1:+.1%}"
+        print(f"gpu/{game:40} {before or 0:12} {now[game]:12} {change:>8}")
+    if reason is not None:
+        lines = [
+            "# Warp instructions of a step of 32 environments; `python benches/gpu/model.py --accept REASON`.",
+            f"reason = {json.dumps(reason)}",
+            "",
+            "[instructions]",
+            *(f"{game} = {count}" for game, count in sorted(now.items())),
+        ]
+        TABLE.write_text("\n".join(lines) + "\n")
+        return 0
+    known = recorded["instructions"]
+    worse = [game for game, count in now.items() if count > known.get(game, 0) * (1 + TOLERANCE)]
+    if worse:
+        print(f"more instructions than recorded: {', '.join(worse)}", file=sys.stderr)
+        print("if this is intended, record it: python benches/gpu/model.py --accept REASON", file=sys.stderr)
+    return 1 if worse else 0
+
+
+def best_of(arguments: list[str]) -> dict[str, dict[str, str]]:
+    """For each game the line of the window with the fewest instructions."""
+    best: dict[str, dict[str, str]] = {}
+    for line in run("--windows", WINDOWS, *arguments):
+        if line.startswith(" "):
+            print(line)
+            continue
+        row = fields(line)
+        before = best.get(row["game"])
+        if before is None or int(row["instructions"]) < int(before["instructions"]):
+            best[row["game"]] = row
+    return best
+
+
+def write_record(name: str, best: dict[str, dict[str, str]], lanes: int) -> None:
+    """Writes the figures of all games and their median."""
+    conditions = f"PTX of NVRTC run on the host, {lanes} environments of a warp, after 60 random steps"
+    metric = f"warp instructions of a step of {lanes} environments"
+    with Record(name, "Instructions of the GPU kernels, counted without a GPU", conditions) as record:
+        for game, row in best.items():
+            count = float(row["instructions"])
+            window = f"window {row['window']}"
+            bar = "<= 7000000" if lanes == 32 else ""
+            record.add("gpu-instructions", game, metric, "instructions", count, conditions=window, bar=bar)
+        counts = [float(row["instructions"]) for row in best.values()]
+        case, bar = f"median of {len(counts)} games", "<= 2100000" if lanes == 32 else ""
+        record.add("gpu-instructions", case, metric, "instructions", counts, spread="quartiles", bar=bar)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--games", nargs="*", default=list(TWENTY_GAMES))
+    parser.add_argument("--lanes", type=int, default=32, help="environments of a warp")
+    parser.add_argument("--functions", action="store_true", help="print the functions of each step")
+    parser.add_argument("--check", action="store_true", help="compare four games with model.toml")
+    parser.add_argument("--accept", metavar="REASON", help="record the numbers of --check")
+    add_option(parser, "gpu-model")
+    given = parser.parse_args()
+    if given.check or given.accept:
+        return check(given.accept)
+    if nvrtc() is None:
+        raise SystemExit("no NVRTC: pip install nvidia-cuda-nvrtc")
+    arguments = ["--games", ",".join(given.games), "--envs", str(given.lanes), "--lanes", str(given.lanes)]
+    best = best_of([*arguments, *(["--functions"] if given.functions else [])])
+    print(f"{'game':20} instructions   turns  lanes window  10^6 frames/s  kinds, thousands")
+    for game, row in best.items():
+        count = int(row["instructions"])
+        kinds = " ".join(f"{kind} {int(row[kind]) // 1000}" for kind in KINDS)
+        frames = FRAMES / count / 1e6
+        figures = f"{count:12,} {row['turns']:>7} {row['lanes']:>6} {row['window']:>6} {frames:14.2f}"
+        print(f"{game:20} {figures}  {kinds}")
+    counts = [int(row["instructions"]) for row in best.values()]
+    middle = statistics.median(counts)
+    low, high = (product / middle / 1e6 for product in QUARTILES)
+    print(f"median {middle:,.0f} (bar 2,100,000), worst {max(counts):,} (bar 7,000,000)")
+    frames = f"{FRAMES / middle / 1e6:.1f} (quartiles of the model {low:.1f} to {high:.1f})"
+    print(f"modelled million frames a second of 32,768 environments: {frames}")
+    if given.record:
+        write_record(given.record, best, given.lanes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
