@@ -34,7 +34,7 @@ def assert_equal(a: BranchResult, b: BranchResult) -> None:
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), field.name)
 
 
-def stepped(env: Any, state: np.ndarray, actions: np.ndarray) -> tuple[Any, ...]:
+def steps_of_an_environment(env: Any, state: np.ndarray, actions: np.ndarray) -> tuple[Any, ...]:
     """Loads a state into an environment and steps it until an episode ends: what a branch must return."""
     env.set_state(state[None])
     reward = raw = length = 0
@@ -72,7 +72,7 @@ def test_a_branch_equals_the_steps_of_an_environment(game: str, options: dict[st
     lengths = set()
     for n in range(3):
         for k in range(4):
-            obs, *figures, state = stepped(one, states[n], actions[n, k])
+            obs, *figures, state = steps_of_an_environment(one, states[n], actions[n, k])
             np.testing.assert_array_equal(result.observations[n, k], obs)
             names = ("rewards", "raw_rewards", *FLAGS, "lengths", "lives")
             assert [getattr(result, name)[n, k] for name in names] == figures
