@@ -62,9 +62,10 @@ class Archive:
     A way is a node: the node where it began and the actions since then. Arrays grow by doubling.
     """
 
-    def __init__(self, state: Array) -> None:
+    def __init__(self, state: Any) -> None:
         self.cells: dict[bytes, int] = {}
-        self.states = np.empty((64, *state.shape), state.dtype)
+        like = np.asarray(state)  # A row of `get_state`; or an object, a state of another emulator.
+        self.states = np.empty((64, *like.shape), like.dtype)
         # Columns: points, length in steps, node, times seen since the way was found.
         self.ways = np.zeros((64, 4), np.int64)
         self.nodes: list[tuple[int, Array]] = [(-1, np.empty(0, np.uint8))]
@@ -91,7 +92,7 @@ class Archive:
                 return -1
         return place
 
-    def keep(self, place: int, state: Array, points: int, length: int, parent: int, actions: Array) -> None:
+    def keep(self, place: int, state: Any, points: int, length: int, parent: int, actions: Array) -> None:
         """Keeps a way, whose node continues the node `parent` with `actions`."""
         self.states[place] = state
         self.ways[place] = points, length, len(self.nodes), 0
