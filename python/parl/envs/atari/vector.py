@@ -59,7 +59,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             environments of the last batch and returns the first ``batch_size`` results, while the other
             environments run (see ``send`` and ``recv``).
         num_threads: number of threads that step environments, the calling thread included; 0 for one per
-            core. At most N are used.
+            core. At most N are used, except by :meth:`branch`.
         thread_affinity_offset: thread i is pinned to core number i + offset, modulo their number, of the
             cores that the process may use; negative for no pinning. The calling thread, which is thread 0
             when ``batch_size`` is N, is never pinned.
