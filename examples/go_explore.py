@@ -59,13 +59,12 @@ def cell_function(game: str, kind: str) -> Callable[[Array], Array]:
 class Archive:
     """The best way to each cell.
 
-    A way is a node: the node where it began and the actions since then. Arrays grow by doubling.
+    A way is a node: the node where it began and the actions since then.
     """
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self) -> None:
         self.cells: dict[bytes, int] = {}
-        like = np.asarray(state)  # A row of `get_state`; or an object, a state of another emulator.
-        self.states = np.empty((64, *like.shape), like.dtype)
+        self.states: list[Any] = []
         # Columns: points, length in steps, node, times seen since the way was found.
         self.ways = np.zeros((64, 4), np.int64)
         self.nodes: list[tuple[int, Array]] = [(-1, np.empty(0, np.uint8))]
@@ -83,8 +82,9 @@ class Archive:
         place = self.cells.get(cell, -1)
         if place < 0:
             place = self.cells[cell] = len(self.cells)
+            self.states.append(None)
             if place == len(self.ways):
-                self.states, self.ways = (np.concatenate([old, old]) for old in (self.states, self.ways))
+                self.ways = np.concatenate([self.ways, self.ways])
         else:
             way = self.ways[place]
             if points < way[0] or (points == way[0] and length >= way[1]):
@@ -112,6 +112,18 @@ class Archive:
         return np.concatenate(parts[::-1])
 
 
+def stacked(states: list[Any]) -> Array:
+    """States as the rows of an array; zeros fill those that are shorter than others."""
+    if not isinstance(states[0], np.ndarray):  # States of another emulator.
+        array = np.empty(len(states), object)
+        array[:] = states
+        return array
+    rows = np.zeros((len(states), max(map(len, states))), np.uint8)
+    for row, state in zip(rows, states, strict=True):
+        row[: len(state)] = state
+    return rows
+
+
 def explore_round(
     envs: Any,
     archive: Archive,
@@ -122,7 +134,7 @@ def explore_round(
 ) -> int:
     """Continues from `runs` cells with `steps` random actions each; returns the number of steps that ran."""
     chosen = archive.choose(rng, runs)
-    states, done = archive.states[chosen], 0
+    states, done = stacked([archive.states[place] for place in chosen]), 0
     points, lengths, parents = (archive.ways[chosen, i] for i in range(3))
     taken = np.empty((runs, steps), np.uint8)
     actions = rng.integers(envs.single_action_space.n, size=runs)
@@ -144,17 +156,17 @@ def explore_round(
             place = archive.visit(cell.tobytes(), int(points[run]), length)
             if place >= 0:
                 way = (int(points[run]), length, int(parents[run]), taken[run, : step + 1].copy())
-                archive.keep(place, states[i], *way)
+                # A copy, so that the other rows can be freed.
+                archive.keep(place, states[i : i + 1].copy()[0], *way)
     return done
 
 
 def start(envs: Any, cell_of: Callable[[Array], Array]) -> Archive:
     """An archive with the cell of the first observation of an episode."""
     obs, _ = envs.reset(seed=0)
-    state = envs.get_state()[0]
-    archive = Archive(state)
+    archive = Archive()
     place = archive.visit(cell_of(obs)[0].tobytes(), 0, 0)
-    archive.keep(place, state, 0, 0, -1, np.empty(0, np.uint8))
+    archive.keep(place, envs.get_state()[0], 0, 0, -1, np.empty(0, np.uint8))
     return archive
 
 
