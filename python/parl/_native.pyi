@@ -19,6 +19,7 @@ __all__ = [
     "SumTree",
     "__version__",
     "all_finite",
+    "console_bytes",
     "cuda_compile",
     "cuda_prepare",
     "cuda_report",
@@ -547,7 +548,8 @@ class AtariBatch:
     with one column per environment, and whether any episode ended. int32 (12, n): reward, reward before
     clipping, lives, frame number, episode frame number, environment; lives, frame number and episode frame
     number at the end of an episode, its return and its steps; and the return of the whole game. bool (4, n):
-    terminated, truncated, ended, game over.
+    terminated, truncated, ended, game over. Those of ``branch`` are int64 (4, n): reward, reward before
+    clipping, steps, lives; bool (2, n): terminated, truncated; and states, uint8 (n, size).
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...
@@ -588,11 +590,32 @@ class AtariBatch:
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_], bool]: ...
     def get_state(self, envs: Sequence[int]) -> NDArray[np.uint8]: ...
     def set_state(self, states: NDArray[np.uint8], envs: Sequence[int]) -> None: ...
+    def branch(
+        self,
+        states: NDArray[np.uint8],
+        actions: NDArray[Any],
+        branches: int,
+        steps: int,
+        obs: NDArray[np.uint8] | None,
+        ram: NDArray[np.uint8] | None,
+        seeds: Sequence[int] | None,
+        saves: bool,
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.uint8]]: ...
     def picture(self, env: int) -> NDArray[np.uint8]: ...
     def screen(self, env: int, gray: bool) -> NDArray[np.uint8]: ...
     def console_status(self, env: int) -> tuple[int, bool, bool, int, int, NDArray[np.uint8]]: ...
     def game(self, env: int) -> str: ...
     def close(self) -> None: ...
+
+def console_bytes(states: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Console and rules of each row of environments' states: (n, S) uint8 to (n, size) uint8.
+
+    Rows are equal where the consoles continue alike under equal actions without sticky actions. Inputs of the
+    last frame, frame counters and generators are left out.
+
+    Raises:
+        AtariError: a row is no state, or damaged; names the row.
+    """
 
 _Addresses = tuple[int, int, int, int, int, int, bool]
 

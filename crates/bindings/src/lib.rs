@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use crate::sumtree::SumTree;
     #[pymodule_export]
-    use crate::vector::AtariBatch;
+    use crate::vector::{AtariBatch, console_bytes};
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

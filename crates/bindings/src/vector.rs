@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cule::batch::{
-    Autoreset, Batch, BatchConfig, Boot, ChannelOrder, CpuBatch, Noops, ObsType, Outputs, Padding, Report,
-    Settings,
+    Autoreset, Batch, BatchConfig, Boot, BranchOutputs, BranchReport, Branches, ChannelOrder, CpuBatch,
+    Noops, ObsType, Outputs, Padding, Report, Settings,
 };
 use cule::env::rules::{self, StepRules};
 use cule::env::{Action, full_strength};
@@ -170,6 +170,32 @@ impl Config {
     }
 }
 
+/// The console and the rules of each row of environments' states, (n, size): equal for states that continue
+/// alike under equal actions without sticky actions.
+#[pyfunction]
+pub fn console_bytes<'py>(
+    py: Python<'py>,
+    states: &Bound<'py, PyUntypedArray>,
+) -> PyResult<Bound<'py, PyArray2<u8>>> {
+    let rows = bytes(states, "states")?;
+    let &[count, size] = states.shape() else {
+        let message = format!("states have shape {:?}, expected [states, bytes]", states.shape());
+        return Err(PyValueError::new_err(message));
+    };
+    let all = py.detach(|| {
+        let mut all = vec![];
+        for (row, bytes) in rows.chunks_exact(size.max(1)).enumerate() {
+            let found = cule::batch::console_bytes(bytes)
+                .map_err(|source| CuleError::StateRow { row, source: Box::new(source) })?;
+            all.extend(found);
+        }
+        Ok(all)
+    });
+    let all = all.map_err(|error| cule_error(py, error))?;
+    let each = all.len() / count.max(1);
+    PyArray1::from_vec(py, all).reshape([count, each])
+}
+
 /// A native picture in color, (rows, columns, 3).
 pub(crate) fn colored<'py>(
     py: Python<'py>,
@@ -191,6 +217,8 @@ pub(crate) fn colored<'py>(
 
 /// Numbers, flags, and whether an episode ended.
 type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool);
+/// Of branches: numbers, flags and states.
+type BranchResults<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<bool>>, Bound<'py, PyArray2<u8>>);
 /// Lives, game over, truncated, frame number, episode frame number, RAM.
 type ConsoleStatus<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
@@ -504,6 +532,52 @@ impl AtariBatch {
             return Err(PyValueError::new_err(message));
         }
         self.with(py, |batch| batch.load(&envs, rows))
+    }
+
+    /// Runs `branches` sequences of `steps` actions from each row of `states`; `actions` has those of a branch
+    /// one after the other. Without `obs` no frame is drawn.
+    #[pyo3(signature = (states, actions, branches, steps, obs, ram, seeds, saves))]
+    #[allow(clippy::too_many_arguments, reason = "arguments of Python")]
+    fn branch<'py>(
+        &self,
+        py: Python<'py>,
+        states: &Bound<'py, PyUntypedArray>,
+        actions: &Bound<'py, PyUntypedArray>,
+        branches: usize,
+        steps: usize,
+        obs: Option<&Bound<'py, PyUntypedArray>>,
+        ram: Option<&Bound<'py, PyUntypedArray>>,
+        seeds: Option<Vec<i64>>,
+        saves: bool,
+    ) -> PyResult<BranchResults<'py>> {
+        let rows = bytes(states, "states")?;
+        let &[count, _] = states.shape() else {
+            let message = format!("states have shape {:?}, expected [states, bytes]", states.shape());
+            return Err(PyValueError::new_err(message));
+        };
+        let total = count.saturating_mul(branches);
+        let actions = self.parse_actions(actions, total.saturating_mul(steps))?;
+        let all: Vec<_> = [Some(states), obs, ram].into_iter().flatten().cloned().collect();
+        check_disjoint(&all)?;
+        let obs = obs.map(|array| bytes_mut(array, "obs")).transpose()?;
+        let ram = ram.map(|array| bytes_mut(array, "ram")).transpose()?;
+        let mut reports = filled(py, BranchReport::default(), total)?;
+        let request =
+            Branches { states: rows, count, branches, steps, actions: &actions, seeds: seeds.as_deref() };
+        let out = BranchOutputs { obs, ram, reports: &mut reports, saves };
+        let rows = self.with(py, |batch| batch.branch(&request, out))?;
+        let columns: [fn(&BranchReport) -> i64; 4] =
+            [|r| r.reward, |r| r.raw_reward, |r| i64::from(r.length), |r| i64::from(r.lives)];
+        let mut numbers = reserved(py, columns.len() * total)?;
+        numbers.extend(columns.iter().flat_map(|column| reports.iter().map(column)));
+        let mut flags = reserved(py, 2 * total)?;
+        flags.extend(reports.iter().map(|r| r.terminated).chain(reports.iter().map(|r| r.truncated)));
+        let size = rows.len() / total.max(1);
+        Ok((
+            PyArray1::from_vec(py, numbers).reshape([columns.len(), total])?,
+            PyArray1::from_vec(py, flags).reshape([2, total])?,
+            PyArray1::from_vec(py, rows).reshape([total, size])?,
+        ))
     }
 
     /// The native picture of an environment, (rows, 160, 3).

@@ -119,6 +119,14 @@ pub enum CuleError {
         /// What does not fit, with the value.
         reason: String,
     },
+    /// A row of states is not a saved state.
+    #[error("row {row} of states: {source}")]
+    StateRow {
+        /// Index of the row.
+        row: usize,
+        /// What does not fit.
+        source: Box<CuleError>,
+    },
     /// The number of items passed to a batch is not its number of environments.
     #[error("{found} {what} for {expected} environments")]
     Count {

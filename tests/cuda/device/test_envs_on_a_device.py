@@ -128,6 +128,12 @@ def test_one_state_of_the_cpu_seeds_forty_consoles() -> None:
     gpu.clone(0, [1, 2])
     rows = gpu.get_state(np.arange(40) < 3)
     assert (rows == rows[0]).all()
+    # Branches run on the CPU, from states of the device; their states continue on the device.
+    after = cpu.branch(rows[:1], np.array([[[2, 2], [3, 3]]]))
+    gpu.seed_states(after.states[0, 1])
+    np.testing.assert_array_equal(gpu.get_state()[0], after.states[0, 1])
+    with pytest.raises(ValueError, match="branch runs on the CPU, the environments on 'cuda'"):
+        gpu.branch(rows, np.zeros((3, 1, 1), np.int64))
     cpu.close()
     gpu.close()
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::affinity::Affinity;
+use super::branch::{self, BranchOutputs, Branches};
 use super::game::Game;
 use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
@@ -17,7 +18,7 @@ use crate::rom::Rom;
 use crate::{CuleError, memory};
 
 /// Bytes of a console's RAM.
-const RAM_BYTES: usize = 128;
+pub(super) const RAM_BYTES: usize = 128;
 
 /// Output buffers of a batch. Each has one row per environment.
 pub struct Outputs<'a> {
@@ -72,6 +73,10 @@ pub(super) struct Shared {
 pub struct CpuBatch {
     shared: Arc<Shared>,
     pool: Pool<Workspace>,
+    /// Threads of [`CpuBatch::branch`], if `pool` has fewer than these.
+    branch_pool: Option<Pool<Workspace>>,
+    branch_threads: usize,
+    affinity: Option<Affinity>,
     queue: Option<Queue>,
     batch_size: usize,
     /// The game of each environment if the batch plays several games; otherwise empty.
@@ -119,8 +124,16 @@ impl Shared {
         Outcome::new(obs, final_obs, if self.wants_ram { RAM_BYTES } else { 0 })
     }
 
-    fn obs_bytes(&self) -> usize {
+    pub(super) fn obs_bytes(&self) -> usize {
         self.settings.stack * self.games[0].screen.size_bytes()
+    }
+
+    pub(super) fn rules(&self) -> &EnvSettings {
+        &self.rules
+    }
+
+    pub(super) fn games(&self) -> &[Game] {
+        &self.games
     }
 
     /// Runs a command in environment `id` and writes its rows of the results.
@@ -258,14 +271,17 @@ impl CpuBatch {
         let shared = Arc::new(Shared { slots, wants_ram: config.wants_ram, settings, rules, games });
         let threads = if asynchronous { 1 } else { config.threads };
         let affinity = config.affinity.map(Affinity::new).transpose()?;
-        let affinity = affinity.as_ref();
-        let pool = Pool::new(threads, envs, affinity, || shared.workspace())?;
+        let pool = Pool::new(threads, envs, affinity.as_ref(), || shared.workspace())?;
+        let queue_threads = thread_count(config.threads, envs);
         let queue = asynchronous
-            .then(|| Queue::new(&shared, thread_count(config.threads, envs), affinity, config.ordered))
+            .then(|| Queue::new(&shared, queue_threads, affinity.as_ref(), config.ordered))
             .transpose()?;
         Ok(Self {
             shared,
             pool,
+            branch_pool: None,
+            branch_threads: thread_count(config.threads, usize::MAX),
+            affinity,
             queue,
             batch_size: config.batch_size,
             mixed: if mixed { config.assignment.to_vec() } else { vec![] },
@@ -339,6 +355,24 @@ impl CpuBatch {
             episode_frame_number: state.env.episode_frame_number,
             ram: state.machine.riot.ram,
         })
+    }
+
+    /// Runs sequences of actions from saved states. The environments of the batch do not change. Returns the
+    /// states after them, rows of equal length; none if they are not wanted.
+    ///
+    /// A branch ends with the first step that sets `terminated` or `truncated`; its further actions are not
+    /// run. From a state whose episode has ended none is run.
+    ///
+    /// # Errors
+    /// A number of items does not fit the number of branches, a row is not the state of an environment of
+    /// this batch, or the environment of a row was not reset.
+    pub fn branch(&mut self, request: &Branches<'_>, out: BranchOutputs<'_>) -> Result<Vec<u8>, CuleError> {
+        if self.pool.threads() < self.branch_threads && self.branch_pool.is_none() {
+            let work = || self.shared.workspace();
+            self.branch_pool =
+                Some(Pool::new(self.branch_threads, usize::MAX, self.affinity.as_ref(), work)?);
+        }
+        branch::run(&self.shared, self.branch_pool.as_ref().unwrap_or(&self.pool), request, out)
     }
 
     fn run(
@@ -592,9 +626,9 @@ impl Batch for CpuBatch {
         let size = rows.len() / envs.len();
         let mut loaded = memory::reserved(envs.len())?;
         for (i, &env) in envs.iter().enumerate() {
-            let slot = lock(&self.shared.slots[env]);
-            let game = &self.shared.games[slot.game];
-            loaded.push(states::load(&rows[i * size..(i + 1) * size], &slot, game, &self.shared.rules)?);
+            let index = lock(&self.shared.slots[env]).game;
+            let (game, row) = (&self.shared.games[index], &rows[i * size..(i + 1) * size]);
+            loaded.push(states::load(row, index, game, &self.shared.rules)?);
         }
         for (slot, &env) in loaded.into_iter().zip(envs) {
             *lock(&self.shared.slots[env]) = slot;
@@ -603,7 +637,7 @@ impl Batch for CpuBatch {
     }
 }
 
-fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), CuleError> {
+pub(super) fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), CuleError> {
     if found == expected { Ok(()) } else { Err(CuleError::BufferLength { what, expected, found }) }
 }
 

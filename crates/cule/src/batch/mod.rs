@@ -4,6 +4,7 @@
 //! batch size or the order of completion, because environments share only ROMs and tables.
 
 mod affinity;
+mod branch;
 mod cpu;
 pub mod cuda;
 mod game;
@@ -15,8 +16,10 @@ mod slot;
 mod states;
 mod team;
 
+pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use cpu::{BatchConfig, ConsoleStatus, CpuBatch, Outputs};
 pub use screen::{ChannelOrder, ObsType};
+pub use states::console_bytes;
 
 use crate::CuleError;
 use crate::env::Action;

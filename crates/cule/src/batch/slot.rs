@@ -53,6 +53,7 @@ fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames) -> CpuRunner<'a> {
 }
 
 /// One environment.
+#[derive(Clone)]
 pub(super) struct Slot {
     pub game: usize,
     pub head: Head,
@@ -125,6 +126,19 @@ impl Slot {
 
     /// Runs one step with an action. If the episode has ended, no frame runs.
     pub(super) fn step(&mut self, work: &mut Workspace, game: &Game, rules: &EnvSettings, action: Action) {
+        let output = self.run(work, game, rules, action);
+        self.show(&output, work, game, rules);
+        self.keep(&output, work, game, rules);
+    }
+
+    /// Runs the frames of a step and draws those that it shows, but adds no plane and keeps no pictures.
+    pub(super) fn run(
+        &mut self,
+        work: &mut Workspace,
+        game: &Game,
+        rules: &EnvSettings,
+        action: Action,
+    ) -> StepOutput {
         let mut output = self.step_output(work, game, rules);
         step::step(
             &mut runner(game, &mut work.undrawn),
@@ -139,8 +153,14 @@ impl Slot {
             &game.env_game,
             action,
         );
-        self.show(&output, work, game, rules);
-        self.keep(&output, work, game, rules);
+        output
+    }
+
+    /// Seeds the generators as a seeded reset does, without the reset.
+    pub(super) fn reseed(&mut self, seed: u64, rules: &EnvSettings) {
+        let needs_load = self.head.needs_load;
+        state::seed(&mut self.head, &mut self.random, seed, rules.noops);
+        self.head.needs_load = needs_load;
     }
 
     /// Decodes the kept pictures into `work.kept`. Returns the `StepOutput` with their number, for a step or

@@ -2,7 +2,8 @@
 //! Host only.
 //!
 //! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the
-//! few environments that have them, two or three kept pictures. All numbers are little-endian.
+//! few environments that have them, two or three kept pictures. All numbers are little-endian. Rows of one
+//! array have the length of the longest; the others are padded with zeros, which the checksum does not cover.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,12 +12,14 @@ use super::pictures::Pictures;
 use super::slot::Slot;
 use crate::CuleError;
 use crate::env::state::{EnvSettings, Head};
-use crate::machine;
+use crate::machine::{self, input};
 use crate::random::Random;
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Format version. Incremented whenever the layout after the header changes.
 const VERSION: u32 = 2;
+/// Bytes of the part that all rows have, after the header.
+const FIXED: usize = size_of::<Head>() + size_of::<Random>();
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01B3;
 
@@ -30,7 +33,7 @@ struct Header {
     planes: u32,
     /// Bytes of the kept pictures, 0 without them.
     pictures: u32,
-    /// Checksum of the header, with this field 0, and of everything after it.
+    /// Checksum of the header, with this field 0, and of what follows it, without the padding.
     checksum: u64,
 }
 
@@ -53,7 +56,12 @@ fn picture_bytes(slot: &Slot) -> usize {
 
 /// Bytes of a row for this environment, without padding.
 pub(super) fn row_bytes(slot: &Slot) -> usize {
-    size_of::<Header>() + size_of::<Head>() + size_of::<Random>() + slot.planes.len() + picture_bytes(slot)
+    row_bytes_without_pictures(slot) + picture_bytes(slot)
+}
+
+/// Bytes of a row for an environment of these settings that keeps no pictures, without padding.
+pub(super) fn row_bytes_without_pictures(slot: &Slot) -> usize {
+    size_of::<Header>() + FIXED + slot.planes.len()
 }
 
 /// Writes the state of `slot` into `row`; the rest of `row` is filled with zeros.
@@ -80,13 +88,19 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
         rest = left;
     }
     rest.fill(0);
-    header.checksum = checksum([bytemuck::bytes_of(&header), body]);
+    let padding = rest.len();
+    header.checksum = checksum([bytemuck::bytes_of(&header), &body[..body.len() - padding]]);
     head.copy_from_slice(bytemuck::bytes_of(&header));
 }
 
-/// Reads a row into a new slot with the game and the plane sizes of `like`.
-pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) -> Result<Slot, CuleError> {
-    let bad = |reason: String| CuleError::State { reason };
+/// The game of a row, as its index in the table of games; `None` if the row has no header.
+pub(super) fn game_row(row: &[u8]) -> Option<usize> {
+    let head = row.get(..size_of::<Header>())?;
+    Some(bytemuck::pod_read_unaligned::<Header>(head).game as usize)
+}
+
+/// The header of a row, and what follows it without the padding.
+fn content(row: &[u8]) -> Result<(Header, &[u8]), CuleError> {
     let (head, body) = row
         .split_at_checked(size_of::<Header>())
         .ok_or_else(|| bad(format!("{} bytes are less than a header", row.len())))?;
@@ -97,13 +111,38 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
     if header.version != VERSION {
         return Err(bad(format!("version {}, expected {VERSION}", header.version)));
     }
+    let length = FIXED + header.planes as usize + header.pictures as usize;
+    if body.len() < length {
+        return Err(bad(format!("{} bytes follow the header, expected {length}", body.len())));
+    }
+    let (content, padding) = body.split_at(length);
+    let sum = |body| checksum([bytemuck::bytes_of(&Header { checksum: 0, ..header }), body]);
+    let found = sum(content);
+    // Rows of earlier versions of parl have the checksum of content and padding.
+    if found != header.checksum && (padding.is_empty() || sum(body) != header.checksum) {
+        return Err(bad(format!("its checksum is {found:016x}, expected {:016x}: damaged", header.checksum)));
+    }
+    if let Some(byte) = padding.iter().find(|&&byte| byte != 0) {
+        return Err(bad(format!("a byte of its padding is {byte}, expected 0: damaged")));
+    }
+    Ok((header, content))
+}
+
+fn bad(reason: String) -> CuleError {
+    CuleError::State { reason }
+}
+
+/// Reads a row of `game`, whose index in the batch is `index`, into a new slot.
+pub(super) fn load(row: &[u8], index: usize, game: &Game, rules: &EnvSettings) -> Result<Slot, CuleError> {
+    let (header, content) = content(row)?;
     if header.game != game.row as u32 {
         let name =
             crate::games::table::GAMES.get(header.game as usize).map_or("an unknown game", |row| row.name);
         return Err(bad(format!("it is of {name}, expected {}", game.name())));
     }
-    if header.planes as usize != like.planes.len() {
-        let (found, expected) = (header.planes, like.planes.len());
+    let planes = rules.stack as usize * game.screen.size_bytes();
+    if header.planes as usize != planes {
+        let (found, expected) = (header.planes, planes);
         return Err(bad(format!("its observation has {found} bytes, expected {expected}: other settings")));
     }
     let pictures = header.pictures as usize;
@@ -111,25 +150,39 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
         return Err(bad(format!("its pictures have {pictures} bytes, expected 0, {buffers} or 3/2 of that")));
     }
-    let fixed = size_of::<Head>() + size_of::<Random>();
-    let length = fixed + like.planes.len() + pictures;
-    if body.len() < length {
-        return Err(bad(format!("{} bytes follow the header, expected {length}", body.len())));
-    }
-    let found = checksum([bytemuck::bytes_of(&Header { checksum: 0, ..header }), body]);
-    if found != header.checksum {
-        return Err(bad(format!("its checksum is {found:016x}, expected {:016x}: damaged", header.checksum)));
-    }
-    let (head, rest) = body.split_at(size_of::<Head>());
+    let (head, rest) = content.split_at(size_of::<Head>());
     let (random, rest) = rest.split_at(size_of::<Random>());
-    let (planes, rest) = rest.split_at(like.planes.len());
+    let (planes, pictures) = rest.split_at(planes);
     let slot = Slot {
-        game: like.game,
+        game: index,
         head: bytemuck::pod_read_unaligned(head),
         random: Box::new(bytemuck::pod_read_unaligned(random)),
         planes: planes.into(),
-        pictures: (pictures != 0).then(|| Box::new(Pictures::from_bytes(&rest[..pictures]))),
+        pictures: (!pictures.is_empty()).then(|| Box::new(Pictures::from_bytes(pictures))),
     };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)
+}
+
+/// The console and the rules of a row, with everything cleared on which neither frames nor rewards under
+/// given actions depend: inputs of the last frame, held actions, frame counters, and draws of generators.
+/// Two rows with the same bytes continue alike without sticky actions, apart from limits on frames and steps.
+///
+/// # Errors
+/// [`CuleError::State`] if the row is damaged or no row of an environment.
+pub fn console_bytes(row: &[u8]) -> Result<Vec<u8>, CuleError> {
+    let (header, content) = content(row)?;
+    let head: Head = bytemuck::pod_read_unaligned(&content[..size_of::<Head>()]);
+    let mut state = head.state;
+    state.machine = machine::canonical_state(&state.machine);
+    state.machine.input = input::idle();
+    state.machine.tia.buffer = 0;
+    state.machine.draws = 0;
+    state.rules.reward = 0;
+    state.env.frame_number = 0;
+    state.env.episode_frame_number = 0;
+    state.env.held = [0, 0];
+    state.env.held_step = [0, 0];
+    let flags = [head.ready, head.episode.ended, head.continues, 0];
+    Ok([&header.game.to_le_bytes(), &flags[..], bytemuck::bytes_of(&state)].concat())
 }

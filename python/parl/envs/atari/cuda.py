@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from parl import cuda
 from parl.envs.atari import arguments
+from parl.envs.atari.branches import BranchResult
 from parl.envs.atari.groups import Group, Groups, parse_form
 from parl.envs.atari.sliding import Sliding
 from parl.envs.atari.vector import AtariVectorEnv
@@ -339,6 +340,15 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """As :meth:`parl.AtariVectorEnv.get_state`; synchronizes."""
         self._check_open()
         return self._take_states(self._envs_of_mask(mask))
+
+    def branch(
+        self, states: NDArray[np.uint8], actions: Any, *, observe: bool = True, seeds: Any = None
+    ) -> BranchResult:
+        """Raises AtariError: branches run on the CPU, from states of either device."""
+        raise AtariError(
+            f"branch runs on the CPU, the environments on {self._arguments['device']!r}: make environments "
+            'with the same arguments and device="cpu", and pass the states to their branch'
+        )
 
     def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
         self._native.check_idle()

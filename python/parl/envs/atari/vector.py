@@ -19,6 +19,7 @@ from parl.atari.catalogue import game_id
 from parl.atari.roms import rom_folders
 from parl.envs.atari import arguments
 from parl.envs.atari.arguments import INT32_MAX
+from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
 from parl.envs.atari.window import Window, grid
@@ -58,7 +59,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             environments of the last batch and returns the first ``batch_size`` results, while the other
             environments run (see ``send`` and ``recv``).
         num_threads: number of threads that step environments, the calling thread included; 0 for one per
-            core. At most N are used.
+            core. At most N are used, except by :meth:`branch`.
         thread_affinity_offset: thread i is pinned to core number i + offset, modulo their number, of the
             cores that the process may use; negative for no pinning. The calling thread, which is thread 0
             when ``batch_size`` is N, is never pinned.
@@ -286,6 +287,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "render_fps": _FPS / frames[0],
         }
         self._continuous = bool(continuous)
+        # Observations show images, not memory.
+        self._draws = shown != "ram"
         self._ram_info = bool(ram_info)
         self._clips = reward_clipping is not False
         self._game_continues = self.life_loss in _CONTINUING_LIFE_LOSS
@@ -587,6 +590,84 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
         self._put_state(self._take_states([arguments.integer("source", source, 0, self.num_envs - 1)]), envs)
 
+    def branch(
+        self, states: NDArray[np.uint8], actions: Any, *, observe: bool = True, seeds: Any = None
+    ) -> BranchResult:
+        """Runs sequences of actions from saved states, on all cores, for search and planning.
+
+        The environments themselves do not change: neither their consoles nor their generators nor arrays
+        that they returned. A sequence continues from its state exactly as an environment does that has loaded
+        it with :meth:`set_state`; the results do not depend on the number of threads. All K sequences of a
+        state begin with the same random generators, so that equal actions give equal results, sticky actions
+        included, unless ``seeds`` are given.
+
+        A sequence ends with the first step that sets ``terminated`` or ``truncated``: its further actions are
+        not run, its observation and state are those after that step, and ``lengths`` counts the steps that
+        have run. From a state whose episode has ended no action is run; the flags are those of its end.
+
+        ``num_threads`` threads run the sequences, 0 for one per core; more than N are used here too.
+
+        Args:
+            states: (N, S) uint8 of :meth:`get_state` or of an earlier call (``result.states[:, k]``), of
+                environments with the same games and the same size of observations.
+            actions: (N, K, L) integers: K sequences of L actions for each state; with ``continuous``
+                (N, K, L, 3) float32.
+            observe: whether observations are made. Without, no frame is drawn, which takes less time; then
+                ``states`` are returned only with ``obs_type="ram"``, since a state includes the images of
+                its observation.
+            seeds: (N, K) integers, the seed of the random generators of each sequence (sticky actions,
+                random ``frameskip``, no-ops of later resets); negative to continue with those of the state.
+
+        Returns:
+            a :class:`~parl.envs.atari.branches.BranchResult` with ``observations`` (N, K, *shape),
+            ``rewards`` and ``raw_rewards`` (N, K), ``terminated`` and ``truncated`` (N, K), ``lengths`` and
+            ``lives`` (N, K), ``states`` (N, K, S), and with ``ram_info`` ``ram`` (N, K, 128).
+
+        Raises:
+            TypeError: states, actions or seeds have another dtype.
+            AtariError: an array has another shape, an action is outside the action space, or a row of states
+                is damaged or comes from another game, version or observation shape; the message names the
+                row.
+            MemoryError: the results need more memory than there is.
+
+        Examples:
+            >>> import numpy as np
+            >>> import parl
+            >>> envs = parl.AtariVectorEnv("breakout", num_envs=2)
+            >>> obs, info = envs.reset(seed=0)
+            >>> each = np.tile(np.arange(4)[:, None], (2, 1, 3))  # every action, three times in a row
+            >>> result = envs.branch(envs.get_state(), each)
+            >>> result.observations.shape, result.rewards.tolist()
+            ((2, 4, 4, 84, 84), [[0, 0, 0, 0], [0, 0, 0, 0]])
+        """
+        self._check_open()
+        rows = arguments.byte_array("states", states)
+        check_states(rows)
+        array = self._action_array(actions)
+        count = len(rows)
+        num_actions = None if self._continuous else len(self._native.actions)
+        branches, steps = check_actions(array, count, num_actions)
+        seed = seed_list(seeds, (count, branches), self._seed_limit)
+        shape = (count, branches, *self._out_shape[1:])
+        obs = np.empty(shape, np.uint8) if observe else None
+        ram = np.empty((count, branches, 128), np.uint8) if self._ram_info else None
+        saves = observe or not self._draws
+        flat = array.reshape(-1, 3) if self._continuous else array.reshape(-1)
+        numbers, flags, after = self._native.branch(rows, flat, branches, steps, obs, ram, seed, saves)
+        rewards, raw_rewards, lengths, lives = numbers.reshape(4, count, branches)
+        terminated, truncated = flags.reshape(2, count, branches)
+        return BranchResult(
+            observations=None if obs is None else self._out(obs),
+            rewards=self._out(rewards.astype(self._reward_dtype)),
+            raw_rewards=self._out(raw_rewards),
+            terminated=self._out(terminated),
+            truncated=self._out(truncated),
+            lengths=self._out(lengths),
+            lives=self._out(lives),
+            states=after.reshape(count, branches, after.shape[1]) if saves else None,
+            ram=ram,
+        )
+
     def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
         self._put_states(np.repeat(row, len(envs), axis=0), envs)
 
@@ -732,6 +813,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return array if self._torch is None else self._torch(array)
 
     def _actions(self, actions: Any, count: int) -> Arrays:
+        array = self._action_array(actions)
+        if not self._continuous and array.shape != (count,):
+            raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
+        return array
+
+    def _action_array(self, actions: Any) -> Arrays:
         if not isinstance(actions, np.ndarray) and hasattr(actions, "detach"):
             actions = actions.detach().cpu().numpy()
         array = np.asarray(actions)
@@ -741,8 +828,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return np.ascontiguousarray(array)
         if array.dtype.kind not in "iu":
             raise TypeError(f"actions have dtype {array.dtype}, expected integers")
-        if array.shape != (count,):
-            raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
         return np.ascontiguousarray(array, None if array.dtype in _ACTION_DTYPES else np.int64)
 
     def _results(

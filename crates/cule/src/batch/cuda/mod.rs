@@ -626,9 +626,8 @@ impl<D: Device> CudaBatch<D> {
     }
 
     fn parse_state(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
-        let game = &self.games[self.env_games[env]];
-        let like = Slot::new(self.env_games[env], game, &self.rules, 0)?;
-        let slot = states::load(row, &like, game, &self.rules)?;
+        let index = self.env_games[env];
+        let slot = states::load(row, index, &self.games[index], &self.rules)?;
         let machines = [&slot.head.state.machine, &slot.head.last_frames.start];
         if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
             return Err(CuleError::State { reason: "it has cartridge RAM that its cartridge lacks".into() });
