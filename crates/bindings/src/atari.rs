@@ -11,6 +11,7 @@ use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
 use cule::observe::WIDTH;
+use cule::sound::SAMPLES;
 use cule::{CuleError, env, rom};
 use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -224,7 +225,8 @@ fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> 
 impl Console {
     #[new]
     #[pyo3(signature = (rom, *, rules, seed, system_seed, frame_skip, repeat_action_probability,
-                        max_num_frames_per_episode, truncate_on_life_loss, device = None, nvrtc_folders = vec![]))]
+                        max_num_frames_per_episode, truncate_on_life_loss, sound = false, device = None,
+                        nvrtc_folders = vec![]))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -236,6 +238,7 @@ impl Console {
         repeat_action_probability: f32,
         max_num_frames_per_episode: u32,
         truncate_on_life_loss: bool,
+        sound: bool,
         device: Option<u32>,
         nvrtc_folders: Vec<PathBuf>,
     ) -> PyResult<Self> {
@@ -249,6 +252,7 @@ impl Console {
             truncate_on_loss_of_life: truncate_on_life_loss,
             // A device draws every frame.
             drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Predicted },
+            sound,
         };
         detached(py, || {
             let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
@@ -357,6 +361,19 @@ impl Console {
         self.fill(py, out, &[height, width, 3], |console, bytes| {
             console.draw();
             console.screen_rgb(bytes)
+        })
+    }
+
+    /// The samples of the last act, (512,).
+    #[pyo3(signature = (out, /))]
+    fn read_audio<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.fill(py, out, &[SAMPLES], |console, bytes| {
+            bytes.copy_from_slice(console.audio().ok_or(CuleError::NoSound)?);
+            Ok(())
         })
     }
 

@@ -9,12 +9,13 @@ use super::Report;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
-use crate::console::undrawn::{CpuRunner, UndrawnFrames};
+use crate::console::undrawn::{CpuRunner, SoundRunner, UndrawnFrames};
 use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::env::{Action, reset, step};
 use crate::machine::input::{self, Input};
 use crate::machine::{self, Board, tia};
 use crate::random::{self, Random};
+use crate::sound::Sound;
 use crate::{CuleError, memory};
 
 /// Buffers of one thread, reused for every environment that it runs.
@@ -47,9 +48,10 @@ impl Workspace {
     }
 }
 
-/// The interpreter that runs the frames of a game.
-fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames) -> CpuRunner<'a> {
-    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false }
+/// The interpreter that runs the frames of a game, and makes `sound`.
+fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames, sound: Option<&'a mut Sound>) -> CpuRunner<'a> {
+    let sound = sound.map(|sound| SoundRunner::new(sound, game.sounds.as_ref()));
+    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false, sound }
 }
 
 /// One environment.
@@ -60,6 +62,8 @@ pub(super) struct Slot {
     pub planes: Box<[u8]>,
     /// Kept pictures, if running the last two frames again does not reproduce what the screen shows.
     pub pictures: Option<Box<Pictures>>,
+    /// Its sound, if it makes any.
+    pub sound: Option<Box<Sound>>,
 }
 
 impl Slot {
@@ -80,6 +84,7 @@ impl Slot {
             random: Box::new(random::seeded(0)),
             planes: memory::filled(0, size)?.into(),
             pictures: None,
+            sound: game.sounds.as_ref().map(|[loaded, _]| Box::new(loaded.clone())),
         };
         state::seed(&mut slot.head, &mut slot.random, entropy, rules.noops);
         Ok(slot)
@@ -101,9 +106,10 @@ impl Slot {
             state::seed(&mut self.head, &mut self.random, seed, rules.noops);
         }
         let mut output = self.step_output(work, game, rules);
+        self.put_registers(&mut work.board);
         let [spare, saved] = &mut *work.generators;
         let frames = reset::reset(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, self.sound.as_deref_mut()),
             &mut self.head,
             &mut output,
             &mut self.random,
@@ -115,6 +121,7 @@ impl Slot {
             rules,
             &game.env_game,
         );
+        self.take_registers(&work.board);
         if frames != 0 {
             return Err(CuleError::ModeSelection { game: game.name(), mode: game.env_game.mode, frames });
         }
@@ -126,8 +133,9 @@ impl Slot {
     /// Runs one step with an action. If the episode has ended, no frame runs.
     pub(super) fn step(&mut self, work: &mut Workspace, game: &Game, rules: &EnvSettings, action: Action) {
         let mut output = self.step_output(work, game, rules);
+        self.put_registers(&mut work.board);
         step::step(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, self.sound.as_deref_mut()),
             &mut self.head,
             &mut output,
             &mut self.random,
@@ -139,8 +147,23 @@ impl Slot {
             &game.env_game,
             action,
         );
+        self.take_registers(&work.board);
         self.show(&output, work, game, rules);
         self.keep(&output, work, game, rules);
+    }
+
+    /// Puts the sound registers on the board of the thread.
+    fn put_registers(&self, board: &mut Board) {
+        if let Some(sound) = &self.sound {
+            board.sound = sound.registers;
+        }
+    }
+
+    /// Takes the sound registers from the board of the thread.
+    fn take_registers(&mut self, board: &Board) {
+        if let Some(sound) = &mut self.sound {
+            sound.registers = board.sound;
+        }
     }
 
     /// Decodes the kept pictures into `work.kept`. Returns the `StepOutput` with their number, for a step or
@@ -232,7 +255,7 @@ impl Slot {
     pub(super) fn picture(&self, work: &mut Workspace, game: &Game, rules: &EnvSettings) -> (Vec<u8>, bool) {
         let output = self.step_output(work, game, rules);
         step::restore_previous_pictures(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, None),
             &self.head,
             &output,
             &mut work.board,

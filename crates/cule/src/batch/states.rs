@@ -2,7 +2,8 @@
 //! Host only.
 //!
 //! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the
-//! few environments that have them, two or three kept pictures. All numbers are little-endian.
+//! few environments that have them, two or three kept pictures. All numbers are little-endian. As in ale-py,
+//! sound is not part of a state: an environment that loads one goes on with its own.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -129,6 +130,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
         random: Box::new(bytemuck::pod_read_unaligned(random)),
         planes: planes.into(),
         pictures: (pictures != 0).then(|| Box::new(Pictures::from_bytes(&rest[..pictures]))),
+        sound: like.sound.clone(),
     };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)
