@@ -7,7 +7,7 @@
 //! A channel is a divider (5 bits), a noise register (5 bits) and a pulse register (4 bits), which shift
 //! right. Bit 0 of the pulse register is the output. Source: the sound chapters of the Stella Programmer's
 //! Guide and of the TIA hardware manual; start values, feedback and mixing from comparisons with ale-py
-//! (`tests/atari/exactness/sound.py`).
+//! (`tests/atari/sound.py`).
 
 /// Samples per act.
 pub const SAMPLES: usize = 512;
