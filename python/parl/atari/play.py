@@ -260,9 +260,7 @@ def play(
         speaker = window.speaker(console.audio_sample_rate) if console.sound else None
         listen = None if speaker is None else speaker.play
         try:
-            return loop(
-                console, window, fps=fps, max_frames=max_frames, recorder=recorder, listen=listen
-            )
+            return loop(console, window, fps=fps, max_frames=max_frames, recorder=recorder, listen=listen)
         finally:
             if speaker is not None:
                 speaker.close()

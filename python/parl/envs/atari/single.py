@@ -36,8 +36,8 @@ class AtariEnv(gymnasium.Env[Any, Any]):
         render_mode: ``"rgb_array"``, ``"human"`` or None.
         sound_obs: whether observations are dictionaries, as of ``ale_py.AtariEnv``: ``image``, the observation
             without it, and ``sound``, (512,) uint8, the sound of the last frame (zeros before the first). On
-            the CPU only. With it, or with ``sound=True``, ``info["audio"]`` holds the sound of all frames of
-            a step.
+            the CPU only. With it, or with ``sound=True``, ``info["audio"]`` holds the sound of all frames
+            of a step.
         options: keywords of :class:`parl.AtariVectorEnv`, except those for several environments
             (``num_envs``, ``batch_size``, ``autoreset_mode``, ``ordered``, ``output``). ``stack_num=None``
             gives observations without the stack dimension.
