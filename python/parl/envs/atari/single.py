@@ -34,8 +34,8 @@ class AtariEnv(gymnasium.Env[Any, Any]):
         game: a game's id.
         preset: as in :func:`parl.make_vec`.
         render_mode: ``"rgb_array"``, ``"human"`` or None.
-        sound_obs: whether observations are dictionaries, as of ``ale_py.AtariEnv``: ``image``, the observation
-            without it, and ``sound``, (512,) uint8, the sound of the last frame (zeros before the first). On
+        sound_obs: whether observations are dictionaries, as of ``ale_py.AtariEnv``: ``image``, what it is
+            otherwise, and ``sound``, (512,) uint8, the sound of the last frame (zeros before the first). On
             the CPU only. With it, or with ``sound=True``, ``info["audio"]`` holds the sound of all frames
             of a step.
         options: keywords of :class:`parl.AtariVectorEnv`, except those for several environments
