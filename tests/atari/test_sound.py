@@ -1,5 +1,14 @@
 """The sound of a console equals ale-py's; `sound.py` compares 20 games with 3,000 frames."""
 
+import importlib.util
+import os
+import runpy
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import imageio_ffmpeg
 import numpy as np
 import pytest
 import sound
@@ -8,6 +17,9 @@ from ale_pair import Pair, loaded
 import parl
 from parl.atari import Console
 from parl.atari.ale import ALEInterface
+from parl.atari.pictures import write_frames
+from parl.atari.play import loop
+from parl.cli import main
 from parl.errors import AtariError
 
 
@@ -145,3 +157,135 @@ def test_a_second_has_512_samples_per_frame(game, rate):
 def test_a_wrong_buffer_is_an_error(out, error):
     with pytest.raises(error):
         Console("pong", sound=True).read_audio(out)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_the_example_writes_a_wav_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "seaquest.wav"
+    example = Path(__file__).parents[2] / "examples" / "sound.py"
+    monkeypatch.setattr(sys, "argv", ["sound.py", "seaquest", "2", str(path)])
+    runpy.run_path(str(example), run_name="__main__")
+    assert "2 seconds of Seaquest, 30,720 samples" in capsys.readouterr().out
+    with wave.open(str(path)) as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 1, 30_720)
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.uint8)
+    assert samples.shape == (2 * 30_720,) and samples.min() == 128 < samples.max()
+
+
+def decoded(path, rate):
+    """Returns the sound track of a file as float64 samples around 0."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", str(path), "-ac", "1"]
+    command += ["-ar", str(rate), "-f", "f32le", "pipe:1"]
+    done = subprocess.run(command, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return np.frombuffer(done.stdout, "<f4").astype(np.float64)
+
+
+def likeness(track, samples):
+    """The correlation of a sound track with samples, at the best shift of up to a tenth of a second."""
+    length = 1 << 17
+    first, second = (one - one.mean() for one in (track, samples.astype(np.float64)))
+    product = np.fft.irfft(np.fft.rfft(first, length) * np.fft.rfft(second, length).conj(), length)
+    near = np.concatenate([product[:3000], product[-3000:]]).max()
+    return near / np.linalg.norm(first) / np.linalg.norm(second)
+
+
+def test_a_video_of_a_game_has_its_sound(tmp_path):
+    path = tmp_path / "seaquest.mp4"
+    arguments = ["record", "seaquest", "-o", str(path), "--frames", "120", "--actions", "FIRE*9 RIGHT*9"]
+    assert main(arguments) == 0
+    console = Console("seaquest", seed=0, sound=True)
+    samples = []
+    for frame in range(120):
+        console.act("FIRE" if frame % 18 < 9 else "RIGHT")
+        samples.append(console.audio)
+    samples = np.concatenate(samples)
+    track = decoded(path, 30_720)
+    assert abs(len(track) - len(samples)) < 3000
+    assert likeness(track, samples) > 0.9 > likeness(track, np.roll(samples, 30_000))
+
+
+def test_a_video_that_cannot_be_written_is_an_error(tmp_path):
+    frames = [np.zeros((4, 4, 3), np.uint8)] * 3
+    with pytest.raises(OSError, match="ffmpeg could not write"):
+        write_frames(
+            tmp_path / "none" / "x.mp4", frames, fps=60, scale=1, audio=lambda: np.zeros(512, np.uint8)
+        )
+
+
+def test_a_video_of_a_run_gets_the_sound_of_all_its_frames():
+    from parl.envs.make import EnvMaker
+
+    env = EnvMaker("parl/Seaquest-v0").with_pictures(sound=True)(1)
+    _, info = env.reset(seed=0)
+    assert info["audio"].shape == (1, 2048) and env.metadata["render_fps"] * 2048 == 30_720
+    env.close()
+    for maker in (
+        EnvMaker("parl/Seaquest-v0", {"frameskip": (2, 5)}),
+        EnvMaker("parl/Seaquest-v0", {"device": "cuda"}),
+        EnvMaker("CartPole-v1"),
+    ):
+        assert "sound" not in maker.with_pictures(sound=True).options
+    assert "sound" not in EnvMaker("parl/Seaquest-v0").with_pictures().options
+
+
+# ---------------------------------------------------------------- playing
+
+
+class _Keys:
+    """A display without keys and without a screen."""
+
+    def poll(self):
+        return frozenset(), []
+
+    def show(self, rgb, status):
+        pass
+
+
+def test_playing_passes_the_sound_of_each_frame_on():
+    console, heard = Console("seaquest", seed=0, sound=True), []
+    expected = console.clone()
+    loop(console, _Keys(), fps=1e6, max_frames=40, listen=heard.append)
+    assert len(heard) == 40
+    for audio in heard:
+        expected.act("NOOP")
+        np.testing.assert_array_equal(audio, expected.audio)
+
+
+SPEAKER = """
+import numpy as np
+from parl.atari.play import _WindowDisplay
+window = _WindowDisplay("sound")
+speaker = window.speaker(30_720)
+if speaker is None:
+    print("no device")
+else:
+    # Half a minute each, so that none of them ends while this runs.
+    parts = [np.full(900_000, 128 + i, np.uint8) for i in range(18)]
+    channel = speaker._channel
+    for part in parts[:2]:
+        speaker.play(part)
+    assert not channel.get_busy()
+    speaker.play(parts[2])
+    assert channel.get_busy() and channel.get_queue() is None
+    assert channel.get_sound().get_raw() == np.concatenate(parts[:3]).tobytes()
+    speaker.play(parts[3])
+    assert channel.get_queue().get_raw() == parts[3].tobytes()
+    for part in parts[4:]:
+        speaker.play(part)
+    # The oldest two of 14 frames that wait are left out.
+    assert speaker._waiting == np.concatenate(parts[6:]).tobytes()
+    print(window._pygame.mixer.get_init())
+    speaker.close()
+window.close()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pygame") is None, reason="pygame is not installed")
+@pytest.mark.parametrize(("driver", "out"), [("dummy", "(30720, 8, 1)\n"), ("none", "no device\n")])
+def test_a_window_plays_sound_if_there_is_a_device(driver, out):
+    environment = {**os.environ, "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": driver}
+    done = subprocess.run([sys.executable, "-c", SPEAKER], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, out), done.stderr

@@ -34,6 +34,14 @@ pub struct Outputs<'a> {
     pub reports: &'a mut [Report],
 }
 
+/// The row of one environment in [`Outputs`], without its report.
+pub(super) struct Row<'a> {
+    pub obs: &'a mut [u8],
+    pub final_obs: Option<&'a mut [u8]>,
+    pub ram: Option<&'a mut [u8]>,
+    pub audio: Option<&'a mut [u8]>,
+}
+
 /// Current state of an environment's console, as far as a program can read it.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsoleStatus {
@@ -140,14 +148,11 @@ impl Shared {
         work: &mut Workspace,
         id: usize,
         command: Command,
-        obs: &mut [u8],
-        final_obs: Option<&mut [u8]>,
-        ram: Option<&mut [u8]>,
-        audio: Option<&mut [u8]>,
+        row: Row<'_>,
     ) -> Result<Report, CuleError> {
         let mut report = Report::default();
         let result = catch_panic(|| {
-            report = self.perform(work, id, command, obs, final_obs, ram, audio)?;
+            report = self.perform(work, id, command, row)?;
             Ok(())
         });
         match result {
@@ -164,10 +169,7 @@ impl Shared {
         work: &mut Workspace,
         id: usize,
         command: Command,
-        obs: &mut [u8],
-        final_obs: Option<&mut [u8]>,
-        ram: Option<&mut [u8]>,
-        audio: Option<&mut [u8]>,
+        row: Row<'_>,
     ) -> Result<Report, CuleError> {
         let (settings, rules) = (&self.settings, &self.rules);
         let mut slot = lock(&self.slots[id]);
@@ -182,7 +184,7 @@ impl Shared {
                 slot.step(work, game, rules, action);
                 report = slot.report(id, rules);
                 if report.ended && settings.autoreset == Autoreset::SameStep {
-                    if let Some(final_obs) = final_obs {
+                    if let Some(final_obs) = row.final_obs {
                         slot.observe(rules, final_obs);
                     }
                     slot.reset(work, game, rules, None)?;
@@ -198,11 +200,11 @@ impl Shared {
             }
             Command::Show => report = slot.figures(id),
         }
-        slot.observe(rules, obs);
-        if let Some(ram) = ram {
+        slot.observe(rules, row.obs);
+        if let Some(ram) = row.ram {
             ram.copy_from_slice(&slot.head.state.machine.riot.ram);
         }
-        if let (Some(audio), Some(sound)) = (audio, &slot.sound) {
+        if let (Some(audio), Some(sound)) = (row.audio, &slot.sound) {
             audio.copy_from_slice(sound.samples());
         }
         report.env_id = id as u32;
@@ -213,10 +215,7 @@ impl Shared {
 struct Job<'a> {
     id: usize,
     command: Command,
-    obs: &'a mut [u8],
-    final_obs: Option<&'a mut [u8]>,
-    ram: Option<&'a mut [u8]>,
-    audio: Option<&'a mut [u8]>,
+    row: Row<'a>,
     report: &'a mut Report,
 }
 
@@ -248,7 +247,7 @@ impl<'a> Outputs<'a> {
         (first..first + self.reports.len()).filter_map(move |id| {
             let Outputs { obs, final_obs, ram, audio, reports } = self.take(1, size);
             let report = reports.first_mut()?;
-            Some(Job { id, command: command(id), obs, final_obs, ram, audio, report })
+            Some(Job { id, command: command(id), row: Row { obs, final_obs, ram, audio }, report })
         })
     }
 }
@@ -387,8 +386,7 @@ impl CpuBatch {
         let parts = self.pool.parts(envs);
         let bounds = |part: usize| envs * part / parts;
         let work = |work: &mut Workspace, job: Job<'_>| {
-            let Job { id, command, obs, final_obs, ram, audio, report } = job;
-            *report = self.shared.execute(work, id, command, obs, final_obs, ram, audio)?;
+            *job.report = self.shared.execute(work, job.id, job.command, job.row)?;
             Ok(())
         };
         if self.mixed.is_empty() {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::affinity::Affinity;
-use super::cpu::{Command, Shared};
+use super::cpu::{Command, Row, Shared};
 use super::pool::{check_process, lock};
 use super::slot::Workspace;
 use super::{CuleError, Report};
@@ -219,10 +219,13 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Workspace) {
         drop(state);
         outcome.number = task.number;
         outcome.id = task.id;
-        let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
-        let ram = (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]);
-        let audio = (!outcome.audio.is_empty()).then_some(&mut outcome.audio[..]);
-        let report = shared.execute(work, task.id, task.command, &mut outcome.obs, final_obs, ram, audio);
+        let row = Row {
+            obs: &mut outcome.obs,
+            final_obs: (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]),
+            ram: (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]),
+            audio: (!outcome.audio.is_empty()).then_some(&mut outcome.audio[..]),
+        };
+        let report = shared.execute(work, task.id, task.command, row);
         (outcome.report, outcome.error) = match report {
             Ok(report) => (report, None),
             Err(error) => (Report::default(), Some(error)),
