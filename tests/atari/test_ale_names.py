@@ -47,7 +47,7 @@ def test_names_of_parl_in_the_table_exist():
     console = Console("pong")
     assert [name for name in sorted(names) if not hasattr(console, name)] == []
     keywords = set(re.findall(r"Console\(\.\.\., (\w+)=", PAGE))
-    assert len(keywords) == 6 and keywords <= set(inspect.signature(Console.__init__).parameters)
+    assert len(keywords) == 7 and keywords <= set(inspect.signature(Console.__init__).parameters)
 
 
 def test_importing_the_console_loads_numpy_and_nothing_else():
