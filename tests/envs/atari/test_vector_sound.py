@@ -175,6 +175,56 @@ def test_sound_goes_on_over_resets(game: str, shown: str, mode: AutoresetMode) -
     envs.close()
 
 
+def acted(console: Console, action: int, acts: int) -> Any:
+    """Returns the sound of the last four of `acts` acts with an action, or of all if they are fewer."""
+    buffers = [np.zeros(0, np.uint8)]
+    for _ in range(acts):
+        console.act(action)
+        buffers.append(console.audio)
+    return np.concatenate(buffers[-4:])
+
+
+@pytest.mark.parametrize("limit", [1000, 5])
+def test_no_op_frames_make_sound_even_after_a_limit(limit: int) -> None:
+    options = {**PLAIN, "noop_max": 30, "limit_counts": "console", "full_action_space": True}
+    # In this game the frames of a boot do not count: the differences are the numbers of no-op frames.
+    counted = parl.AtariVectorEnv("robotank", 1, **options)
+    numbers = [0, counted.reset(seed=0)[1]["frame_number"][0]]
+    numbers += [counted.reset()[1]["frame_number"][0] for _ in range(4)]
+    idle = np.diff(numbers)
+    assert len(set(idle)) > 1 and idle.max() > 6
+    envs = parl.AtariVectorEnv("robotank", 1, sound=True, max_num_frames_per_episode=limit, **options)
+    console = Console("robotank", seed=0, sound=True, max_num_frames_per_episode=limit)
+    for episode, acts in enumerate(idle):
+        audio = envs.reset(seed=None if episode else 0)[1]["audio"][0]
+        console.reset()
+        expected = acted(console, 0, acts)
+        np.testing.assert_array_equal(audio[len(audio) - len(expected) :], expected)
+        np.testing.assert_array_equal(envs.step(np.array([2]))[-1]["audio"][0], acted(console, 2, 4))
+    counted.close()
+    envs.close()
+
+
+@pytest.mark.parametrize("game", ["assault", "centipede"])
+def test_an_episode_that_continues_a_game_continues_its_sound(game: str) -> None:
+    # The last step of an episode runs earlier frames again, to show them.
+    options = {**PLAIN, "life_loss": "continues", "obs_type": "gray", "max_num_frames_per_episode": 20}
+    envs = parl.AtariVectorEnv(game, 1, sound=True, full_action_space=True, **options)
+    envs.reset(seed=0)
+    console = Console(game, seed=0, sound=True)
+    console.reset()
+    ended, ends = False, 0
+    for t in range(80):
+        action = t // 3 % 18
+        *_, truncated, info = envs.step(np.array([action]))
+        if not ended:
+            np.testing.assert_array_equal(info["audio"][0], acted(console, action, 4))
+        ended = bool(truncated[0])
+        ends += ended
+    assert ends > 10
+    envs.close()
+
+
 def test_a_range_of_frame_skips_keeps_the_sound_of_the_longest_step() -> None:
     envs = parl.AtariVectorEnv("seaquest", 1, sound=True, **{**PLAIN, "frameskip": (2, 5)})
     _, info = envs.reset(seed=0)
