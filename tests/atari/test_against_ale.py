@@ -332,10 +332,7 @@ def test_an_interface_without_a_seed_uses_the_time(monkeypatch):
 
 def test_missing_features_raise_not_implemented_error():
     interface = loaded(parl_ale.ALEInterface, "pong")
-    for call in (interface.getAudio, interface.getAudioSize):
-        with pytest.raises(NotImplementedError, match="sound"):
-            call()
-    for name in ("sound_obs", "color_averaging", "display_screen"):
+    for name in ("sound", "color_averaging", "display_screen"):
         interface.setBool(name, False)
         with pytest.raises(NotImplementedError, match=name):
             interface.setBool(name, True)

@@ -1,5 +1,6 @@
 """Runs that learn from rollouts, as users start them: settings for the environment, keywords, resuming."""
 
+import imageio_ffmpeg
 import numpy as np
 import pytest
 import torch
@@ -57,6 +58,11 @@ def test_keywords_reach_the_environment(tmp_path):
     np.testing.assert_array_equal(evaluate(run.path, episodes=2), 0.0)
     assert record(run.path, tmp_path / "videos" / "pong.png") == 0.0
     assert (tmp_path / "videos" / "pong.png").read_bytes().startswith(b"\x89PNG")
+    assert record(run.path, tmp_path / "videos" / "pong.mp4") == 0.0
+    # 11 pictures of four frames: one after the reset, ten after steps.
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(tmp_path / "videos" / "pong.mp4")
+    assert frames == 11 and abs(seconds - 11 / 15) < 0.1
+    assert b"mp4a" in (tmp_path / "videos" / "pong.mp4").read_bytes()
 
 
 def test_presets_name_the_environment_and_options_override_them(tmp_path):

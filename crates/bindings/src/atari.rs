@@ -10,6 +10,7 @@ use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
 use cule::observe::WIDTH;
+use cule::sound::SAMPLES;
 use cule::{CuleError, env, rom};
 use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -218,7 +219,7 @@ fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> 
 impl Console {
     #[new]
     #[pyo3(signature = (rom, *, rules, seed, system_seed, frame_skip, repeat_action_probability,
-                        max_num_frames_per_episode, truncate_on_life_loss))]
+                        max_num_frames_per_episode, truncate_on_life_loss, sound = false))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -230,6 +231,7 @@ impl Console {
         repeat_action_probability: f32,
         max_num_frames_per_episode: u32,
         truncate_on_life_loss: bool,
+        sound: bool,
     ) -> PyResult<Self> {
         let rom = &rom.get().rom;
         let options = Options {
@@ -240,6 +242,7 @@ impl Console {
             max_num_frames_per_episode,
             truncate_on_loss_of_life: truncate_on_life_loss,
             drawing: Drawing::Predicted,
+            sound,
         };
         detached(py, || {
             let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
@@ -345,6 +348,19 @@ impl Console {
         self.fill(py, out, &[height, width, 3], |console, bytes| {
             console.draw();
             console.screen_rgb(bytes)
+        })
+    }
+
+    /// The samples of the last act, (512,).
+    #[pyo3(signature = (out, /))]
+    fn read_audio<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.fill(py, out, &[SAMPLES], |console, bytes| {
+            bytes.copy_from_slice(console.audio().ok_or(CuleError::NoSound)?);
+            Ok(())
         })
     }
 

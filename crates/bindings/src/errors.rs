@@ -123,6 +123,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         | CuleError::Difficulty { .. }
         | CuleError::Setting { .. }
         | CuleError::BufferLength { .. }
+        | CuleError::NoSound
         | CuleError::State { .. }
         | CuleError::ModeSelection { .. } => parl_error!(py, "AtariError", message),
         // The enum is non-exhaustive.

@@ -43,6 +43,7 @@ pub(crate) struct Config {
     batch_size: usize,
     ordered: bool,
     ram_info: bool,
+    sound: bool,
     pub(crate) entropy: u64,
     repeat_action_probability: f64,
     max_num_frames_per_episode: i64,
@@ -150,6 +151,7 @@ impl Config {
             mode: self.mode,
             difficulty: self.difficulty,
             console_frame_limit: self.console_frame_limit,
+            sound: self.sound,
         })
     }
 }
@@ -238,6 +240,9 @@ pub struct AtariBatch {
     actions: Vec<u8>,
     #[pyo3(get)]
     num_threads: usize,
+    /// Bytes of the sound of an environment, 0 without sound.
+    #[pyo3(get)]
+    audio_bytes: usize,
     threshold: Option<f32>,
 }
 
@@ -333,6 +338,7 @@ struct Targets<'a> {
     obs: &'a mut [u8],
     final_obs: Option<&'a mut [u8]>,
     ram: Option<&'a mut [u8]>,
+    audio: Option<&'a mut [u8]>,
     reports: Vec<Report>,
 }
 
@@ -342,13 +348,15 @@ impl<'a> Targets<'a> {
         obs: &'a Bound<'_, PyUntypedArray>,
         final_obs: Option<&'a Bound<'_, PyUntypedArray>>,
         ram: Option<&'a Bound<'_, PyUntypedArray>>,
+        audio: Option<&'a Bound<'_, PyUntypedArray>>,
     ) -> PyResult<Self> {
-        let all: Vec<_> = [Some(obs), final_obs, ram].into_iter().flatten().cloned().collect();
+        let all: Vec<_> = [Some(obs), final_obs, ram, audio].into_iter().flatten().cloned().collect();
         check_disjoint(&all)?;
         Ok(Self {
             obs: bytes_mut(obs, "out")?,
             final_obs: final_obs.map(|array| bytes_mut(array, "final_obs")).transpose()?,
             ram: ram.map(|array| bytes_mut(array, "ram")).transpose()?,
+            audio: audio.map(|array| bytes_mut(array, "audio")).transpose()?,
             reports: filled(obs.py(), Report::default(), rows)?,
         })
     }
@@ -358,6 +366,7 @@ impl<'a> Targets<'a> {
             obs: self.obs,
             final_obs: self.final_obs.as_deref_mut(),
             ram: self.ram.as_deref_mut(),
+            audio: self.audio.as_deref_mut(),
             reports: &mut self.reports,
         }
     }
@@ -419,13 +428,14 @@ impl AtariBatch {
             obs_shape: batch.obs_shape(),
             actions: batch.actions(),
             num_threads: batch.threads(),
+            audio_bytes: batch.audio_bytes(),
             threshold: config.continuous.then_some(config.continuous_action_threshold),
             batch: Mutex::new(Some(batch)),
         })
     }
 
     /// Resets all environments, or those of `mask`; `seeds` has one entry per environment, negative for none.
-    #[pyo3(signature = (seeds, mask, obs, ram=None))]
+    #[pyo3(signature = (seeds, mask, obs, ram=None, audio=None))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
@@ -433,15 +443,16 @@ impl AtariBatch {
         mask: Option<Vec<bool>>,
         obs: &Bound<'py, PyUntypedArray>,
         ram: Option<&Bound<'py, PyUntypedArray>>,
+        audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
         let seeds: Option<Vec<Option<i64>>> = seeds.map(|seeds| seeds.into_iter().map(Some).collect());
-        let mut targets = Targets::new(self.num_envs, obs, None, ram)?;
+        let mut targets = Targets::new(self.num_envs, obs, None, ram, audio)?;
         self.with(py, |batch| batch.reset(seeds.as_deref(), mask.as_deref(), targets.outputs()))?;
         targets.results(py)
     }
 
     /// Steps every environment.
-    #[pyo3(signature = (actions, obs, final_obs=None, ram=None))]
+    #[pyo3(signature = (actions, obs, final_obs=None, ram=None, audio=None))]
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -449,9 +460,10 @@ impl AtariBatch {
         obs: &Bound<'py, PyUntypedArray>,
         final_obs: Option<&Bound<'py, PyUntypedArray>>,
         ram: Option<&Bound<'py, PyUntypedArray>>,
+        audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
         let actions = self.parse_actions(actions, self.num_envs)?;
-        let mut targets = Targets::new(self.num_envs, obs, final_obs, ram)?;
+        let mut targets = Targets::new(self.num_envs, obs, final_obs, ram, audio)?;
         self.with(py, |batch| batch.step(&actions, targets.outputs()))?;
         targets.results(py)
     }
@@ -484,15 +496,16 @@ impl AtariBatch {
     }
 
     /// Waits for the next results. Ctrl-C interrupts it.
-    #[pyo3(signature = (obs, final_obs=None, ram=None))]
+    #[pyo3(signature = (obs, final_obs=None, ram=None, audio=None))]
     fn recv<'py>(
         &self,
         py: Python<'py>,
         obs: &Bound<'py, PyUntypedArray>,
         final_obs: Option<&Bound<'py, PyUntypedArray>>,
         ram: Option<&Bound<'py, PyUntypedArray>>,
+        audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
-        let mut targets = Targets::new(self.batch_size, obs, final_obs, ram)?;
+        let mut targets = Targets::new(self.batch_size, obs, final_obs, ram, audio)?;
         while !self.with(py, |batch| batch.receive(RECV_INTERVAL, &mut targets.outputs()))? {
             py.check_signals()?;
         }

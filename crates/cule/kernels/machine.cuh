@@ -572,10 +572,12 @@ struct Board {
     uint64_t playfield_partners;
     uint64_t any_cells;
     Array<uint8_t, 32768> ram;
+    Array<uint8_t, 8> sound;
 };
-static_assert(sizeof(Board) == 157776 && alignof(Board) == 8);
+static_assert(sizeof(Board) == 157784 && alignof(Board) == 8);
 static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, partial_row) == 124800 && PARL_OFFSET(Board, masks) == 124824);
 static_assert(PARL_OFFSET(Board, cells) == 124944 && PARL_OFFSET(Board, playfield_partners) == 124992 && PARL_OFFSET(Board, any_cells) == 125000 && PARL_OFFSET(Board, ram) == 125008);
+static_assert(PARL_OFFSET(Board, sound) == 157776);
 }
 
 namespace cule::machine::tia::position {
@@ -3111,13 +3113,14 @@ template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner
     state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
 }
 
-// Holds an action of player A for `rules.frame_skip` frames.
+// Holds an action of player A for `rules.frame_skip` frames, which are one act.
 template <class FrameRunner> PARL_NOINLINE void press(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t code) {
     const env::Action none = env::full_strength(static_cast<uint32_t>(env::NOOP));
     const uint32_t t1 = rules.frame_skip;
     for (uint32_t t2 = 0u; t2 < t1; ++t2) {
         env::act(runner, state, random, board, rules.repeat_probability, env::full_strength(code), none);
     }
+    static_cast<void>(runner.end_act(board));
 }
 
 // Returns true if the selection may go on for about `frames` frames. A ROM of another game may never show
@@ -3361,6 +3364,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, e
     bool everything = false;
     bool complete = false;
     while (!complete) {
+        static_cast<void>(runner.begin_reset(board, everything));
         given_up = env::reset::boot_and_idle(runner, head, output, random, spare, board, kept, boot_pictures, settings, game, idle, soft, everything);
         complete = (((given_up != 0u) || everything) || (head.last_frames.whole_frames >= 2u)) || (settings.draws == 0);
         if (!complete) {
@@ -3383,6 +3387,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t boot_and_idle(FrameRunner& r
         }
     } else if (snapshot && (game.boot_draws != env::state::UNKNOWN_DRAWS)) {
         rs::put(head.state, game.boot);
+        static_cast<void>(runner.replace_sound(board, true));
         random::skip(random, game.boot_draws);
         if (everything) {
             env::state::copy_to_board(board, boot_pictures, env::state::height_bytes(game), game);
@@ -3403,10 +3408,12 @@ template <class FrameRunner> PARL_NOINLINE uint32_t boot_and_idle(FrameRunner& r
             if (!everything) {
                 frame_run.last_frames.whole_frames = 0u;
             }
+            static_cast<void>(runner.end_act(board));
             continue;
         }
         head.state.machine.draw = static_cast<uint8_t>(everything || ((i + 2u) >= acts));
         env::state::run_env_frame(runner, frame_run, head.state, board);
+        static_cast<void>(runner.end_act(board));
         if (head.state.rules.over != 0) {
             const uint32_t given_up_2 = env::reset::boot_console(runner, head, random, spare, board, game, false, everything);
             if (given_up_2 != 0u) {
@@ -3429,6 +3436,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& ru
     env::boot::BootRules rules = env::boot::BootRules{game.repeat_probability, 1u, 0u};
     if (anew) {
         rs::put(head.state, game.loaded);
+        static_cast<void>(runner.replace_sound(board, false));
         random::seed(random, head.random_seed);
     }
     random::seed(core, game.system_seed);
@@ -3594,13 +3602,16 @@ template <class FrameRunner> PARL_NOINLINE int32_t run_env_frame(FrameRunner& ru
     return env::count_frame(state);
 }
 
-// Runs frames `from..to` of `inputs` again, drawing all of them.
+// Runs frames `from..to` of `inputs` again, drawing all of them. The sound registers remain those of the
+// newest frame.
 template <class FrameRunner> PARL_NOINLINE void rerun(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board) {
+    const Array<uint8_t, 8> sound = board.sound;
     for (uint32_t i = from; i < to; ++i) {
         rs::put(machine.input, inputs[i]);
         machine.draw = 1;
         static_cast<void>(runner.run_frame(machine, board));
     }
+    board.sound = sound;
 }
 
 // Seeds all generators of an environment. The next reset starts from a freshly loaded console.
@@ -3705,11 +3716,16 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
             head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
             reward = env::state::run_env_frame(runner, frame_run, head.state, board);
         }
+        static_cast<void>(runner.end_act(board));
         env::rules::count(head.episode, head.state, reward);
         if (env::rules::stops(settings.rules, head.episode, head.state)) {
             stopped_at = left;
         }
         left -= 1u;
+    }
+    const uint32_t t1 = left;
+    for (uint32_t t2 = 0u; t2 < t1; ++t2) {
+        static_cast<void>(runner.end_act(board));
     }
     env::rules::end_step(settings.rules, head.episode, head.state);
     head.continues = env::step::continues(settings.life_continues, settings.rules, head.episode, head.state);
@@ -10323,6 +10339,16 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         }
         case 20u: {
             machine::tia::position::strobe_ball(m, board, clock);
+            break;
+        }
+        case 21u:
+        case 22u:
+        case 23u:
+        case 24u:
+        case 25u:
+        case 26u: {
+            machine::tia::write::catch_up_if(m, board, clock, false);
+            board.sound[static_cast<uint32_t>(register_ - 0x15u)] = static_cast<uint8_t>(value);
             break;
         }
         case 27u:

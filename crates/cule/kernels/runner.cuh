@@ -19,6 +19,10 @@ template <void (*RUN)(cule::machine::Machine&, cule::machine::Board&, Slice<cons
         m.draw = draws;
     }
     PARL_MEMBER void end_boot(cule::machine::Machine&, cule::machine::Board&, bool) {}
+    // A device makes no sound.
+    PARL_MEMBER void begin_reset(cule::machine::Board&, bool) {}
+    PARL_MEMBER void replace_sound(cule::machine::Board&, bool) {}
+    PARL_MEMBER void end_act(cule::machine::Board&) {}
 };
 
 using Plain = Runner<cule::machine::cpu::run>;

@@ -17,6 +17,7 @@ use crate::games::table::{GAME_COUNT, GAMES, UNKNOWN};
 use crate::machine::Board;
 use crate::random::{self, Random};
 use crate::rom::Rom;
+use crate::sound::Sound;
 
 /// Default seed of the core generator, which provides RAM at power-on, the timer at reset and cartridge RAM.
 pub const SYSTEM_SEED: u32 = 4_753_849;
@@ -38,6 +39,8 @@ pub struct Options {
     pub truncate_on_loss_of_life: bool,
     /// When pixels are drawn.
     pub drawing: Drawing,
+    /// Make sound.
+    pub sound: bool,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             max_num_frames_per_episode: 0,
             truncate_on_loss_of_life: false,
             drawing: Drawing::EveryFrame,
+            sound: false,
         }
     }
 }
@@ -70,6 +74,8 @@ pub struct Console {
     undrawn: UndrawnFrames,
     /// Predicts which frames are read.
     read_predictor: ReadPredictor,
+    /// Its sound, if it makes any. The registers are on the board.
+    sound: Option<Box<Sound>>,
     /// Hash of the ROM image, compared when a saved state is loaded.
     fingerprint: u32,
 }
@@ -135,7 +141,8 @@ impl Console {
         let mut total = 0i32;
         for left in (0..self.options.frame_skip).rev() {
             let draws = self.options.drawing == Drawing::EveryFrame || draws_last && left == 0;
-            let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
+            let mut runner =
+                CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true, sound: None };
             self.state.machine.draw = u8::from(draws);
             let (state, random) = (&mut self.state, &mut self.env_random);
             total = total.wrapping_add(env::act(
@@ -148,7 +155,22 @@ impl Console {
                 b,
             ));
         }
+        if let Some(sound) = &mut self.sound {
+            sound.act(&self.board.sound);
+        }
         total
+    }
+
+    /// The 512 samples of the last act (`sound::SAMPLES`); `None` without [`Options::sound`].
+    pub fn audio(&self) -> Option<&[u8]> {
+        self.sound.as_ref().map(|sound| sound.samples())
+    }
+
+    /// The sound with its registers, for another console or environment.
+    pub(crate) fn copy_sound(&self) -> Option<Box<Sound>> {
+        let mut sound = self.sound.clone()?;
+        sound.registers = self.board.sound;
+        Some(sound)
     }
 
     // ------------------------------------------------------------ accessors

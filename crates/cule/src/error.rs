@@ -113,6 +113,9 @@ pub enum CuleError {
         /// Given length in bytes.
         found: usize,
     },
+    /// The console makes no sound.
+    #[error("this console makes no sound: sound is False, make it with sound=True")]
+    NoSound,
     /// The bytes are not a saved state of this console.
     #[error("not a saved state of this console: {reason}")]
     State {

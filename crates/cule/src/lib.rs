@@ -13,6 +13,7 @@ pub mod numpy_random;
 pub mod observe;
 pub mod random;
 pub mod rom;
+pub mod sound;
 #[cfg(test)]
 #[path = "../tests/support/roms.rs"]
 mod test_roms;

@@ -172,17 +172,20 @@ fn canonical_state(m: &Machine) -> Machine {
 
 fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
     let plain = Code::plain(image);
+    let with_sound = Settings { sound: true, ..Settings::default() };
     let variants = [
         Code::new(image, kind),
-        Code::with(image, kind, Settings { pairs: false, skips: true }),
-        Code::with(image, kind, Settings { pairs: true, skips: false }),
+        Code::with(image, kind, Settings { pairs: false, ..Settings::default() }),
+        Code::with(image, kind, Settings { skips: false, ..Settings::default() }),
+        Code::with(image, kind, with_sound),
     ];
+    let sounding = variants.len() - 1;
     // The plain image of a 2 KiB cartridge has only one copy of the ROM; the machine reads it through its
     // segments anyway.
     let mut reference = Runner::new(image, kind, plain.clone());
     let mut drawn = Runner::new(image, kind, plain);
     let mut others: Vec<Runner> = variants.into_iter().map(|code| Runner::new(image, kind, code)).collect();
-    let mut drawing = Runner::new(image, kind, Code::new(image, kind));
+    let mut drawing = Runner::new(image, kind, Code::with(image, kind, with_sound));
     for frame in 0..frames {
         reference.frame(false);
         drawn.frame(true);
@@ -206,6 +209,9 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
             "{name}, frame {frame}: drawn fast"
         );
         assert!(drawing.board.picture == drawn.board.picture, "{name}, frame {frame}: pictures");
+        for (other, kind) in [(&drawn, "drawn"), (&others[sounding], "undrawn"), (&drawing, "drawn fast")] {
+            assert_eq!(other.board.sound, reference.board.sound, "{name}, frame {frame}: sound, {kind}");
+        }
     }
 }
 

@@ -132,6 +132,7 @@ fn settings() -> Settings {
         mode: None,
         difficulty: None,
         console_frame_limit: 0,
+        sound: false,
     }
 }
 
@@ -249,6 +250,7 @@ impl Pair {
             obs: &mut self.cpu_results.obs,
             final_obs: None,
             ram: Some(&mut self.cpu_results.ram),
+            audio: None,
             reports: &mut self.reports,
         };
         self.cpu.reset(given.as_deref(), mask.as_deref(), out).unwrap();
@@ -275,6 +277,7 @@ impl Pair {
             obs: &mut self.cpu_results.obs,
             final_obs: Some(&mut self.cpu_results.final_obs),
             ram: Some(&mut self.cpu_results.ram),
+            audio: None,
             reports: &mut self.reports,
         };
         self.cpu.step(&actions, out).unwrap();

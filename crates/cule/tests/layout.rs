@@ -282,7 +282,7 @@ fn machine_machine() {
 #[test]
 fn machine_board() {
     type T = cule::machine::Board;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (157776, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (157784, 8));
     assert_eq!(offset_of!(T, picture), 0);
     assert_eq!(offset_of!(T, rows), 96000);
     assert_eq!(offset_of!(T, partial_row), 124800);
@@ -291,6 +291,7 @@ fn machine_board() {
     assert_eq!(offset_of!(T, playfield_partners), 124992);
     assert_eq!(offset_of!(T, any_cells), 125000);
     assert_eq!(offset_of!(T, ram), 125008);
+    assert_eq!(offset_of!(T, sound), 157776);
 }
 
 #[test]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from parl import _native
 from parl.atari.actions import Action
-from parl.atari.console import SYSTEM_SEED, Console
+from parl.atari.console import AUDIO_SAMPLES, SYSTEM_SEED, Console
 from parl.atari.pictures import png_bytes
 
 __all__ = ["ALEInterface", "ALEState", "Action", "LoggerMode"]
@@ -53,11 +53,9 @@ _DEFAULTS: Mapping[str, int | float | bool | str] = {
     "record_screen_dir": "",
     "record_sound_filename": "",
 }
-_NO_SOUND = "parl does not emulate sound"
 _UNSUPPORTED = {
-    "sound_obs": _NO_SOUND,
-    "sound": _NO_SOUND,
-    "record_sound_filename": _NO_SOUND,
+    "sound": "use `parl play` to hear a game",
+    "record_sound_filename": "use `getAudio` and Python's module `wave` to write a file",
     "display_screen": "use `parl play` for a window",
     "record_screen_dir": "use `parl record` to write files",
     "color_averaging": "parl does not average frames",
@@ -168,8 +166,8 @@ class ALEState:
 class ALEInterface:
     """The interface of the Arcade Learning Environment for parl's console.
 
-    Settings take effect when a ROM is loaded, as in ale-py. Sound, color averaging, windows and paddle limits
-    are not supported; setting them raises ``NotImplementedError``.
+    Settings take effect when a ROM is loaded, as in ale-py. Sound files and playing sound aloud, color
+    averaging, windows and paddle limits are not supported; setting them raises ``NotImplementedError``.
     """
 
     def __init__(self) -> None:
@@ -273,6 +271,7 @@ class ALEInterface:
             repeat_action_probability=max(0.0, sticky) if sticky < 1 else 1.0,
             max_num_frames_per_episode=max(0, self.getInt("max_num_frames_per_episode")),
             truncate_on_life_loss=self.getBool("truncate_on_loss_of_life"),
+            sound=self.getBool("sound_obs"),
         )
         self._rewards = (self.getInt("reward_min"), self.getInt("reward_max"))
         self.__dict__.pop("act", None)
@@ -431,12 +430,27 @@ class ALEInterface:
         Path(path).write_bytes(png_bytes(self._console.screen_rgb))
 
     def getAudioSize(self) -> int:
-        """Raises NotImplementedError, because parl does not emulate sound."""
-        raise NotImplementedError(_NO_SOUND)
+        """Number of samples of an act: 512."""
+        _ = self._console
+        return AUDIO_SAMPLES
 
-    def getAudio(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Raises NotImplementedError, because parl does not emulate sound."""
-        raise NotImplementedError(_NO_SOUND)
+    @overload
+    def getAudio(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getAudio(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getAudio(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """The sound of the last act, (512,) uint8; or None after writing it into ``buffer``.
+
+        All zeros if ``sound_obs`` was false when the ROM was loaded. See :attr:`parl.atari.Console.audio`.
+        """
+        console = self._console
+        if buffer is not None:
+            _check_buffer(buffer, (AUDIO_SAMPLES,), TypeError)
+        audio = console.audio if console.sound else np.zeros(AUDIO_SAMPLES, np.uint8)
+        if buffer is None:
+            return audio
+        buffer[:] = audio
+        return None
 
     # ------------------------------------------------------------ states
 

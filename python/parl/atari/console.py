@@ -23,6 +23,8 @@ _NTSC_FPS = 60.0
 _PAL_FPS = 50.0
 _BYTES = 256
 _RAM_BYTES = 128
+AUDIO_SAMPLES = 512
+"""Samples of sound that one :meth:`Console.act` makes."""
 _MAX_FRAMES = 2**31
 
 
@@ -48,6 +50,7 @@ class Console:
         allow_unknown: whether to accept a ROM that is not a known game, or not the game of its name. Without
             ``rules`` it runs with reward 0, no lives and no end.
         system_seed: seed of the RAM at power-on and of the timer at resets, 0 to 2^32 - 1.
+        sound: whether :meth:`act` makes sound, for :attr:`audio`. Nothing else depends on it.
 
     Raises:
         FileNotFoundError: there is no such ROM; the message lists the folders searched.
@@ -75,6 +78,7 @@ class Console:
         rules: str | None = None,
         allow_unknown: bool = False,
         system_seed: int = SYSTEM_SEED,
+        sound: bool = False,
     ) -> None:
         rom = _find_rom(os.fspath(game), allow_unknown=allow_unknown or rules is not None)
         if rules is not None:
@@ -98,6 +102,7 @@ class Console:
                     "max_num_frames_per_episode", max_num_frames_per_episode, _MAX_FRAMES
                 ),
                 "truncate_on_life_loss": bool(truncate_on_life_loss),
+                "sound": bool(sound),
             },
         )
         if mode is not None:
@@ -189,6 +194,19 @@ class Console:
     def frames_per_second(self) -> float:
         """Frames per second: 60 for NTSC games, 50 for PAL games."""
         return _PAL_FPS if self._native.pal else _NTSC_FPS
+
+    @property
+    def sound(self) -> bool:
+        """Whether :meth:`act` makes sound."""
+        return self._settings.get("sound", False)
+
+    @property
+    def audio_sample_rate(self) -> int:
+        """Samples of :attr:`audio` per second: 30,720 for NTSC games, 25,600 for PAL games.
+
+        512 samples per frame; the rate at which sound and picture go together with ``frame_skip=1``.
+        """
+        return int(AUDIO_SAMPLES * self.frames_per_second)
 
     # ---------------------------------------------------------------- playing
 
@@ -313,6 +331,25 @@ class Console:
         """Height (210, 214, 220, 230 or 250) and width (160) of the screen in pixels."""
         return self._native.screen_height, SCREEN_WIDTH
 
+    @property
+    def audio(self) -> NDArray[np.uint8]:
+        """The sound of the last :meth:`act`, (512,) uint8 of one channel, at :attr:`audio_sample_rate`.
+
+        Equals ale-py's ``getAudio()``. Each act makes 512 samples from the sound registers as they are after
+        its last frame, whatever its number of frames, and also after the end of an episode. A sample is 128
+        plus 4 times the volume, 0 to 30, of the two channels of the TIA; 0 before the first act. The frames
+        of :meth:`reset` make no sound, except those of a mode selection that plays. As in ale-py, neither
+        :meth:`reset` nor :meth:`load` changes the sound: saved states do not contain it.
+
+        Raises:
+            AtariError: (a ValueError) the console was made without ``sound=True``.
+        """
+        return self._native.read_audio(None)
+
+    def read_audio(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Copies :attr:`audio` into ``out``, (512,) uint8 and C-contiguous, or a new array; returns it."""
+        return self._native.read_audio(out)
+
     def read_ram(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
         """Copies the RAM into ``out``, (128,) uint8 and C-contiguous, or into a new array; returns it.
 
@@ -349,7 +386,7 @@ class Console:
     # ---------------------------------------------------------------- states
 
     def save(self, *, generator: bool = True) -> bytes:
-        """Saves the state of the console as bytes, without ROM, settings and screen.
+        """Saves the state of the console as bytes, without ROM, settings, screen and sound.
 
         Args:
             generator: whether to include the generator of sticky actions.
@@ -373,7 +410,7 @@ class Console:
         self._native.load(state, keep_repeated_action)
 
     def clone(self, *, generator: bool = True) -> Console:
-        """An independent copy of the console, screen included.
+        """An independent copy of the console, screen and sound included.
 
         Args:
             generator: whether to copy the state of the generator of sticky actions; otherwise the copy gets a

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import itertools
 import struct
+import subprocess
+import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ SUFFIXES = (".png", ".gif", ".mp4")
 _COMPRESSION = 6
 # GIF durations are in hundredths of a second, and viewers slow down frames shorter than 2 of them.
 _GIF_FRAME_MS = 30
+# A sample rate that every player of MP4 files knows. The console's own is resampled to it.
+_MP4_SAMPLE_RATE = 48_000
+_SILENCE = 128
 
 
 def png_bytes(rgb: NDArray[np.uint8]) -> bytes:
@@ -69,7 +74,13 @@ def _imageio() -> Any:
 
 
 def write_frames(
-    path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, scale: int, aspect: int = 2
+    path: Path,
+    frames: Iterable[NDArray[np.uint8]],
+    *,
+    fps: float,
+    scale: int,
+    aspect: int = 2,
+    audio: Callable[[], NDArray[np.uint8]] | None = None,
 ) -> int:
     """Writes frames as a video, or the last one as an image.
 
@@ -80,12 +91,15 @@ def write_frames(
         fps: frames per second.
         scale: height of a pixel in the file.
         aspect: width of a pixel divided by its height.
+        audio: returns the sound of the frame that was read last from ``frames``: uint8 samples of one
+            channel, the same number for each frame, 0 or 128 for silence. Written to ``.mp4`` files only.
 
     Returns:
         The number of frames read from ``frames``.
 
     Raises:
         ConfigError: the suffix is unknown, there are no frames, or imageio is not installed.
+        OSError: the file cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -106,6 +120,8 @@ def write_frames(
     else:
         # The codec needs even sides; with blocks of 2, no screen height needs rescaling.
         options = {"fps": fps, "macro_block_size": 2, "quality": 8}
+    if suffix == ".mp4" and audio is not None:
+        return _write_with_sound(path, itertools.chain([first], remaining), fps, scale, aspect, audio)
     count = 0
     waiting: NDArray[np.uint8] | None = None
     with _imageio().get_writer(path, **options) as writer:
@@ -120,4 +136,34 @@ def write_frames(
                 waiting = None
         if waiting is not None:
             writer.append_data(enlarged(waiting, scale, aspect))
+    return count
+
+
+def _write_with_sound(
+    path: Path,
+    frames: Iterable[NDArray[np.uint8]],
+    fps: float,
+    scale: int,
+    aspect: int,
+    audio: Callable[[], NDArray[np.uint8]],
+) -> int:
+    """Writes an MP4 file with sound: first a file without, to which ffmpeg then adds the samples."""
+    samples: list[NDArray[np.uint8]] = []
+
+    def listened() -> Iterable[NDArray[np.uint8]]:
+        for frame in frames:
+            # Samples of frames that have not run are 0.
+            samples.append(np.maximum(audio(), _SILENCE))
+            yield frame
+
+    with tempfile.TemporaryDirectory() as folder:
+        silent = Path(folder) / "silent.mp4"
+        count = write_frames(silent, listened(), fps=fps, scale=scale, aspect=aspect)
+        sound = ("-f", "u8", "-ar", str(round(len(samples[0]) * fps)), "-ac", "1", "-i", "pipe:0")
+        coded = ("-c:v", "copy", "-c:a", "aac", "-ar", str(_MP4_SAMPLE_RATE))
+        ffmpeg = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+        command = (ffmpeg, "-y", "-loglevel", "error", "-i", str(silent), *sound, *coded, str(path))
+        done = subprocess.run(command, input=np.concatenate(samples).tobytes(), capture_output=True)
+    if done.returncode != 0:
+        raise OSError(f"ffmpeg could not write {path}: {done.stderr.decode(errors='replace').strip()}")
     return count

@@ -27,6 +27,10 @@ _PLAYER_TWO = {"w": "UP", "s": "DOWN", "a": "LEFT", "d": "RIGHT", "f": "FIRE"}
 _QUIT = frozenset({"q", "escape", "ctrl+c"})
 _WINDOW_HEIGHT = 630
 _WINDOW_WIDTH = 840
+# Sound starts when this many frames wait to be played, so that a late frame leaves no gap.
+_FIRST_FRAMES = 3
+# Frames that may wait. The oldest are left out where a game runs faster than in real time.
+_MOST_FRAMES = 12
 
 
 def action_of(held: Iterable[str], keys: dict[str, str]) -> Action:
@@ -78,6 +82,36 @@ class _TerminalDisplay:
             self._waiting = None
 
 
+class _Speaker:
+    """Plays the sound of frames.
+
+    Args:
+        pygame: the module.
+        sample_rate: samples per second.
+
+    Raises:
+        pygame.error: there is no sound device.
+    """
+
+    def __init__(self, pygame: Any, sample_rate: int) -> None:
+        self._pygame = pygame
+        pygame.mixer.init(sample_rate, 8, 1, allowedchanges=0)
+        self._channel = pygame.mixer.Channel(0)
+        self._waiting = b""
+
+    def play(self, samples: NDArray[np.uint8]) -> None:
+        """Plays the samples of a frame, uint8, after those of earlier frames."""
+        self._waiting = (self._waiting + samples.tobytes())[-_MOST_FRAMES * len(samples) :]
+        starts = not self._channel.get_busy() and len(self._waiting) < _FIRST_FRAMES * len(samples)
+        # A channel plays one piece and holds the next one.
+        if not starts and self._channel.get_queue() is None:
+            self._channel.queue(self._pygame.mixer.Sound(buffer=self._waiting))
+            self._waiting = b""
+
+    def close(self) -> None:
+        self._pygame.mixer.quit()
+
+
 class _WindowDisplay:
     def __init__(self, title: str) -> None:
         # Suppresses pygame's message on standard output.
@@ -112,6 +146,13 @@ class _WindowDisplay:
         pygame.display.set_caption(status)
         pygame.display.flip()
 
+    def speaker(self, sample_rate: int) -> _Speaker | None:
+        """Plays sound at ``sample_rate``; None if there is no sound device."""
+        try:
+            return _Speaker(self._pygame, sample_rate)
+        except (self._pygame.error, ImportError, NotImplementedError):
+            return None
+
     def close(self) -> None:
         self._pygame.display.quit()
 
@@ -132,6 +173,7 @@ def loop(
     fps: float,
     max_frames: int = 0,
     recorder: Recorder | None = None,
+    listen: Callable[[NDArray[np.uint8]], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
@@ -143,6 +185,7 @@ def loop(
         fps: frames per second.
         max_frames: number of frames after which to stop; 0 for no limit.
         recorder: records the actions.
+        listen: gets the sound of each frame, (512,) uint8.
         clock: time in seconds.
         sleep: waits for a number of seconds.
 
@@ -166,6 +209,8 @@ def loop(
             other = action_of(held, _PLAYER_TWO) if two else Action.NOOP
             action = action_of(held, _PLAYER_ONE)
             score += console.act(action if recorder is None else recorder.action(action), other)
+            if listen is not None:
+                listen(console.audio)
         state = "paused" if paused else "game over, r starts again" if console.game_over else ""
         parts = [console.name, f"score {score}", f"lives {console.lives}", state, HELP_TWO if two else HELP]
         display.show(console.screen_rgb, "  ".join(part for part in parts if part))
@@ -192,7 +237,8 @@ def play(
     """Plays a game in a window or in the terminal.
 
     Args:
-        console: the console, which continues from its state.
+        console: the console, which continues from its state. In a window its sound is played if it makes
+            any and there is a sound device.
         where: ``window``, ``terminal``, or ``auto`` for a window if one is possible.
         fps: frames per second; None for 60 or, for PAL games, 50.
         max_frames: number of frames after which to stop; 0 for no limit.
@@ -211,9 +257,13 @@ def play(
         if importlib.util.find_spec("pygame") is None:
             raise ConfigError("a window needs pygame: pip install pygame-ce, or play with --terminal")
         window = _WindowDisplay(f"parl: {console.name}")
+        speaker = window.speaker(console.audio_sample_rate) if console.sound else None
+        listen = None if speaker is None else speaker.play
         try:
-            return loop(console, window, fps=fps, max_frames=max_frames, recorder=recorder)
+            return loop(console, window, fps=fps, max_frames=max_frames, recorder=recorder, listen=listen)
         finally:
+            if speaker is not None:
+                speaker.close()
             window.close()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(

@@ -42,6 +42,8 @@ class PlayOptions:
     """Write the actions to this .npz file, for parl train bc --data."""
     allow_unknown: bool = False
     """Accept a ROM that is not a known game."""
+    mute: bool = False
+    """Play no sound. Only a window plays sound."""
 
 
 def play_command(arguments: Sequence[str]) -> int:
@@ -61,6 +63,7 @@ def play_command(arguments: Sequence[str]) -> int:
         mode=options.mode,
         difficulty=options.difficulty,
         allow_unknown=options.allow_unknown,
+        sound=not options.mute,
     )
     record: Path | None = options.record
     recorder = None if record is None else Recorder(console)

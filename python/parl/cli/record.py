@@ -33,7 +33,7 @@ class RecordOptions:
     what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN|GAME")]
     """A run directory; or the id of a game (parl games lists them) or the path of a ROM."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """File to write: .mp4, .gif (both need the extra video) or .png."""
+    """File to write: .mp4 (of an Atari game with sound), .gif (both need the extra video) or .png."""
     seed: int | None = None
     """Seed of the environment, or of sticky actions and random play; default: 1000000 for a run, else 0."""
     scale: int | None = None
@@ -93,12 +93,19 @@ def _record_game(options: RecordOptions) -> int:
         mode=options.mode,
         difficulty=options.difficulty,
         allow_unknown=options.allow_unknown,
+        sound=True,
     )
     fps = console.frames_per_second
     frames = round(_SECONDS * fps) if options.frames is None else options.frames
     if frames < 1:
         raise ConfigError(f"--frames is {frames}, expected at least 1")
-    written = write_frames(options.out, frames_of(console, frames, seed, script), fps=fps, scale=scale)
+    written = write_frames(
+        options.out,
+        frames_of(console, frames, seed, script),
+        fps=fps,
+        scale=scale,
+        audio=lambda: console.audio,
+    )
     print(f"{options.out}: {written} frames of {console.name}, {options.out.stat().st_size:,} bytes")
     return 0
 

@@ -117,13 +117,20 @@ class EnvMaker:
         """A maker of the same environments with other options."""
         return EnvMaker(self.env, options, self.wrappers, self.masks)
 
-    def with_pictures(self) -> EnvMaker:
-        """A maker of the same environments that render pictures, if they take ``render_mode``."""
+    def with_pictures(self, *, sound: bool = False) -> EnvMaker:
+        """A maker of the same environments that render pictures, if they take ``render_mode``.
+
+        Args:
+            sound: whether parl's Atari environments on the CPU also make sound, ``info["audio"]``. With a
+                range of frame skips they make none, since its length differs from step to step.
+        """
         from parl.envs.load import load_env
 
         env = load_env(self.env) if isinstance(self.env, str) else self.env
         takes = inspect.isclass(env) and "render_mode" in inspect.signature(env).parameters
-        render = {"render_mode": "rgb_array"} if isinstance(env, str) or takes else {}
+        render: dict[str, Any] = {"render_mode": "rgb_array"} if isinstance(env, str) or takes else {}
+        if sound and self.has_threads and isinstance(self.options.get("frameskip", 4), int):
+            render["sound"] = True
         return self.with_options({**self.options, **render})
 
     def for_actors(self, actors: int) -> EnvMaker:

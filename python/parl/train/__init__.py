@@ -719,7 +719,8 @@ def record(
 
     Args:
         path: the run directory.
-        out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is created if missing.
+        out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is created if missing. An ``.mp4`` of
+            an Atari game that ran on the CPU has sound.
         seed: seed of the environment.
         checkpoint: ``"best"`` or ``"last"``.
         scale: height of each pixel in the file, in pixels; by default 2 for Atari games, else 1.
@@ -737,12 +738,13 @@ def record(
     from parl.runtime.evaluate import reset_memory
 
     evaluator, maker = _load_evaluator(path, checkpoint, trust)
-    env: Any = maker.with_pictures()(1)
+    env: Any = maker.with_pictures(sound=Path(out).suffix.lower() == ".mp4")(1)
     total = 0.0
+    info: dict[str, Any] = {}
 
     def frames() -> Iterator[np.ndarray[Any, Any]]:
-        nonlocal total
-        obs, _ = env.reset(seed=seed)
+        nonlocal total, info
+        obs, info = env.reset(seed=seed)
         reset_memory(evaluator.policy, 1)
         over = False
         while not over:
@@ -759,9 +761,15 @@ def record(
     atari = isinstance(env.unwrapped, AtariVectorEnv)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     fps = float(env.metadata.get("render_fps") or 30)
+    sounds = atari and env.unwrapped.settings["sound"]
     try:
         write_frames(
-            Path(out), frames(), fps=fps, scale=scale or (2 if atari else 1), aspect=2 if atari else 1
+            Path(out),
+            frames(),
+            fps=fps,
+            scale=scale or (2 if atari else 1),
+            aspect=2 if atari else 1,
+            audio=(lambda: info["audio"][0]) if sounds else None,
         )
     finally:
         env.close()

@@ -40,6 +40,7 @@ class Setup(NamedTuple):
     difficulty: int | None = None
     sticky: float = 0.0
     seed: int = 1
+    sound: bool = False
 
 
 class Frame(NamedTuple):
@@ -52,6 +53,7 @@ class Frame(NamedTuple):
     episode_number: int
     ram: NDArray[np.uint8]
     screen: NDArray[np.uint8] | None
+    audio: NDArray[np.uint8] | None = None
 
     def head(self) -> tuple[int, ...]:
         """Returns reward, lives, game over and the two frame numbers."""
@@ -74,6 +76,9 @@ class Frame(NamedTuple):
             places = np.flatnonzero(self.ram != other.ram)
             shown = ", ".join(f"${0x80 + i:02X}: {self.ram[i]:02X} {other.ram[i]:02X}" for i in places[:8])
             return f"{len(places)} bytes of RAM: {shown}"
+        if self.audio is not None and other.audio is not None and not np.array_equal(self.audio, other.audio):
+            places = np.flatnonzero(self.audio != other.audio)
+            return f"{len(places)} samples of sound, the first is number {places[0]}"
         if self.screen is None or other.screen is None:
             return None
         if self.screen.shape != other.screen.shape:
@@ -103,10 +108,12 @@ class Ale:
         self.interface = ale_py.ALEInterface()
         self.interface.setInt("random_seed", setup.seed)
         self.interface.setFloat("repeat_action_probability", setup.sticky)
+        self.interface.setBool("sound_obs", setup.sound)
         self.interface.loadROM(setup.rom)
         self.choose(setup.mode, setup.difficulty)
         self._ram = np.zeros(128, np.uint8)
         self._screen = np.zeros(self.interface.getScreenDims(), np.uint8)
+        self._audio = np.zeros(512, np.uint8) if setup.sound else None
 
     def choose(self, mode: int | None, difficulty: int | None) -> None:
         """Sets the mode of later resets, and the difficulty."""
@@ -129,6 +136,8 @@ class Ale:
         ale.getRAM(self._ram)
         if picture:
             ale.getScreen(self._screen)
+        if self._audio is not None:
+            ale.getAudio(self._audio)
         return Frame(
             reward,
             ale.lives(),
@@ -137,6 +146,7 @@ class Ale:
             ale.getEpisodeFrameNumber(),
             self._ram,
             self._screen if picture else None,
+            self._audio,
         )
 
 
@@ -153,7 +163,9 @@ class Parl:
             repeat_action_probability=setup.sticky,
             max_num_frames_per_episode=0,
             truncate_on_life_loss=False,
+            sound=setup.sound,
         )
+        self._sound = setup.sound
         self.choose(setup.mode, setup.difficulty)
 
     def choose(self, mode: int | None, difficulty: int | None) -> None:
@@ -173,7 +185,10 @@ class Parl:
         self.console.write_ram(index, value)
 
     def detour(self, actions: bytes) -> None:
-        """Saves the state, loads it on a copy that has played other actions, and continues on the copy."""
+        """Saves the state, loads it on a copy that has played other actions, and continues on the copy.
+
+        Not with sound, which is not part of a state.
+        """
         saved = self.console.save(generator=True)
         other = self.console.clone()
         for action in actions:
@@ -191,6 +206,7 @@ class Parl:
             console.episode_frame_number,
             console.read_ram(None),
             console.read_screen(None) if picture else None,
+            console.read_audio(None) if self._sound else None,
         )
 
 

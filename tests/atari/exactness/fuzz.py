@@ -1,4 +1,4 @@
-"""Compares parl's console with ale-py on generated cartridges: RAM, numbers and picture of each frame.
+"""Compares parl's console with ale-py on generated cartridges: RAM, numbers, picture and sound of each frame.
 
 usage: fuzz.py FIRST COUNT [--kinds tia,code,banks,bytes,waits] [--frames N] [--jobs N] [--until HH:MM]
                [--record]
@@ -6,8 +6,8 @@ usage: fuzz.py FIRST COUNT [--kinds tia,code,banks,bytes,waits] [--frames N] [--
 Each seed gives one cartridge of each kind (`cartridges.py`): random TIA writes at random cycles (tia); random
 instructions (code); one bank-switching scheme after the other with its hotspots and RAM (banks); random bytes
 (bytes); frames that stay open (waits). Each cartridge runs on ale-py with the rules of another game, and on
-two consoles of parl: the picture of one is read in every frame, that of the other in about one frame of ten.
-The saved states of the two consoles must be equal byte by byte.
+two consoles of parl: the picture of one, which makes sound, is read in every frame, that of the other in
+about one frame of ten. The saved states of the two consoles must be equal byte by byte.
 `fuzz.py 0 700 --frames 400` compares 1.4 million frames.
 """
 
@@ -63,9 +63,10 @@ def play(job: Job) -> Result:
     with tempfile.TemporaryDirectory() as name:
         rom = Path(name, f"{RULES}.bin")
         rom.write_bytes(cartridges.KINDS[job.kind](job.seed))
-        setup = emulators.Setup(rom, RULES)
+        silent = emulators.Setup(rom, RULES)
+        setup = silent._replace(sound=True)
         scheme = emulators._native.Rom(rom.read_bytes(), "").cartridge
-        ale, always_read, seldom_read = emulators.Ale(setup), emulators.Parl(setup), emulators.Parl(setup)
+        ale, always_read, seldom_read = emulators.Ale(setup), emulators.Parl(setup), emulators.Parl(silent)
     for t in range(-1, job.frames):
         reward = mine = other = 0
         if t >= 0:
@@ -97,8 +98,8 @@ def record(results: list[Result]) -> str:
         f"- Commit {games.git('rev-parse', '--short=12', 'HEAD')}, extension module {games.build()}",
         f"- Machine: {games.machine()}",
         f"- {len(results):,} cartridges, {frames:,} frames compared, **{len(wrong)} differences**",
-        "- In each frame: RAM, reward, lives, game over, frame numbers; the picture of a console that is "
-        "read in every frame, and of one that is read in one frame of ten",
+        "- In each frame: RAM, reward, lives, game over, frame numbers; picture and sound of a console that "
+        "is read in every frame, and the picture of one that is read in one frame of ten",
         "",
         "| kind | scheme | cartridges | frames | differences |",
         "|---|---|---|---|---|",

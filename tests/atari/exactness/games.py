@@ -5,7 +5,8 @@ usage: games.py [--games a,b,...] [--frames-per-pair N] [--frames N] [--jobs N] 
 
 Runs: every game with every (mode, difficulty) pair; and every game with two action scripts, each with sticky
 actions off and on, reset after each end and every 7,000 frames, with states saved and loaded in the middle.
-Compared in each frame: RAM, picture, reward, lives, game over, frame numbers.
+Compared in each frame: RAM, picture, reward, lives, game over, frame numbers, and, where no states are
+loaded, sound, which is not part of a state.
 
 Results are kept in `target/test-games/`, one line per run. The same build of parl does not repeat finished
 runs, so the script may be stopped and started again; `--until` stops it at that time (UTC). It prints a table
@@ -70,7 +71,8 @@ class Run(NamedTuple):
 
     def setup(self) -> emulators.Setup:
         """Returns cartridge and settings."""
-        return emulators.setup(self.game, mode=self.mode, difficulty=self.difficulty, sticky=self.sticky)
+        setup = emulators.setup(self.game, mode=self.mode, difficulty=self.difficulty, sticky=self.sticky)
+        return setup._replace(sound=not self.detour_every)
 
     def actions(self) -> bytes:
         """Returns one action code per frame."""
@@ -144,7 +146,8 @@ def record(done: dict[str, dict[str, Any]], wanted: list[Run]) -> str:
         f"- Machine: {machine()}; Python {platform.python_version()}",
         f"- {len(found):,} of {len(wanted):,} runs, {frames:,} frames compared, "
         f"**{len(wrong)} differences**; {seconds / 60:.0f} minutes of processor time for both emulators",
-        "- In each frame: RAM, picture (palette indices), reward, lives, game over, both frame numbers",
+        "- In each frame: RAM, picture (palette indices), reward, lives, game over, both frame numbers; "
+        "sound in the pairs",
         "",
         "*pairs*: (mode, difficulty) pairs, from loading. *long*: two action scripts (minimal actions, "
         "changed every 5 frames on average; all 18, every 25), each with sticky actions off and on, reset "

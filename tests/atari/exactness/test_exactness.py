@@ -1,7 +1,8 @@
 """Compares games with ale-py in each frame: RAM, picture, reward, lives, game over, frame numbers.
 
-Every game runs for 300 frames after a reset, 16 games for 3,000 with resets and saved states, and six games
-with every (mode, difficulty). The four two-player games run in ale-py under another game's name and rules.
+Every game runs for 300 frames after a reset, with sound; 16 games for 3,000 with resets and saved states; and
+six games with every (mode, difficulty). The four two-player games run in ale-py under another game's name and
+rules.
 `make test-games` makes longer comparisons, for hours.
 """
 
@@ -53,7 +54,7 @@ def with_resets(game):
 def every_pair(game):
     """Plays all pairs on one console per emulator: RAM survives a reset."""
     row = games.rows()[game]
-    ale, ours, wrong = emulators.start(emulators.setup(game))
+    ale, ours, wrong = emulators.start(emulators.setup(game, sound=True))
     for mode in row.modes:
         for difficulty in row.difficulties:
             if wrong:

@@ -15,6 +15,7 @@ use crate::env::{self, Action};
 use crate::games::table::GAMES;
 use crate::random::Random;
 use crate::rom::Rom;
+use crate::sound::SAMPLES;
 use crate::{CuleError, memory};
 
 /// Bytes of a console's RAM.
@@ -28,8 +29,18 @@ pub struct Outputs<'a> {
     pub final_obs: Option<&'a mut [u8]>,
     /// Console RAM, 128 bytes per environment.
     pub ram: Option<&'a mut [u8]>,
+    /// Sound of the last frames, `CpuBatch::audio_bytes` per environment.
+    pub audio: Option<&'a mut [u8]>,
     /// Rewards, flags and figures.
     pub reports: &'a mut [Report],
+}
+
+/// The row of one environment in [`Outputs`], without its report.
+pub(super) struct Row<'a> {
+    pub obs: &'a mut [u8],
+    pub final_obs: Option<&'a mut [u8]>,
+    pub ram: Option<&'a mut [u8]>,
+    pub audio: Option<&'a mut [u8]>,
 }
 
 /// Current state of an environment's console, as far as a program can read it.
@@ -121,7 +132,7 @@ impl Shared {
     pub(super) fn outcome(&self) -> Result<Outcome, CuleError> {
         let obs = self.obs_bytes();
         let final_obs = if self.settings.autoreset == Autoreset::SameStep { obs } else { 0 };
-        Outcome::new(obs, final_obs, if self.wants_ram { RAM_BYTES } else { 0 })
+        Outcome::new(obs, final_obs, if self.wants_ram { RAM_BYTES } else { 0 }, self.audio_bytes())
     }
 
     pub(super) fn obs_bytes(&self) -> usize {
@@ -136,6 +147,11 @@ impl Shared {
         &self.games
     }
 
+    /// Bytes of the sound of an environment, 0 without sound.
+    fn audio_bytes(&self) -> usize {
+        if self.settings.sound { self.settings.max_frames() * SAMPLES } else { 0 }
+    }
+
     /// Runs a command in environment `id` and writes its rows of the results.
     ///
     /// # Errors
@@ -145,13 +161,11 @@ impl Shared {
         work: &mut Workspace,
         id: usize,
         command: Command,
-        obs: &mut [u8],
-        final_obs: Option<&mut [u8]>,
-        ram: Option<&mut [u8]>,
+        row: Row<'_>,
     ) -> Result<Report, CuleError> {
         let mut report = Report::default();
         let result = catch_panic(|| {
-            report = self.perform(work, id, command, obs, final_obs, ram)?;
+            report = self.perform(work, id, command, row)?;
             Ok(())
         });
         match result {
@@ -168,9 +182,7 @@ impl Shared {
         work: &mut Workspace,
         id: usize,
         command: Command,
-        obs: &mut [u8],
-        final_obs: Option<&mut [u8]>,
-        ram: Option<&mut [u8]>,
+        row: Row<'_>,
     ) -> Result<Report, CuleError> {
         let (settings, rules) = (&self.settings, &self.rules);
         let mut slot = lock(&self.slots[id]);
@@ -185,7 +197,7 @@ impl Shared {
                 slot.step(work, game, rules, action);
                 report = slot.report(id, rules);
                 if report.ended && settings.autoreset == Autoreset::SameStep {
-                    if let Some(final_obs) = final_obs {
+                    if let Some(final_obs) = row.final_obs {
                         slot.observe(rules, final_obs);
                     }
                     slot.reset(work, game, rules, None)?;
@@ -201,9 +213,12 @@ impl Shared {
             }
             Command::Show => report = slot.figures(id),
         }
-        slot.observe(rules, obs);
-        if let Some(ram) = ram {
+        slot.observe(rules, row.obs);
+        if let Some(ram) = row.ram {
             ram.copy_from_slice(&slot.head.state.machine.riot.ram);
+        }
+        if let (Some(audio), Some(sound)) = (row.audio, &slot.sound) {
+            audio.copy_from_slice(sound.samples());
         }
         report.env_id = id as u32;
         Ok(report)
@@ -213,24 +228,24 @@ impl Shared {
 struct Job<'a> {
     id: usize,
     command: Command,
-    obs: &'a mut [u8],
-    final_obs: Option<&'a mut [u8]>,
-    ram: Option<&'a mut [u8]>,
+    row: Row<'a>,
     report: &'a mut Report,
 }
 
 impl<'a> Outputs<'a> {
-    /// Splits off the rows of the next `count` environments. `size` is the bytes of an observation.
-    fn take(&mut self, count: usize, size: usize) -> Outputs<'a> {
+    /// Splits off the rows of the next `count` environments. `size` is the bytes of an observation and of a
+    /// sound.
+    fn take(&mut self, count: usize, size: (usize, usize)) -> Outputs<'a> {
         fn front<'a, T>(rest: &mut &'a mut [T], length: usize) -> &'a mut [T] {
             let (front, left) = std::mem::take(rest).split_at_mut(length);
             *rest = left;
             front
         }
         Outputs {
-            obs: front(&mut self.obs, count * size),
-            final_obs: self.final_obs.as_mut().map(|rest| front(rest, count * size)),
+            obs: front(&mut self.obs, count * size.0),
+            final_obs: self.final_obs.as_mut().map(|rest| front(rest, count * size.0)),
             ram: self.ram.as_mut().map(|rest| front(rest, count * RAM_BYTES)),
+            audio: self.audio.as_mut().map(|rest| front(rest, count * size.1)),
             reports: front(&mut self.reports, count),
         }
     }
@@ -239,13 +254,13 @@ impl<'a> Outputs<'a> {
     fn jobs<C: Fn(usize) -> Command>(
         mut self,
         first: usize,
-        size: usize,
+        size: (usize, usize),
         command: C,
     ) -> impl Iterator<Item = Job<'a>> + use<'a, C> {
         (first..first + self.reports.len()).filter_map(move |id| {
-            let Outputs { obs, final_obs, ram, reports } = self.take(1, size);
+            let Outputs { obs, final_obs, ram, audio, reports } = self.take(1, size);
             let report = reports.first_mut()?;
-            Some(Job { id, command: command(id), obs, final_obs, ram, report })
+            Some(Job { id, command: command(id), row: Row { obs, final_obs, ram, audio }, report })
         })
     }
 }
@@ -298,6 +313,11 @@ impl CpuBatch {
     /// Bytes of one observation.
     pub fn obs_bytes(&self) -> usize {
         self.shared.obs_bytes()
+    }
+
+    /// Bytes of the sound of an environment: those of the frames of its longest step. 0 without sound.
+    pub fn audio_bytes(&self) -> usize {
+        self.shared.audio_bytes()
     }
 
     /// Action codes of the action space, ascending; the same for all environments.
@@ -389,13 +409,18 @@ impl CpuBatch {
         if let Some(ram) = &out.ram {
             check_length("RAM", ram.len(), envs * RAM_BYTES)?;
         }
+        let audio_size = self.shared.audio_bytes();
+        if let Some(audio) = &out.audio {
+            check_length("sound", audio.len(), envs * audio_size)?;
+        }
+        let size = (size, audio_size);
         if out.reports.len() != envs {
             return Err(CuleError::Count { what: "reports", found: out.reports.len(), expected: envs });
         }
         let parts = self.pool.parts(envs);
         let bounds = |part: usize| envs * part / parts;
         let work = |work: &mut Workspace, job: Job<'_>| {
-            *job.report = self.shared.execute(work, job.id, job.command, job.obs, job.final_obs, job.ram)?;
+            *job.report = self.shared.execute(work, job.id, job.command, job.row)?;
             Ok(())
         };
         if self.mixed.is_empty() {
@@ -520,6 +545,9 @@ impl CpuBatch {
     pub fn receive(&mut self, timeout: Duration, out: &mut Outputs<'_>) -> Result<bool, CuleError> {
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), self.batch_size * size)?;
+        if let Some(audio) = &out.audio {
+            check_length("sound", audio.len(), self.batch_size * self.audio_bytes())?;
+        }
         let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
         let Some(mut outcomes) = queue.receive(self.batch_size, timeout)? else { return Ok(false) };
         let mut failure = None;
@@ -537,6 +565,10 @@ impl CpuBatch {
             }
             if let Some(ram) = &mut out.ram {
                 ram[i * RAM_BYTES..(i + 1) * RAM_BYTES].copy_from_slice(&outcome.ram);
+            }
+            if let Some(audio) = &mut out.audio {
+                let size = outcome.audio.len();
+                audio[i * size..(i + 1) * size].copy_from_slice(&outcome.audio);
             }
         }
         queue.recycle(outcomes);
@@ -664,7 +696,8 @@ fn needed_bytes(config: &BatchConfig<'_>, settings: &Settings, game: &Game) -> u
         2 + usize::from(settings.autoreset == Autoreset::SameStep)
     };
     let env = size_of::<Mutex<Slot>>() + size_of::<Random>() + 64;
-    let env = planes.saturating_mul(copies).saturating_add(env);
+    let audio = if settings.sound { settings.max_frames() * SAMPLES } else { 0 };
+    let env = planes.saturating_add(audio).saturating_mul(copies).saturating_add(env);
     let threads = thread_count(config.threads, envs) * THREAD_BYTES;
     envs.saturating_mul(env).saturating_add(threads)
 }
@@ -772,6 +805,7 @@ mod tests {
             mode: None,
             difficulty: None,
             console_frame_limit: 0,
+            sound: false,
         };
         CpuBatch::new(&config, settings).unwrap()
     }
@@ -786,7 +820,8 @@ mod tests {
             let mut batch = idle(4, threads, 4);
             let (mut obs, mut reports) = (vec![0; 4 * batch.obs_bytes()], [Report::default(); 4]);
             let mut step = |batch: &mut CpuBatch, reset: Option<&[bool]>| {
-                let out = Outputs { obs: &mut obs, final_obs: None, ram: None, reports: &mut reports };
+                let out =
+                    Outputs { obs: &mut obs, final_obs: None, ram: None, audio: None, reports: &mut reports };
                 match reset {
                     Some(mask) => batch.reset(None, Some(mask), out),
                     None => batch.step(&[full_strength(0); 4], out),
@@ -809,7 +844,8 @@ mod tests {
         let mut batch = idle(4, 2, 2);
         let (mut obs, mut reports) = (vec![0; 2 * batch.obs_bytes()], [Report::default(); 2]);
         let mut receive = |batch: &mut CpuBatch| {
-            let mut out = Outputs { obs: &mut obs, final_obs: None, ram: None, reports: &mut reports };
+            let mut out =
+                Outputs { obs: &mut obs, final_obs: None, ram: None, audio: None, reports: &mut reports };
             batch.receive(Duration::from_secs(20), &mut out)
         };
         batch.send_reset(None).unwrap();

@@ -12,6 +12,7 @@ use crate::machine::{cart, tia};
 use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::Rom;
+use crate::sound::Sound;
 
 /// If a boot draws more numbers than this from the environment's generator, its number of draws counts as
 /// unknown.
@@ -28,6 +29,8 @@ pub(super) struct Game {
     pub env_game: EnvGame,
     /// Palette indices of the last two frames of the boot, one picture behind the other.
     pub boot_pictures: Vec<u8>,
+    /// The sound of `EnvGame::loaded` and `EnvGame::boot`, if environments make sound.
+    pub sounds: Option<[Sound; 2]>,
     pub screen: Screen,
     options: Options,
     mode: Option<u32>,
@@ -46,6 +49,7 @@ impl Game {
         let options = Options {
             repeat_action_probability: settings.rules.repeat_probability as f32,
             max_num_frames_per_episode: settings.console_frame_limit,
+            sound: settings.sound,
             ..Options::default()
         };
         let mut game = Self {
@@ -54,6 +58,7 @@ impl Game {
             code: Code::plain(&[]),
             env_game: bytemuck::Zeroable::zeroed(),
             boot_pictures: vec![],
+            sounds: None,
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
             options,
             mode: settings.mode,
@@ -70,9 +75,14 @@ impl Game {
         let draws = draws_since(0, &console.env_random);
         let fixed = draws == Some(0)
             || (settings.rules.repeat_probability <= 0.0 && GAMES[row].special != Special::Adventure);
+        let (loaded, loaded_sound) = Console::loaded(&game.rom, row, options);
+        let acts = settings.max_frames();
+        game.sounds = loaded_sound
+            .zip(console.copy_sound())
+            .map(|(loaded, boot)| [loaded.with_acts(acts), boot.with_acts(acts)]);
         game.env_game = EnvGame {
             boot,
-            loaded: Console::loaded(&game.rom, row, options),
+            loaded,
             repeat_probability: f64::from(options.repeat_action_probability),
             boot_draws: draws.filter(|_| fixed).unwrap_or(state::UNKNOWN_DRAWS),
             system_seed: options.system_seed,

@@ -115,9 +115,17 @@ pub struct Settings {
     pub difficulty: Option<u32>,
     /// Frames, counted from the start of a reset, after which an episode is truncated; 0 = no limit.
     pub console_frame_limit: u32,
+    /// Make sound. Batches on CPU threads only.
+    pub sound: bool,
 }
 
 impl Settings {
+    /// Maximum number of frames of a step.
+    fn max_frames(&self) -> usize {
+        let (low, high) = self.frame_skip;
+        (if low == high { high } else { high - 1 }) as usize
+    }
+
     /// Converts to the settings of single environments that play one of `games`.
     fn of_envs(&self, games: &[game::Game]) -> EnvSettings {
         let height = games.iter().map(game::Game::height).max().unwrap_or(0);

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::affinity::Affinity;
-use super::cpu::{Command, Shared};
+use super::cpu::{Command, Row, Shared};
 use super::pool::{check_process, lock};
 use super::slot::Workspace;
 use super::{CuleError, Report};
@@ -26,6 +26,7 @@ pub(super) struct Outcome {
     pub obs: Vec<u8>,
     pub final_obs: Vec<u8>,
     pub ram: Vec<u8>,
+    pub audio: Vec<u8>,
     pub id: usize,
     pub error: Option<CuleError>,
     number: u64,
@@ -218,9 +219,13 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Workspace) {
         drop(state);
         outcome.number = task.number;
         outcome.id = task.id;
-        let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
-        let ram = (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]);
-        let report = shared.execute(work, task.id, task.command, &mut outcome.obs, final_obs, ram);
+        let row = Row {
+            obs: &mut outcome.obs,
+            final_obs: (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]),
+            ram: (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]),
+            audio: (!outcome.audio.is_empty()).then_some(&mut outcome.audio[..]),
+        };
+        let report = shared.execute(work, task.id, task.command, row);
         (outcome.report, outcome.error) = match report {
             Ok(report) => (report, None),
             Err(error) => (Report::default(), Some(error)),
@@ -236,12 +241,13 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Workspace) {
 }
 
 impl Outcome {
-    pub(super) fn new(obs: usize, final_obs: usize, ram: usize) -> Result<Self, CuleError> {
+    pub(super) fn new(obs: usize, final_obs: usize, ram: usize, audio: usize) -> Result<Self, CuleError> {
         Ok(Self {
             report: Report::default(),
             obs: memory::filled(0, obs)?,
             final_obs: memory::filled(0, final_obs)?,
             ram: memory::filled(0, ram)?,
+            audio: memory::filled(0, audio)?,
             id: 0,
             error: None,
             number: 0,

@@ -9,12 +9,13 @@ use super::Report;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
-use crate::console::undrawn::{CpuRunner, UndrawnFrames};
+use crate::console::undrawn::{CpuRunner, SoundRunner, UndrawnFrames};
 use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::env::{Action, reset, step};
 use crate::machine::input::{self, Input};
 use crate::machine::{self, Board, tia};
 use crate::random::{self, Random};
+use crate::sound::Sound;
 use crate::{CuleError, memory};
 
 /// Buffers of one thread, reused for every environment that it runs.
@@ -47,9 +48,10 @@ impl Workspace {
     }
 }
 
-/// The interpreter that runs the frames of a game.
-fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames) -> CpuRunner<'a> {
-    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false }
+/// The interpreter that runs the frames of a game, and makes `sound`.
+fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames, sound: Option<&'a mut Sound>) -> CpuRunner<'a> {
+    let sound = sound.map(|sound| SoundRunner::new(sound, game.sounds.as_ref()));
+    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false, sound }
 }
 
 /// One environment.
@@ -61,6 +63,8 @@ pub(super) struct Slot {
     pub planes: Box<[u8]>,
     /// Kept pictures, if running the last two frames again does not reproduce what the screen shows.
     pub pictures: Option<Box<Pictures>>,
+    /// Its sound, if it makes any.
+    pub sound: Option<Box<Sound>>,
 }
 
 impl Slot {
@@ -81,6 +85,7 @@ impl Slot {
             random: Box::new(random::seeded(0)),
             planes: memory::filled(0, size)?.into(),
             pictures: None,
+            sound: game.sounds.as_ref().map(|[loaded, _]| Box::new(loaded.clone())),
         };
         state::seed(&mut slot.head, &mut slot.random, entropy, rules.noops);
         Ok(slot)
@@ -102,9 +107,10 @@ impl Slot {
             state::seed(&mut self.head, &mut self.random, seed, rules.noops);
         }
         let mut output = self.step_output(work, game, rules);
+        self.put_registers(&mut work.board);
         let [spare, saved] = &mut *work.generators;
         let frames = reset::reset(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, self.sound.as_deref_mut()),
             &mut self.head,
             &mut output,
             &mut self.random,
@@ -116,6 +122,7 @@ impl Slot {
             rules,
             &game.env_game,
         );
+        self.take_registers(&work.board);
         if frames != 0 {
             return Err(CuleError::ModeSelection { game: game.name(), mode: game.env_game.mode, frames });
         }
@@ -140,8 +147,9 @@ impl Slot {
         action: Action,
     ) -> StepOutput {
         let mut output = self.step_output(work, game, rules);
+        self.put_registers(&mut work.board);
         step::step(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, self.sound.as_deref_mut()),
             &mut self.head,
             &mut output,
             &mut self.random,
@@ -153,6 +161,7 @@ impl Slot {
             &game.env_game,
             action,
         );
+        self.take_registers(&work.board);
         output
     }
 
@@ -161,6 +170,20 @@ impl Slot {
         let needs_load = self.head.needs_load;
         state::seed(&mut self.head, &mut self.random, seed, rules.noops);
         self.head.needs_load = needs_load;
+    }
+
+    /// Puts the sound registers on the board of the thread.
+    fn put_registers(&self, board: &mut Board) {
+        if let Some(sound) = &self.sound {
+            board.sound = sound.registers;
+        }
+    }
+
+    /// Takes the sound registers from the board of the thread.
+    fn take_registers(&mut self, board: &Board) {
+        if let Some(sound) = &mut self.sound {
+            sound.registers = board.sound;
+        }
     }
 
     /// Decodes the kept pictures into `work.kept`. Returns the `StepOutput` with their number, for a step or
@@ -252,7 +275,7 @@ impl Slot {
     pub(super) fn picture(&self, work: &mut Workspace, game: &Game, rules: &EnvSettings) -> (Vec<u8>, bool) {
         let output = self.step_output(work, game, rules);
         step::restore_previous_pictures(
-            &mut runner(game, &mut work.undrawn),
+            &mut runner(game, &mut work.undrawn, None),
             &self.head,
             &output,
             &mut work.board,

@@ -4,6 +4,7 @@
 //! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the
 //! few environments that have them, two or three kept pictures. All numbers are little-endian. Rows of one
 //! array have the length of the longest; the others are padded with zeros, which the checksum does not cover.
+//! As in ale-py, sound is not part of a state: an environment that loads one goes on with its own.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -159,6 +160,7 @@ pub(super) fn load(row: &[u8], index: usize, game: &Game, rules: &EnvSettings) -
         random: Box::new(bytemuck::pod_read_unaligned(random)),
         planes: planes.into(),
         pictures: (!pictures.is_empty()).then(|| Box::new(Pictures::from_bytes(pictures))),
+        sound: like.sound.clone(),
     };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)

@@ -4,7 +4,7 @@
 use bytemuck::Zeroable;
 
 use super::rom_cache::{self, CachedBoot, CachedRom};
-use super::undrawn::{CpuRunner, UndrawnFrames};
+use super::undrawn::{CpuRunner, SoundRunner, UndrawnFrames};
 use super::{Console, Drawing, Options, ReadPredictor};
 use crate::CuleError;
 use crate::env::boot::{self, BOOT_FRAMES, BootRules};
@@ -15,6 +15,7 @@ use crate::games::table::GAMES;
 use crate::machine;
 use crate::random;
 use crate::rom::Rom;
+use crate::sound::Sound;
 
 /// A frame with more lines than this counts as PAL in the detection.
 const LONG_LINES: i32 = 285;
@@ -31,7 +32,7 @@ impl Console {
         // A smaller limit can end the first reset: such a boot is neither kept nor taken from the cache.
         let limit = options.max_num_frames_per_episode;
         let cacheable = limit == 0 || limit > LONGEST_BOOT;
-        let known = cached.boot(game, options.system_seed).filter(|_| cacheable);
+        let known = cached.boot(game, options.system_seed, options.sound).filter(|_| cacheable);
         if let Some(boot) = &known {
             boot.restore(&mut console);
         } else {
@@ -60,11 +61,11 @@ impl Console {
         Ok(console)
     }
 
-    /// Returns the state of a console after loading, before the first reset.
-    pub(crate) fn loaded(rom: &Rom, game: usize, options: Options) -> State {
+    /// Returns the state and the sound of a console after loading, before the first reset.
+    pub(crate) fn loaded(rom: &Rom, game: usize, options: Options) -> (State, Option<Box<Sound>>) {
         let mut console = Self::powered(&rom_cache::get(rom), game, options);
         console.choose_television(game);
-        console.state
+        (console.state, console.copy_sound())
     }
 
     /// Returns a console after power-on; nothing is drawn until requested.
@@ -87,13 +88,14 @@ impl Console {
         Self {
             state,
             board: bytemuck::zeroed_box(),
-            code: cached.code.clone(),
+            code: cached.code(options.sound),
             options: Options { drawing: Drawing::OnRequest, ..options },
             core_random,
             core_draws: POWER_ON_DRAWS,
             env_random: random::seeded(options.random_seed),
             undrawn: UndrawnFrames::new(),
             read_predictor: ReadPredictor::default(),
+            sound: options.sound.then(|| Box::new(Sound::new(1))),
             fingerprint: cached.fingerprint,
         }
     }
@@ -117,7 +119,8 @@ impl Console {
 
     fn reset_console(&mut self) {
         self.advance_core_random();
-        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
+        let (code, undrawn) = (&self.code, &mut self.undrawn);
+        let mut runner = CpuRunner { code, undrawn, keeps_undrawn: true, sound: None };
         let (state, random) = (&mut self.state, &mut self.core_random);
         boot::reset_console(&mut runner, state, random, &mut self.board, false);
         self.core_draws = self.state.machine.draws;
@@ -146,7 +149,9 @@ impl Console {
             frame_skip: self.options.frame_skip,
             draws: u32::from(self.options.drawing == Drawing::EveryFrame),
         };
-        let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps_undrawn: true };
+        let (code, undrawn) = (&self.code, &mut self.undrawn);
+        let sound = self.sound.as_deref_mut().map(|sound| SoundRunner::new(sound, None));
+        let mut runner = CpuRunner { code, undrawn, keeps_undrawn: true, sound };
         let (state, random, core) = (&mut self.state, &mut self.env_random, &mut self.core_random);
         let frames = boot::restart(&mut runner, state, random, core, &mut self.board, &rules);
         self.core_draws = self.state.machine.draws;

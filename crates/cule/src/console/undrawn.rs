@@ -8,6 +8,7 @@ use crate::env::FrameRunner;
 use crate::fast_cpu::{self, Code};
 use crate::machine::tia::{self, Tia};
 use crate::machine::{self, Board, Machine, cart};
+use crate::sound::Sound;
 
 /// Maximum number of undrawn steps per buffer; then the buffer is drawn. Frames can be short for a long time.
 const UNDRAWN_STEPS: usize = 256;
@@ -98,11 +99,12 @@ impl UndrawnFrames {
     /// Runs the undrawn steps of a picture buffer again, with pixels.
     ///
     /// A step that continues an unfinished frame starts from the beam position of the drawn step before:
-    /// colors may have changed since.
+    /// colors may have changed since. The sound registers remain those of the newest frame.
     pub(super) fn draw_buffer(&mut self, m: &mut Machine, board: &mut Board, code: &Code, buffer: usize) {
         // Keeps the allocation.
         let mut steps = std::mem::take(&mut self.steps[buffer]);
         let mut last: Option<(Tia, Tia)> = None;
+        let sound = board.sound;
         for step in steps.drain(..) {
             self.blank = false;
             let mut again = step.start;
@@ -116,6 +118,7 @@ impl UndrawnFrames {
             last = Some((step.end, again.tia));
         }
         self.steps[buffer] = steps;
+        board.sound = sound;
         if let Some((_, followed)) = last.filter(|(lagging, _)| m.unfinished != 0 && m.tia == *lagging) {
             m.tia = followed;
         }
@@ -135,6 +138,23 @@ pub(crate) struct CpuRunner<'a> {
     /// Keep frames without pixels, so that they can be drawn later: the frames of a boot, of which at most
     /// two are shown, and all frames of a console that is drawn on request.
     pub keeps_undrawn: bool,
+    /// Makes the sound of acts.
+    pub sound: Option<SoundRunner<'a>>,
+}
+
+/// Sound during a reset or a step.
+pub(crate) struct SoundRunner<'a> {
+    sound: &'a mut Sound,
+    /// The sound of a console after loading, and after its boot.
+    first: Option<&'a [Sound; 2]>,
+    /// The sound at the start of a reset.
+    start: Option<Sound>,
+}
+
+impl<'a> SoundRunner<'a> {
+    pub(crate) fn new(sound: &'a mut Sound, first: Option<&'a [Sound; 2]>) -> Self {
+        Self { sound, first, start: None }
+    }
 }
 
 impl FrameRunner for CpuRunner<'_> {
@@ -159,6 +179,31 @@ impl FrameRunner for CpuRunner<'_> {
             self.undrawn.draw_both(m, board, self.code);
         }
         self.keeps_undrawn = false;
+    }
+
+    fn begin_reset(&mut self, board: &mut Board, again: bool) {
+        let Some(SoundRunner { sound, start, .. }) = &mut self.sound else { return };
+        if let Some(start) = start.as_ref().filter(|_| again) {
+            sound.clone_from(start);
+            board.sound = sound.registers;
+        } else {
+            sound.registers = board.sound;
+            *start = Some(sound.clone());
+        }
+    }
+
+    fn replace_sound(&mut self, board: &mut Board, booted: bool) {
+        if let Some(SoundRunner { sound, first: Some(first), .. }) = &mut self.sound {
+            sound.clone_from(&first[usize::from(booted)]);
+            board.sound = sound.registers;
+        }
+    }
+
+    #[inline]
+    fn end_act(&mut self, board: &mut Board) {
+        if let Some(SoundRunner { sound, .. }) = &mut self.sound {
+            sound.act(&board.sound);
+        }
     }
 }
 

@@ -146,7 +146,7 @@ fn press_select<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut B
     state.env.episode_frame_number += 1;
 }
 
-/// Holds an action of player A for `rules.frame_skip` frames.
+/// Holds an action of player A for `rules.frame_skip` frames, which are one act.
 #[inline(never)]
 fn press<R: FrameRunner>(
     runner: &mut R,
@@ -160,6 +160,7 @@ fn press<R: FrameRunner>(
     for _ in 0..rules.frame_skip {
         act(runner, state, random, board, rules.repeat_probability, full_strength(code), none);
     }
+    runner.end_act(board);
 }
 
 /// Returns true if the selection may go on for about `frames` frames. A ROM of another game may never show

@@ -95,6 +95,14 @@ pub trait FrameRunner {
     fn begin_boot(&mut self, m: &mut Machine, board: &mut Board, timer_draw: u32, draws: bool);
     /// Ends a boot. If `draws` is true, its last two pictures must be on the board afterwards.
     fn end_boot(&mut self, m: &mut Machine, board: &mut Board, draws: bool);
+    /// Begins a reset. `again` is true if it begins a second time, from the same state.
+    fn begin_reset(&mut self, board: &mut Board, again: bool);
+    /// The state of the console has been replaced by `EnvGame::boot` if `booted` is true, otherwise by
+    /// `EnvGame::loaded`.
+    fn replace_sound(&mut self, board: &mut Board, booted: bool);
+    /// Ends an act, which makes sound from the registers as they are after its last frame. An act may have no
+    /// frame, because the episode has ended.
+    fn end_act(&mut self, board: &mut Board);
 }
 
 #[cfg(not(device))]
@@ -109,6 +117,12 @@ impl FrameRunner for Plain<'_> {
     }
 
     fn end_boot(&mut self, _: &mut Machine, _: &mut Board, _: bool) {}
+
+    fn begin_reset(&mut self, _: &mut Board, _: bool) {}
+
+    fn replace_sound(&mut self, _: &mut Board, _: bool) {}
+
+    fn end_act(&mut self, _: &mut Board) {}
 }
 
 /// State of an environment besides its machine.

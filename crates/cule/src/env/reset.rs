@@ -151,6 +151,7 @@ pub fn reset<R: FrameRunner>(
     let mut everything: bool = false;
     let mut complete: bool = false;
     while !complete {
+        runner.begin_reset(board, everything);
         given_up = boot_and_idle(
             runner,
             head,
@@ -204,6 +205,7 @@ fn boot_and_idle<R: FrameRunner>(
         }
     } else if snapshot && game.boot_draws != UNKNOWN_DRAWS {
         head.state = game.boot;
+        runner.replace_sound(board, true);
         random::skip(random, game.boot_draws);
         if everything {
             copy_to_board(board, boot_pictures, height_bytes(game), game);
@@ -233,10 +235,12 @@ fn boot_and_idle<R: FrameRunner>(
             if !everything {
                 frame_run.last_frames.whole_frames = 0;
             }
+            runner.end_act(board);
             continue;
         }
         head.state.machine.draw = (everything || i + 2 >= acts) as u8;
         run_env_frame(runner, &mut frame_run, &mut head.state, board);
+        runner.end_act(board);
         if head.state.rules.over != 0 {
             let given_up: u32 = boot_console(runner, head, random, spare, board, game, false, everything);
             if given_up != 0 {
@@ -271,6 +275,7 @@ fn boot_console<R: FrameRunner>(
         BootRules { repeat_probability: game.repeat_probability, frame_skip: 1, draws: 0 };
     if anew {
         head.state = game.loaded;
+        runner.replace_sound(board, false);
         random::seed(random, head.random_seed);
     }
     random::seed(core, game.system_seed);

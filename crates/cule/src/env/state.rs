@@ -275,7 +275,8 @@ pub fn run_env_frame<R: FrameRunner>(
     env::count_frame(state)
 }
 
-/// Runs frames `from..to` of `inputs` again, drawing all of them.
+/// Runs frames `from..to` of `inputs` again, drawing all of them. The sound registers remain those of the
+/// newest frame.
 #[inline(never)]
 pub fn rerun<R: FrameRunner>(
     runner: &mut R,
@@ -285,11 +286,13 @@ pub fn rerun<R: FrameRunner>(
     to: usize,
     board: &mut Board,
 ) {
+    let sound: [u8; 8] = board.sound;
     for i in from..to {
         machine.input = inputs[i];
         machine.draw = 1;
         runner.run_frame(machine, board);
     }
+    board.sound = sound;
 }
 
 /// Seeds all generators of an environment. The next reset starts from a freshly loaded console.

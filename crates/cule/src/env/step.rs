@@ -61,11 +61,16 @@ pub fn step<R: FrameRunner>(
             head.state.machine.draw = (settings.draws != 0 && (careful || left <= shown_frames)) as u8;
             reward = run_env_frame(runner, &mut frame_run, &mut head.state, board);
         }
+        runner.end_act(board);
         rules::count(&mut head.episode, &head.state, reward);
         if rules::stops(&settings.rules, &head.episode, &head.state) {
             stopped_at = left;
         }
         left -= 1;
+    }
+    // The frames that an early stop leaves out are acts without a frame.
+    for _ in 0..left {
+        runner.end_act(board);
     }
     rules::end_step(&settings.rules, &mut head.episode, &head.state);
     head.continues = continues(settings.life_continues, &settings.rules, &head.episode, &head.state);

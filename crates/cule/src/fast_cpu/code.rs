@@ -43,11 +43,13 @@ pub struct Settings {
     pub pairs: bool,
     /// Skip iterations of waiting and counting loops instead of executing them.
     pub skips: bool,
+    /// Execute writes to the sound registers.
+    pub sound: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pairs: true, skips: true }
+        Self { pairs: true, skips: true, sound: false }
     }
 }
 
@@ -83,7 +85,7 @@ impl Code {
         // A cartridge of 2 KiB is mapped twice.
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
-        let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
+        let decoder = Decoder { image: &image, cart: &cart, bank, segmented, sound: settings.sound };
         let decoded = decoder.decoded();
         let reserve = decoder.longest_run(&decoded) + 16;
         let records = (0..image.len())
@@ -111,7 +113,9 @@ impl Code {
         self.watching.get_or_init(|| {
             let cart = cart::new(self.kind, self.rom_bytes);
             let bank = Self::bank(self.kind).unwrap_or(usize::MAX);
-            let decoder = Decoder { image: &self.image, cart: &cart, bank, segmented: self.segmented };
+            // The plain interpreter executes all writes to the TIA, those to the sound registers included.
+            let decoder =
+                Decoder { image: &self.image, cart: &cart, bank, segmented: self.segmented, sound: false };
             let decoded = decoder.decoded();
             (0..self.image.len())
                 .map(|at| {
@@ -137,7 +141,7 @@ impl Code {
         let cart = cart::new(kind, image.len() as u32);
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
-        let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
+        let decoder = Decoder { image: &image, cart: &cart, bank, segmented, sound: false };
         decoder.decoded().iter().map(|one| (one.handler != NONE).then_some(one.kind)).collect()
     }
 
@@ -198,6 +202,7 @@ struct Decoder<'a> {
     /// Size of the blocks that are mapped as a whole, in bytes.
     bank: usize,
     segmented: bool,
+    sound: bool,
 }
 
 impl Decoder<'_> {
@@ -302,6 +307,7 @@ impl Decoder<'_> {
             let register = address & 0x3F;
             let class = match register {
                 0x02 => handlers::WSYNC,
+                0x15..=0x1A if self.sound => handlers::STORE,
                 0x03 | 0x15..=0x1A | 0x2D..=0x3F => handlers::TIA_UNUSED,
                 _ => handlers::STORE,
             };
@@ -329,7 +335,7 @@ impl Decoder<'_> {
     /// The record at image offset `at` for drawing access by access.
     fn watching_record<const S: bool>(&self, decoded: &[Decoded], at: usize) -> u64 {
         let Decoded { kind: (opcode, class), handler, operand } = decoded[at];
-        let settings = Settings { pairs: false, skips: true };
+        let settings = Settings { pairs: false, ..Settings::default() };
         let function = match watch_of(opcode, usize::from(class)) {
             _ if handler == NONE => slow::<S>,
             Watch::Never => self.function::<S>(decoded, at, settings, handler),

@@ -14,6 +14,8 @@ const REFP0: u32 = 0x0B;
 const PF0: u32 = 0x0D;
 const PF2: u32 = 0x0F;
 const RESP0: u32 = 0x10;
+const AUDC0: u32 = 0x15;
+const AUDV1: u32 = 0x1A;
 const GRP0: u32 = 0x1B;
 const GRP1: u32 = 0x1C;
 const ENAM0: u32 = 0x1D;
@@ -101,7 +103,8 @@ fn remember<const R: u32>(k: &mut Context, value: u32) {
     }
 }
 
-/// True for registers that `FastTia` implements. The others have no effect, except VSYNC and WSYNC.
+/// True for registers that `FastTia` implements. The others have no effect on the picture, except VSYNC and
+/// WSYNC.
 const fn is_known(register: u32) -> bool {
     matches!(register, VBLANK | 0x04..=0x14 | 0x1B..=CXCLR)
 }
@@ -164,6 +167,9 @@ unsafe fn store<const S: bool, const R: u32>(
         }
         if is_known(R) {
             change::<R>(k, xy >> 24, (cn >> 16) as u32);
+        }
+        if R >= AUDC0 && R <= AUDV1 {
+            (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
         }
         handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }

@@ -116,6 +116,10 @@ pub struct Board {
     pub any_cells: u64,
     /// RAM of cartridges that have more than `Cart` holds.
     pub ram: [u8; LARGE_RAM_BYTES],
+    /// Values last written to AUDC0, AUDC1, AUDF0, AUDF1, AUDV0 and AUDV1, and two bytes of padding. Sound is
+    /// made from them after a frame; nothing else depends on them. The fast CPU writes them only for consoles
+    /// with sound.
+    pub sound: [u8; 8],
 }
 
 /// Returns a console after power-on, before its first reset. `ram` is the content of RAM at power-on.

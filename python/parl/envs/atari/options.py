@@ -46,6 +46,7 @@ class AtariOptions(TypedDict, total=False):
     boot: Literal["exact", "snapshot"] | None
     ordered: bool
     ram_info: bool
+    sound: bool
     reward_dtype: str
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from parl.atari.actions import Action
+from parl.atari.console import AUDIO_SAMPLES
 from parl.envs.atari.vector import make_vec
 from parl.errors import AtariError
 
@@ -21,7 +22,7 @@ _KEYS = {"UP": "w", "DOWN": "s", "RIGHT": "d", "LEFT": "a", "FIRE": " "}
 _NOOP_KEY = "e"
 
 
-class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
+class AtariEnv(gymnasium.Env[Any, Any]):
     """A single Atari environment, with the keywords and defaults of :class:`parl.AtariVectorEnv`.
 
     It has the methods that wrappers for ``ale_py.AtariEnv`` use: :meth:`get_action_meanings`, :attr:`ale`
@@ -33,6 +34,10 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         game: a game's id.
         preset: as in :func:`parl.make_vec`.
         render_mode: ``"rgb_array"``, ``"human"`` or None.
+        sound_obs: whether observations are dictionaries, as of ``ale_py.AtariEnv``: ``image``, what it is
+            otherwise, and ``sound``, (512,) uint8, the sound of the last frame (zeros before the first). On
+            the CPU only. With it, or with ``sound=True``, ``info["audio"]`` holds the sound of all frames
+            of a step.
         options: keywords of :class:`parl.AtariVectorEnv`, except those for several environments
             (``num_envs``, ``batch_size``, ``autoreset_mode``, ``ordered``, ``output``). ``stack_num=None``
             gives observations without the stack dimension.
@@ -45,7 +50,13 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 15}  # noqa: RUF012
 
     def __init__(
-        self, game: str, *, preset: str = "ale", render_mode: str | None = None, **options: Any
+        self,
+        game: str,
+        *,
+        preset: str = "ale",
+        render_mode: str | None = None,
+        sound_obs: bool = False,
+        **options: Any,
     ) -> None:
         for name in ("num_envs", "batch_size", "autoreset_mode", "ordered", "output"):
             if name in options:
@@ -53,6 +64,9 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         if render_mode == "rgb_grid":
             raise AtariError('render_mode is "rgb_grid", expected "rgb_array", "human" or None')
         options.setdefault("num_threads", 1)
+        self._sound_obs = bool(sound_obs)
+        if self._sound_obs:
+            options["sound"] = True
         self._game = game
         self._keywords: dict[str, Any] = {"preset": preset, "render_mode": render_mode, **options}
         self._envs = self._make()
@@ -60,6 +74,9 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": self._envs.metadata["render_fps"]}
         self.observation_space = self._envs.single_observation_space
+        if self._sound_obs:
+            sound = gymnasium.spaces.Box(0, 255, (AUDIO_SAMPLES,), np.uint8)
+            self.observation_space = gymnasium.spaces.Dict(image=self.observation_space, sound=sound)
         self.action_space = self._envs.single_action_space
 
     def _make(self) -> AtariVectorEnv:
@@ -93,7 +110,7 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
         Creates the environment again if it was closed.
@@ -103,7 +120,8 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
             options: ignored.
 
         Returns:
-            The observation, uint8, and the infos of :meth:`parl.AtariVectorEnv.reset` as scalars.
+            The observation, uint8 or with ``sound_obs`` a dictionary, and the infos of
+            :meth:`parl.AtariVectorEnv.reset` as scalars.
         """
         del options
         own = seed
@@ -114,9 +132,9 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         if self._envs.closed:
             self._envs = self._make()
         obs, infos = self._envs.reset(seed=seed)
-        return obs[0], self._single(infos)
+        return self._observation(obs, infos), self._single(infos)
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Steps the environment by one action, as :meth:`parl.AtariVectorEnv.step`.
 
         Args:
@@ -126,7 +144,13 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
             The observation, reward, terminated, truncated, and infos as scalars.
         """
         obs, rewards, terminated, truncated, infos = self._envs.step(np.asarray(action)[None])
-        return obs[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self._single(infos)
+        seen = self._observation(obs, infos)
+        return seen, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self._single(infos)
+
+    def _observation(self, obs: Any, infos: dict[str, Any]) -> Any:
+        if not self._sound_obs:
+            return obs[0]
+        return {"image": obs[0], "sound": infos["audio"][0, -AUDIO_SAMPLES:]}
 
     def _single(self, infos: dict[str, Any]) -> dict[str, Any]:
         """The infos of environment 0 as scalars, without masks and masked entries."""

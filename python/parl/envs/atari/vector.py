@@ -113,6 +113,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ordered: whether ``recv`` returns results in the order of ``send``, instead of the order of
             completion.
         ram_info: whether ``info["ram"]`` holds the memory of the consoles, (N, 128) uint8.
+        sound: whether ``info["audio"]`` holds the sound of the last ``frameskip`` frames (with (low, high),
+            ``high-1``), (N, 512 * frames) uint8 at 30,720 samples per second (PAL: 25,600), oldest first;
+            each frame makes 512 samples as :attr:`parl.atari.Console.audio`. Not on a CUDA device.
         reward_dtype: dtype of the rewards.
         output: ``"numpy"`` for arrays, ``"torch"`` for CPU tensors.
         render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
@@ -196,6 +199,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         boot: Literal["exact", "snapshot"] | None = None,
         ordered: bool = False,
         ram_info: bool = False,
+        sound: bool = False,
         reward_dtype: str = "int32",
         output: Literal["numpy", "torch"] = "numpy",
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
@@ -203,6 +207,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_device(device)
+        if sound and device != "cpu":
+            raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
         if render_mode not in (None, *_RENDER_MODES):
             raise AtariError(f"render_mode is {render_mode!r}, expected one of {_RENDER_MODES} or None")
         if output not in ("numpy", "torch"):
@@ -248,6 +254,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "batch_size": self.batch_size,
                 "ordered": bool(ordered),
                 "ram_info": bool(ram_info),
+                "sound": bool(sound),
                 "entropy": secrets.randbits(64),
                 "repeat_action_probability": arguments.probability(repeat_action_probability),
                 "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
@@ -290,6 +297,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # Observations show images, not memory.
         self._draws = shown != "ram"
         self._ram_info = bool(ram_info)
+        self._sound = bool(sound)
         self._clips = reward_clipping is not False
         self._game_continues = self.life_loss in _CONTINUING_LIFE_LOSS
         self._torch = _torch() if output == "torch" else None
@@ -431,9 +439,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             obs, *_, infos = self._receive(out)
             return obs, infos
         self._sent = None
-        obs, ram = self._target(out), self._ram()
-        numbers, _, _ = self._native.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
-        infos = self._infos(numbers, ram, _all_true(numbers))
+        obs, ram, audio = self._target(out), self._ram(), self._audio()
+        numbers, _, _ = self._native.reset(seeds, None if mask is None else mask.tolist(), obs, ram, audio)
+        infos = self._infos(numbers, ram, _all_true(numbers), audio)
         if self.render_mode == "human":
             self._show()
         return self._out(obs), infos
@@ -471,11 +479,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return self._step_all(self._actions(actions, self.num_envs), out)
 
     def _step_all(self, actions: Arrays, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        results: _Results = self._native.step(actions, obs, final_obs, ram)
+        obs, ram, audio, final_obs = self._target(out), self._ram(), self._audio(), self._final()
+        results: _Results = self._native.step(actions, obs, final_obs, ram, audio)
         if self.render_mode == "human":
             self._show()
-        return self._results(obs, *results, final_obs, ram)
+        return self._results(obs, *results, final_obs, ram, audio)
 
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Queues one step for each environment of the last batch, or of ``env_id``.
@@ -532,16 +540,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return self._step_all(actions, out)
 
     def _receive(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        results: _Results = self._native.recv(obs, final_obs, ram)
+        obs, ram, audio, final_obs = self._target(out), self._ram(), self._audio(), self._final()
+        results: _Results = self._native.recv(obs, final_obs, ram, audio)
         if self.render_mode == "human":
             self._show()
-        return self._results(obs, *results, final_obs, ram)
+        return self._results(obs, *results, final_obs, ram, audio)
 
     # ------------------------------------------------------------------ states
 
     def get_state(self, mask: Arrays | None = None) -> NDArray[np.uint8]:
         """Complete states of environments: consoles, random generators, counters and frame stacks.
+
+        As in ale-py, the sound of a console is not part of its state; it goes on as it is after
+        :meth:`set_state`.
 
         Args:
             mask: (N,) bool, the environments; None for all.
@@ -809,6 +820,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _ram(self) -> Arrays | None:
         return np.empty((self.batch_size, 128), np.uint8) if self._ram_info else None
 
+    def _audio(self) -> Arrays | None:
+        return np.empty((self.batch_size, self._native.audio_bytes), np.uint8) if self._sound else None
+
     def _out(self, array: Arrays) -> Any:
         return array if self._torch is None else self._torch(array)
 
@@ -838,11 +852,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         any_ended: bool,
         final_obs: Arrays | None,
         ram: Arrays | None,
+        audio: Arrays | None,
     ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         rewards = numbers[_REWARD]
         if self._reward_dtype != np.int32:
             rewards = rewards.astype(self._reward_dtype)
-        infos = self._infos(numbers, ram, _all_true(numbers))
+        infos = self._infos(numbers, ram, _all_true(numbers), audio)
         if self._clips:
             infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
         if any_ended:
@@ -853,7 +868,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return obs, rewards, ends, cuts, infos
         return obs, rewards, flags[0], flags[1], infos
 
-    def _infos(self, numbers: Any, ram: Any, mask: Any) -> dict[str, Any]:
+    def _infos(self, numbers: Any, ram: Any, mask: Any, audio: Any = None) -> dict[str, Any]:
         """Entries of ``info`` that every environment has, as arrays or tensors; ``mask`` (N,) is all true."""
         infos: dict[str, Any] = {
             "env_id": numbers[_ENV_ID],
@@ -867,6 +882,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         }
         if ram is not None:
             infos["ram"], infos["_ram"] = ram, mask
+        if audio is not None:
+            infos["audio"], infos["_audio"] = audio, mask
         return infos
 
     def _add_game(self, infos: dict[str, Any], numbers: Any, flags: Any, any_ended: bool) -> None:

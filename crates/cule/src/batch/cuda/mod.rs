@@ -538,6 +538,7 @@ impl<D: Device> CudaBatch<D> {
             random: Box::new(bytemuck::pod_read_unaligned(random)),
             planes: planes.into(),
             pictures: (output.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
+            sound: None,
         }
     }
 

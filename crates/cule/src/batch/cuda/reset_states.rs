@@ -46,8 +46,8 @@ impl ResetRun {
         self.state.env.held_step = [env::PADDLE_STEP, env::PADDLE_STEP];
         env::set_held_inputs(&mut self.state);
         self.state.machine.draw = 0;
-        let mut runner =
-            CpuRunner { code: &game.code, undrawn: &mut UndrawnFrames::new(), keeps_undrawn: false };
+        let undrawn = &mut UndrawnFrames::new();
+        let mut runner = CpuRunner { code: &game.code, undrawn, keeps_undrawn: false, sound: None };
         state::run_env_frame(&mut runner, &mut self.frame_run, &mut self.state, board);
         self.state.rules.over == 0
     }

@@ -145,6 +145,10 @@ pub fn write(
         0x14 => {
             position::strobe_ball(m, board, clock);
         }
+        0x15 | 0x16 | 0x17 | 0x18 | 0x19 | 0x1A => {
+            catch_up_if(m, board, clock, false);
+            board.sound[(register - 0x15) as usize] = value as u8;
+        }
         0x1B | 0x1C => {
             write_graphics(m, board, clock, (register - 0x1B) as usize, value);
         }
