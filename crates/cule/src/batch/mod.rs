@@ -17,6 +17,7 @@ mod team;
 
 pub use cpu::{BatchConfig, ConsoleStatus, CpuBatch, Outputs};
 pub use screen::{ChannelOrder, ObsType};
+pub use states::VERSION as STATE_VERSION;
 
 use crate::CuleError;
 use crate::env::Action;

@@ -4,19 +4,22 @@
 //! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the
 //! few environments that have them, two or three kept pictures. All numbers are little-endian.
 
+use std::mem::offset_of;
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::Slot;
 use crate::CuleError;
-use crate::env::state::{EnvSettings, Head};
+use crate::env::state::{EnvSettings, Head, LastFrames};
 use crate::machine;
-use crate::random::Random;
+use crate::random::{self, Random};
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Format version. Incremented whenever the layout after the header changes.
-const VERSION: u32 = 2;
+pub const VERSION: u32 = 2;
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01B3;
 
@@ -82,6 +85,60 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     rest.fill(0);
     header.checksum = checksum([bytemuck::bytes_of(&header), body]);
     head.copy_from_slice(bytemuck::bytes_of(&header));
+}
+
+/// Bytes of [`LastFrames`] in [`Head`], which the next step replaces.
+const FRAMES: Range<usize> =
+    offset_of!(Head, last_frames)..offset_of!(Head, last_frames) + size_of::<LastFrames>();
+/// Bytes of a core.
+const CORE_BYTES: usize = size_of::<Head>() - size_of::<LastFrames>() + size_of::<u32>();
+
+/// What the next steps of an environment without pictures and without a stack depend on: the fixed part
+/// without its last frames, and the position of the generator of sticky actions, whose words are not
+/// included. Of the current version of states.
+pub(super) fn save_core(slot: &Slot) -> Vec<u8> {
+    let mut fixed = slot.head;
+    fixed.state.machine = machine::canonical_state(&fixed.state.machine);
+    let bytes = bytemuck::bytes_of(&fixed);
+    [&bytes[..FRAMES.start], &bytes[FRAMES.end..], &slot.random.position.to_le_bytes()].concat()
+}
+
+/// Makes a slot of a core and of the words of its generator. Its observation and its last frames are missing
+/// until its next step.
+pub(super) fn load_core(
+    core: &[u8],
+    words: &[u8],
+    like: &Slot,
+    game: &Game,
+    rules: &EnvSettings,
+) -> Result<Slot, CuleError> {
+    let bad = |reason: String| CuleError::State { reason };
+    if rules.draws != 0 || rules.stack != 1 {
+        return Err(bad("its environment shows pictures or a stack".into()));
+    }
+    if core.len() != CORE_BYTES {
+        return Err(bad(format!("{} bytes are not a core, expected {CORE_BYTES}", core.len())));
+    }
+    if words.len() != 4 * random::STATE_WORDS {
+        let expected = 4 * random::STATE_WORDS;
+        return Err(bad(format!(
+            "{} bytes are not the words of a generator, expected {expected}",
+            words.len()
+        )));
+    }
+    let (core, position) = core.split_at(CORE_BYTES - size_of::<u32>());
+    let (before, after) = core.split_at(FRAMES.start);
+    let mut head: Head = Zeroable::zeroed();
+    let bytes = bytemuck::bytes_of_mut(&mut head);
+    bytes[..FRAMES.start].copy_from_slice(before);
+    bytes[FRAMES.end..].copy_from_slice(after);
+    let mut random = Box::new(random::seeded(0));
+    bytemuck::cast_slice_mut(&mut random.words).copy_from_slice(words);
+    random.position = bytemuck::pod_read_unaligned(position);
+    let planes = vec![0; like.planes.len()].into();
+    let slot = Slot { game: like.game, head, random, planes, pictures: None };
+    slot.check(game, rules).map_err(bad)?;
+    Ok(slot)
 }
 
 /// Reads a row into a new slot with the game and the plane sizes of `like`.
