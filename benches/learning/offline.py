@@ -32,10 +32,11 @@ MEMORY = {"obs_type": "ram", "stack_num": 2, "repeat_action_probability": 0.25}
 # Bytes of the memory of Pong: the vertical positions of the ball and of the player's paddle.
 BALL, PADDLE, OFFSET = 54, 51, 2
 UP, DOWN, FIRE = 2, 3, 1
+DQN = {"n_step": 10, "learning_rate": 1e-3, "hidden": (128, 128), "target_period": 200}
 RUNS = {
-    "dqn": ("dqn", {"n_step": 3, "learning_rate": 5e-4, "hidden": (256, 256)}),
-    "cql": ("dqn", {"n_step": 3, "learning_rate": 5e-4, "hidden": (256, 256), "cql_alpha": 0.1}),
-    "bc": ("bc", {"learning_rate": 1e-3, "hidden": (256, 256), "normalize_observations": True}),
+    "dqn": ("dqn", {**DQN}),
+    "cql": ("dqn", {**DQN, "cql_alpha": 0.1}),
+    "bc": ("bc", {"learning_rate": 1e-3, "hidden": (128, 128), "normalize_observations": True}),
 }
 
 
@@ -62,7 +63,7 @@ def main():
     )
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
     parser.add_argument("--steps", type=parse_count, default=60_000, help="steps of each half")
-    parser.add_argument("--samples", type=parse_count, default=2_000_000, help="sampled transitions")
+    parser.add_argument("--samples", type=parse_count, default=1_500_000, help="sampled transitions")
     parser.add_argument("--episodes", type=int, default=10)
     parser.add_argument("--algorithms", default=",".join(RUNS))
     add_option(parser, "offline")
@@ -100,7 +101,11 @@ def main():
                     evaluation_episodes=0,
                     runs=str(folder / "runs"),
                     quiet=True,
-                    **({"batch_size": 128, "num_envs": 16} if algorithm == "dqn" else {}),
+                    **(
+                        {"batch_size": 128, "num_envs": 16, "replay_capacity": 2 * args.steps}
+                        if algorithm == "dqn"
+                        else {}
+                    ),
                     **settings,
                 )
                 seconds = time.process_time() - start

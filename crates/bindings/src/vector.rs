@@ -194,6 +194,9 @@ type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool
 /// Lives, game over, truncated, frame number, episode frame number, RAM.
 type ConsoleStatus<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
+/// Core of an environment and the words of its generator.
+type Core<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>);
+
 /// Environments that are stepped together. Output arrays are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
 pub struct AtariBatch {
@@ -547,11 +550,7 @@ impl AtariBatch {
     const STATE_VERSION: u32 = cule::batch::STATE_VERSION;
 
     /// Core of an environment and the words of its generator of sticky actions, as bytes.
-    fn get_core<'py>(
-        &self,
-        py: Python<'py>,
-        env: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
+    fn get_core<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Core<'py>> {
         let (core, words) = self.with(py, |batch| batch.save_core(env))?;
         let words = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         Ok((PyArray1::from_vec(py, core), PyArray1::from_vec(py, words)))
