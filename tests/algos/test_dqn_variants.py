@@ -263,3 +263,39 @@ def test_rainbow_is_a_preset():
 def test_incompatible_settings_raise(options, message):
     with pytest.raises(ConfigError, match=message):
         dataclasses.replace(Config(), **options)
+
+
+@pytest.mark.parametrize("kind", ["none", "c51", "qr"])
+def test_the_conservative_term_against_numpy(kind):
+    """CQL(H), Kumar et al. (2020), equation 4, over the mean values of a distribution."""
+    options = {"distribution": kind, "atoms": 9, "quantiles": 5, "double": True}
+    plain = learner_with_distinct_target(**options)
+    conservative = learner_with_distinct_target(**options, cql_alpha=0.7)
+    config = conservative._config
+    arrays, batch = make_batch(0)
+    priorities = plain.compute(batch)
+    np.testing.assert_array_equal(conservative.compute(batch), priorities)
+    outputs = forward(conservative.online, config, arrays["obs"])
+    q = softmax(outputs, 2) @ np.linspace(-10, 10, 9) if kind == "c51" else outputs.mean(2)
+    term = np.log(np.exp(q).sum(1)) - q[ROWS, arrays["action"]]
+    added = conservative.metrics()["loss"] - plain.metrics()["loss"]
+    assert added == pytest.approx(0.7 * (arrays["weights"] * term).mean(), rel=1e-3)
+    # Its gradient raises the values of the actions in the batch over those of the others.
+    before = (np.log(softmax(q, 1))[ROWS, arrays["action"]] * arrays["weights"]).sum()
+    conservative.weights.sub_(conservative.gradients - plain.gradients, alpha=1e-3)
+    outputs = forward(conservative.online, config, arrays["obs"])
+    q = softmax(outputs, 2) @ np.linspace(-10, 10, 9) if kind == "c51" else outputs.mean(2)
+    assert (np.log(softmax(q, 1))[ROWS, arrays["action"]] * arrays["weights"]).sum() > before
+
+
+def test_the_conservative_term_is_replayed_without_torch():
+    """A small network's update with the term runs as a recording (see `parl.nets.fused`)."""
+    learner = DQNLearner(Config(**SMALL, cql_alpha=0.5), SPEC, seed=3, device="cpu")
+    for number in range(4):
+        learner.compute(make_batch(number)[1])
+    assert learner._update.replays
+
+
+def test_a_negative_weight_of_the_conservative_term_is_an_error():
+    with pytest.raises(ConfigError, match="cql_alpha"):
+        Config(cql_alpha=-0.1)

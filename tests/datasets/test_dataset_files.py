@@ -100,7 +100,7 @@ def test_wrong_records_with_right_checksums_are_errors(small, tmp_path):
             seen["error"] += 1
         else:
             seen["read"] += 1
-    assert seen["error"] > 12 and seen["read"] > 12
+    assert seen["error"] > 8 and seen["read"] > 8
 
 
 def test_an_index_of_other_episodes_is_an_error(breakout, tmp_path):
@@ -123,9 +123,9 @@ def test_an_index_of_other_episodes_is_an_error(breakout, tmp_path):
 
 def test_a_newer_version_and_missing_files_are_errors(small, tmp_path):
     data = bytearray(small.path.read_bytes())
-    struct.pack_into("<I", data, 8, 2)
+    struct.pack_into("<I", data, 8, 3)
     (tmp_path / "newer").write_bytes(data)
-    with pytest.raises(DatasetError, match=r"newer has format version 2, this parl reads up to 1"):
+    with pytest.raises(DatasetError, match=r"newer has format version 3, this parl reads up to 2"):
         datasets.load(tmp_path / "newer")
     with pytest.raises(FileNotFoundError):
         datasets.load(tmp_path / "nothing")
@@ -138,9 +138,19 @@ def test_a_file_of_version_1_is_read_and_replayed(tmp_path):
     assert old.verify() == 300
     about = old.header["recorded"]
     new = datasets.record("breakout", tmp_path / "new", 300, seed=7, num_envs=2, **old.env_options)
-    assert new.header == old.header | {"parl": new.header["parl"]} and about["seed"] == 7
+    own = {name: new.header[name] for name in ("parl", "interval", "states")}
+    assert new.header == old.header | own and about["seed"] == 7
+    assert (old.version, new.version) == (1, 2)
+    # A part of it is a file of this version.
+    (part,) = datasets.split(old.path, [tmp_path / "part"], [1])
+    assert part.version == 2 and part.verify() == 300
     for number in range(2):
-        assert new.read_with_record(number)[0] == old.read_with_record(number)[0]
+        expected = old.read(number)
+        for found in (new.read(number), part.read(number)):
+            assert (found.seed, found.end, found.hashes) == (expected.seed, expected.end, expected.hashes)
+            np.testing.assert_array_equal(found.actions, expected.actions)
+    assert len(old.state_at(0, 70)) == len(new.state_at(0, 70))
+    np.testing.assert_array_equal(old.state_at(0, 70), new.state_at(0, 70))
 
 
 def test_existing_files_are_kept(small, tmp_path):
@@ -270,7 +280,7 @@ def test_datasets_are_pickled(breakout):
         again.read(99)
 
 
-@pytest.mark.parametrize("num_actions", [1, 2, 3, 6, 18])
+@pytest.mark.parametrize("num_actions", [1, 2, 3, 4, 6, 18])
 @pytest.mark.parametrize("steps", [0, 1, 7, 1000])
 def test_actions_are_packed_without_loss(num_actions, steps):
     actions = np.random.default_rng(steps).integers(num_actions, size=steps, dtype=np.uint8)
@@ -282,6 +292,10 @@ def test_actions_are_packed_without_loss(num_actions, steps):
             for wrong in (data[:-1], data + b"x"):
                 with pytest.raises(ValueError, match="its actions"):
                     decode_actions(encoding, wrong, steps, num_actions)
+        if num_actions > 1:
+            bits = actions[:, None] >> np.arange((num_actions - 1).bit_length()) & 1
+            old = np.packbits(bits.astype(np.uint8), bitorder="little").tobytes()  # of version 1
+            np.testing.assert_array_equal(decode_actions(0, old, steps, num_actions), actions)
     encoding, data = encode_actions(np.zeros(500, np.uint8), num_actions, True)
     assert encoding == 1 and len(data) < 20
     with pytest.raises(ValueError, match="the encoding 7"):

@@ -210,6 +210,7 @@ DQN_ROWS = REPLAYED | {
     "munchausen": learning(0.9),
     "munchausen_temperature": learning(1.0, munchausen=0.9),
     "munchausen_clip": learning(-0.01, munchausen=0.9),
+    "cql_alpha": learning(1.0),
     "huber_delta": learning(0.01),
     "hidden": network((3,)),
     "images": Checked(check_pictures),

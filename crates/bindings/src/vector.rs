@@ -224,6 +224,9 @@ type BranchResults<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<bool>>
 /// Lives, game over, truncated, frame number, episode frame number, RAM.
 type ConsoleStatus<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
+/// Core of an environment and the words of its generator.
+type Core<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>);
+
 /// Environments that are stepped together. Output arrays are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
 pub struct AtariBatch {
@@ -468,6 +471,42 @@ impl AtariBatch {
         targets.results(py)
     }
 
+    /// Steps the environments `envs`, which ascend, one row of the results each. Those with a seed that is
+    /// not negative are reset with it after the step; those whose episode has ended are reset. `final_obs`
+    /// gets the observations before the resets.
+    #[pyo3(signature = (envs, actions, seeds, obs, final_obs=None, ram=None))]
+    #[allow(clippy::too_many_arguments, reason = "the signature of Python")]
+    fn step_and_reset<'py>(
+        &self,
+        py: Python<'py>,
+        envs: Vec<usize>,
+        actions: &Bound<'py, PyUntypedArray>,
+        seeds: Option<Vec<i64>>,
+        obs: &Bound<'py, PyUntypedArray>,
+        final_obs: Option<&Bound<'py, PyUntypedArray>>,
+        ram: Option<&Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Results<'py>> {
+        let actions = self.parse_actions(actions, envs.len())?;
+        let seeds: Option<Vec<_>> =
+            seeds.map(|seeds| seeds.into_iter().map(|seed| u64::try_from(seed).ok()).collect());
+        let mut targets = Targets::new(envs.len(), obs, final_obs, ram, None)?;
+        self.with(py, |batch| batch.step_and_reset(&envs, &actions, seeds.as_deref(), targets.outputs()))?;
+        targets.results(py)
+    }
+
+    /// Steps one environment with one action after the other until its episode ends; returns the number of
+    /// steps, and whether it has ended.
+    fn play(
+        &self,
+        py: Python<'_>,
+        env: usize,
+        actions: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<(usize, bool)> {
+        let count = actions.shape().first().copied().unwrap_or(0);
+        let actions = self.parse_actions(actions, count)?;
+        self.with(py, |batch| batch.play(env, &actions))
+    }
+
     /// Raises the error that `step` would raise for these actions.
     fn check_actions(&self, actions: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
         self.parse_actions(actions, self.num_envs).map(|_| ())
@@ -591,6 +630,29 @@ impl AtariBatch {
             PyArray1::from_vec(py, flags).reshape([2, total])?,
             PyArray1::from_vec(py, rows).reshape([total, size])?,
         ))
+    }
+
+    /// Version of states and cores, which another version does not load.
+    #[classattr]
+    const STATE_VERSION: u32 = cule::batch::STATE_VERSION;
+
+    /// Core of an environment and the words of its generator of sticky actions, as bytes.
+    fn get_core<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Core<'py>> {
+        let (core, words) = self.with(py, |batch| batch.save_core(env))?;
+        let words = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Ok((PyArray1::from_vec(py, core), PyArray1::from_vec(py, words)))
+    }
+
+    /// Loads what `get_core` returned.
+    fn set_core(
+        &self,
+        py: Python<'_>,
+        env: usize,
+        core: &Bound<'_, PyUntypedArray>,
+        words: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let (core, words) = (bytes(core, "core")?, bytes(words, "words")?);
+        self.with(py, |batch| batch.load_core(env, core, words))
     }
 
     /// The native picture of an environment, (rows, 160, 3).

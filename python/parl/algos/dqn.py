@@ -26,6 +26,12 @@ Munchausen targets, with ``pi = softmax(Q_target / T)`` (for quantiles, Z_target
 
 With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see ``parl.nets.noisy``.
 
+Conservative Q-learning, for runs that learn from a dataset (``c``: ``cql_alpha``; Q: the mean of a
+distribution)::
+
+    loss = ... + c mean_b w_b (log sum_a' exp Q(s, a') - Q(s, a))
+                                                               Kumar et al. (2020), equation 4, "CQL(H)"
+
 If environments report action masks, every ``max``, ``argmax`` and ``pi`` above is over the valid actions of
 its state. Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``,
 and samples in proportion to ``p ** alpha``.
@@ -96,6 +102,13 @@ class Config(OffPolicyConfig):
     """Settings of DQN. Steps are environment steps (transitions); updates are optimizer steps."""
 
     algorithm_name: ClassVar[str] = "dqn"
+    acting_settings: ClassVar[tuple[str, ...]] = (
+        *OffPolicyConfig.acting_settings,
+        "epsilon_first",
+        "epsilon_last",
+        "epsilon_steps",
+        "epsilon_spread",
+    )
 
     double: bool = True
     """Double DQN: the online network selects the next action, the target network evaluates it."""
@@ -130,6 +143,9 @@ class Config(OffPolicyConfig):
     """Temperature of the softmax policy in Munchausen targets, in units of the scaled return."""
     munchausen_clip: float = -1.0
     """Lower bound of temperature times log-policy in Munchausen targets, at most 0."""
+    cql_alpha: float = 0.0
+    """Weight of the conservative term of CQL, which lowers the values of actions that a dataset does not
+    have; 0: off."""
     n_step: int = 10
     """Number of rewards summed before bootstrapping, 1..64."""
     reward_scale: float = 0.1
@@ -206,6 +222,7 @@ class Config(OffPolicyConfig):
             ("noisy_sigma", 0, math.inf),
             ("munchausen", 0, 1),
             ("munchausen_clip", -math.inf, 0),
+            ("cql_alpha", 0, math.inf),
             ("learning_rate", 0, math.inf),
             ("adam_epsilon", 0, math.inf),
             ("max_gradient_norm", 0, math.inf),
@@ -661,7 +678,8 @@ class DQNLearner:
         config = self._config
         now, later = self.fractions(batch)
         target = self.targets(batch, later)
-        values = _values_of_actions(self.online(batch.obs, now), batch.action)  # (B, M)
+        outputs = self.online(batch.obs, now)  # (B, A, M)
+        values = _values_of_actions(outputs, batch.action)  # (B, M)
         if config.distribution == "none":
             q, y = values.squeeze(1), target.squeeze(1)
             each = huber(q, y, config.huber_delta)
@@ -674,6 +692,10 @@ class DQNLearner:
             each = quantile_huber(values, now, target, config.huber_delta)
             q = values.detach().mean(dim=1)
             error = target.mean(dim=1) - q
+        if config.cql_alpha:
+            all_q = self.online.valid(self.online.mean(outputs), batch.obs)
+            log_softmax = all_q.log_softmax(dim=1).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+            each = each - config.cql_alpha * log_softmax
         return torch.dot(each, batch.weights) / len(each), error, q
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:

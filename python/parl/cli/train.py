@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -44,9 +45,13 @@ def train_command(arguments: Sequence[str]) -> int:
         table = load_toml(path)
     chosen_env = environment_in(rest, f"parl train {name}")
     default = train.settings_for(name, **vars(chosen_env), preset=preset, table=table, where=path or "")
+    shown = default[0].env_options
     if preset is not None:
         print(*_presets({preset: train.presets_of(name)[preset]}), sep="\n")
     run_config, algorithm_config = parse_settings(f"parl train {name}", rest, *default)
+    if getattr(run_config, "dataset", "") and chosen_env.env is None:
+        # Those with which the dataset was recorded, and those given.
+        run_config = dataclasses.replace(run_config, env_options=shown)
     command = ["parl", "train", *arguments]
     hooks = [train.load_callback(callback) for callback in callbacks]
     settings = {"run_config": run_config, "algorithm_config": algorithm_config, "callbacks": hooks}

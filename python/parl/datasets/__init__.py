@@ -10,6 +10,7 @@ from parl.lazy import importer
 
 if TYPE_CHECKING:
     from parl.datasets.dataset import Dataset, load
+    from parl.datasets.dqn_replay import DQNReplay, read_dqn_replay
     from parl.datasets.editing import merge, recover, split
     from parl.datasets.format import EpisodeInfo
     from parl.datasets.iterable import TorchDataset
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from parl.datasets.recording import from_play, record
 
 __all__ = [
+    "DQNReplay",
     "Dataset",
     "EpisodeInfo",
     "TorchDataset",
@@ -24,6 +26,7 @@ __all__ = [
     "from_play",
     "load",
     "merge",
+    "read_dqn_replay",
     "record",
     "recover",
     "split",
@@ -35,6 +38,7 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
     __getattr__ = importer(
         "parl.datasets",
         {
+            "DQNReplay": "parl.datasets.dqn_replay",
             "Dataset": "parl.datasets.dataset",
             "EpisodeInfo": "parl.datasets.format",
             "TorchDataset": "parl.datasets.iterable",
@@ -42,6 +46,7 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
             "from_play": "parl.datasets.recording",
             "load": "parl.datasets.dataset",
             "merge": "parl.datasets.editing",
+            "read_dqn_replay": "parl.datasets.dqn_replay",
             "record": "parl.datasets.recording",
             "recover": "parl.datasets.editing",
             "split": "parl.datasets.editing",

@@ -2,79 +2,74 @@
 
 from __future__ import annotations
 
-import itertools
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parl._native import __version__
-from parl.datasets.checkpoints import StickyGenerator, rest_of, unpack
+from parl.datasets import checkpoints
+from parl.datasets.checkpoints import STATE_VERSION, StickyGenerator
+from parl.datasets.consoles import reference_row
 from parl.datasets.format import Episode
 from parl.datasets.options import check_console, console_options, make_envs
 from parl.datasets.replaying import Replay, Rows
-from parl.errors import AtariError, DatasetError
+from parl.errors import DatasetError
 
 if TYPE_CHECKING:
     from parl.datasets.dataset import Dataset
 
 
-def checkpoint_states(dataset: Dataset, number: int, episode: Episode) -> Iterator[NDArray[np.uint8]]:
-    """The states of an episode's checkpoints, the first after ``dataset.interval`` steps.
+def _generator(dataset: Dataset, episode: Episode) -> StickyGenerator:
+    return StickyGenerator(episode.seed, dataset.env_options["noops"] == "numpy")
 
-    Raises:
-        DatasetError: a checkpoint is damaged.
-    """
-    generator = StickyGenerator(episode.seed, dataset.env_options["noops"] == "numpy")
-    first = b""
-    for one in episode.checkpoints:
+
+class SeekConsole:
+    """A console that reaches steps of a dataset's episodes; threads use it in turns."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._lock = threading.Lock()
+        self._envs = make_envs(dataset.game, 1, console_options(dataset.env_options), {"num_threads": 1})
+        check_console(dataset.path, dataset.header, self._envs)
+        self._reference = reference_row(dataset.game, dataset.env_options)
+        self._is_readable = dataset.header.get("states") == STATE_VERSION
+
+    def state_at(self, dataset: Dataset, number: int, step: int) -> NDArray[np.uint8]:
+        """See :meth:`parl.datasets.Dataset.state_at`."""
+        episode = dataset.read(number)
+        if not 0 <= step <= len(episode.actions):
+            raise IndexError(
+                f"step {step} is outside 0..{len(episode.actions) + 1}, the steps of episode {number}"
+            )
+        with self._lock:
+            at = self._begin(dataset, number, episode, step)
+            while at < step:
+                played, ended = self._envs.play(0, episode.actions[at:step])
+                at += played
+                # With `life_loss="continues"` the game goes on after a lost life.
+                if ended and at < len(episode.actions):
+                    self._envs.reset(seed=np.array([-1]))
+            return self._envs.get_state()[0]
+
+    def _begin(self, dataset: Dataset, number: int, episode: Episode, step: int) -> int:
+        """Loads the last checkpoint that a step follows, or resets the console; returns its step."""
+        place = min(checkpoints.count_of(step, episode.spacing), episode.num_checkpoints)
+        if not place or not self._is_readable:
+            self._envs.reset(seed=np.array([episode.seed]))
+            return 0
         try:
-            state = unpack(one, generator, first)
-            first = first or rest_of(one, b"")
+            count, reference = episode.num_checkpoints, self._reference
+            row = checkpoints.unpack_one(episode.checkpoints, count, place - 1, reference)
+            core, refills = checkpoints.parts_of(row)
+            generator = _generator(dataset, episode)
+            if refills > 2 * len(episode.actions) + 1_000:
+                raise ValueError(f"a checkpoint is {refills} refills of its generator from the start")
+            generator.refill(refills)
+            self._envs.set_core(0, core, generator.words())
         except ValueError as error:
             raise DatasetError(f"{dataset.path} is damaged: episode {number}: {error}") from None
-        yield np.frombuffer(state, np.uint8)
-
-
-def state_at(dataset: Dataset, number: int, step: int) -> NDArray[np.uint8]:
-    """See :meth:`parl.datasets.Dataset.state_at`."""
-    episode = dataset.read(number)
-    if not 0 <= step <= len(episode.actions):
-        raise IndexError(
-            f"step {step} is outside 0..{len(episode.actions) + 1}, the steps of episode {number}"
-        )
-    envs = make_envs(dataset.game, 1, console_options(dataset.env_options))
-    try:
-        check_console(dataset.path, dataset.header, envs)
-        at = 0
-        before = itertools.islice(checkpoint_states(dataset, number, episode), step // dataset.interval)
-        states = list(before)
-        if states and _loads(envs, states[-1]):
-            at = len(states) * dataset.interval
-        else:
-            envs.reset(seed=np.array([episode.seed]))
-        ended = False
-        for number_of_step in range(at, step):
-            if ended:
-                envs.reset(seed=np.array([-1]))
-            _, _, terminated, truncated, _ = envs.step(episode.actions[[number_of_step]])
-            ended = bool(terminated[0] or truncated[0])
-        # With `life_loss="continues"` the game goes on after a lost life.
-        if ended and step < len(episode.actions):
-            envs.reset(seed=np.array([-1]))
-        return envs.get_state()[0]
-    finally:
-        envs.close()
-
-
-def _loads(envs: Any, state: NDArray[np.uint8]) -> bool:
-    """Loads a state; False if this version of parl has other states."""
-    try:
-        envs.set_state(state[None])
-    except AtariError:
-        return False
-    return True
+        return place * episode.spacing
 
 
 class _Verification(Replay):
@@ -84,35 +79,40 @@ class _Verification(Replay):
         options = console_options(dataset.env_options)
         super().__init__(dataset, range(dataset.num_episodes), batch_size, options, {}, True)
         # The checkpoints to come, by number of the episode.
-        self._checkpoints: dict[int, Iterator[NDArray[np.uint8]]] = {}
+        self._checkpoints: dict[int, Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]] = {}
+        self._is_readable = dataset.header.get("states") == STATE_VERSION
+        self._reference = reference_row(dataset.game, dataset.env_options)
 
-    def _step(self, obs: Any) -> tuple[Rows, Any, NDArray[np.bool_]]:
-        due = self._active & (self._steps > 0) & (self._steps % self._dataset.interval == 0)
-        if due.any():
-            for i, state in zip(np.nonzero(due)[0].tolist(), self.envs.get_state(due), strict=True):
-                self._compare(i, state)
+    def _step(self, obs: Any) -> tuple[Rows, Any]:
+        if self._is_readable:
+            for i, (episode, step) in enumerate(zip(self._episodes, self._steps.tolist(), strict=True)):
+                if step and episode.spacing and step % episode.spacing == 0:
+                    self._compare(i, step)
         return super()._step(obs)
 
-    def _compare(self, env: int, state: NDArray[np.uint8]) -> None:
-        number, steps = int(self._numbers[env]), int(self._steps[env])
-        if steps == self._dataset.interval:
-            self._checkpoints[number] = checkpoint_states(self._dataset, number, self._episodes[env])
-        found = next(self._checkpoints[number], None)
-        if found is None:
-            raise DatasetError(f"{self._dataset.path}: episode {number} has no checkpoint at step {steps}")
-        if not np.array_equal(found, state) and self._is_readable(found):
+    def _compare(self, i: int, step: int) -> None:
+        number, episode = int(self._numbers[i]), self._episodes[i]
+        if step == episode.spacing:
+            self._checkpoints[number] = self._states(episode)
+        try:
+            core, words = next(self._checkpoints[number])
+        except ValueError as error:
+            raise DatasetError(f"{self._dataset.path} is damaged: episode {number}: {error}") from None
+        found, found_words = self.envs.get_core(self._env_ids[i])
+        if not (np.array_equal(core, found) and np.array_equal(words, found_words)):
             raise DatasetError(
-                f"{self._dataset.path}: the checkpoint of episode {number} at step {steps} is not the state "
+                f"{self._dataset.path}: the checkpoint of episode {number} at step {step} is not the state "
                 "of its replay"
             )
 
-    def _is_readable(self, state: NDArray[np.uint8]) -> bool:
-        """Whether this version of parl loads a state, or the state is damaged."""
-        probe = self._make(1)
-        try:
-            return _loads(probe, state) or self._dataset.header["parl"] == __version__
-        finally:
-            probe.close()
+    def _states(self, episode: Episode) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
+        generator = _generator(self._dataset, episode)
+        for row in checkpoints.unpack(episode.checkpoints, episode.num_checkpoints, self._reference):
+            core, refills = checkpoints.parts_of(row)
+            if not generator.refills <= refills <= generator.refills + 10_000:
+                raise ValueError(f"a checkpoint is {refills} refills of its generator from the start")
+            generator.refill(refills - generator.refills)
+            yield core, generator.words()
 
 
 def verify(dataset: Dataset, batch_size: int) -> int:

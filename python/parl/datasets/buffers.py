@@ -9,18 +9,17 @@ import numpy as np
 
 if TYPE_CHECKING:
     from parl.datasets.dataset import Dataset
+    from parl.datasets.dqn_replay import DQNReplay
 
 
-def fill(dataset: Dataset, replay: Any, steps: int | None, options: Mapping[str, Any]) -> int:
+def fill(dataset: Dataset | DQNReplay, replay: Any, steps: int | None, options: Mapping[str, Any]) -> int:
     """See :meth:`parl.datasets.Dataset.fill`."""
-    next_step = replay.settings["autoreset"] == "next_step"
     added = 0
     used = np.zeros(0, np.int64)
-    batches = dataset.replay(**options)
-    for rows in batches:
+    for rows in dataset.replay(**options):
         if steps is not None and added + len(rows["step"]) > steps:
             rows = {name: column[: steps - added] for name, column in rows.items()}
-        _add(replay, rows, next_step)
+        add_rows(replay, rows)
         added += len(rows["step"])
         used = np.union1d(used, rows["env_id"])
         if added == steps:
@@ -30,7 +29,9 @@ def fill(dataset: Dataset, replay: Any, steps: int | None, options: Mapping[str,
     return added
 
 
-def _add(replay: Any, rows: dict[str, Any], next_step: bool) -> None:
+def add_rows(replay: Any, rows: Mapping[str, Any]) -> None:
+    """Adds the rows of one step of a replay of a dataset to a replay buffer."""
+    next_step = replay.settings["autoreset"] == "next_step"
     columns = {name: rows[name] for name in ("action", "reward", "terminated", "truncated")}
     finals = {}
     cut = rows["truncated"] & ~rows["terminated"]

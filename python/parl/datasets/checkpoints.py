@@ -1,37 +1,41 @@
-"""Checkpoints: states of a console inside an episode, as small as a few hundred bytes.
+"""Checkpoints: states of a console inside an episode, as small as 40 to 110 bytes.
 
-Most of a state are the 2,496 bytes of the generator of sticky actions, a Mersenne Twister (MT19937), which
-depend on the seed of the episode only: it is stored how often the generator was refilled. The rest is
-compressed, with the episode's first checkpoint as the dictionary of the later ones.
+Of a state only its core is stored, what the next step depends on. The 2,496 bytes of the generator of sticky
+actions, a Mersenne Twister (MT19937), are not among them: they depend on the seed of the episode, and it is
+enough to know how often the generator was refilled. Of each core the differences of its bytes from those of
+the one before it are stored, of the first one those from a fixed reset. They are mostly zeros, at the same
+places in all of them: the bytes of many cores at one place follow each other, compressed by LZMA.
 """
 
 from __future__ import annotations
 
-import zlib
-from typing import NamedTuple
+import lzma
+import struct
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from parl._native import AtariBatch
+
+Bytes = NDArray[np.uint8]
+
+STATE_VERSION: int = AtariBatch.STATE_VERSION
+"""Version of cores: those of another one are not used."""
+SPACING = 25
+"""Steps between two cores that a recording keeps; a file has every fifth of them, or fewer."""
+_FEWEST = 5
 _WORDS = 624
-_WORD_BYTES = 4 * _WORDS
-# Refills that are tried between two checkpoints: 1,350 steps of 4 frames take 10,800 numbers, 18 refills.
-_MAX_REFILLS = 2_000
-# Larger than any state without pictures.
-_MAX_BYTES = 1 << 20
-
-
-class Checkpoint(NamedTuple):
-    """A packed state.
-
-    Attributes:
-        refills: how often the generator was refilled; 0: the state is stored whole.
-        position: of the generator's words in the state.
-        data: the state without these words, compressed.
-    """
-
-    refills: int
-    position: int
-    data: bytes
+# Refills that are tried between two cores: 25 steps of 4 frames take 200 numbers.
+_MAX_REFILLS = 20_000
+_REFILLS = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
+# Cores that are compressed together.
+_GROUP = 64
+_FILTERS: list[dict[str, Any]] = [
+    {"id": lzma.FILTER_LZMA1, "lc": 0, "lp": 0, "pb": 0, "dict_size": 1 << 16, "nice_len": 273}
+]
 
 
 class StickyGenerator:
@@ -47,64 +51,118 @@ class StickyGenerator:
         self._generator = np.random.MT19937()
         # Seeds with one integer as the reference implementation does.
         self._generator._legacy_seeding(number)
+        self._words: Bytes | None = None
         self.refills = 0
 
-    def words(self) -> bytes:
+    def words(self) -> Bytes:
         """The 2,496 bytes of the words."""
-        return self._generator.state["state"]["key"].astype("<u4").tobytes()
+        if self._words is None:
+            self._words = self._generator.state["state"]["key"].astype("<u4").view(np.uint8)
+        return self._words
 
-    def refill(self) -> None:
-        """Computes the next 624 numbers."""
-        self._generator.random_raw(_WORDS, output=False)
-        self.refills += 1
+    def refill(self, count: int = 1) -> None:
+        """Computes the next 624 numbers, ``count`` times."""
+        self._generator.random_raw(_WORDS * count, output=False)
+        self._words = None
+        self.refills += count
+
+    def find(self, words: Bytes) -> int | None:
+        """The number of refills after which the words are these; None if that is not found."""
+        for _ in range(_MAX_REFILLS):
+            if np.array_equal(self.words(), words):
+                return self.refills
+            self.refill()
+        return None
 
 
-def pack(state: bytes, generator: StickyGenerator, first: bytes) -> Checkpoint:
-    """Packs a state.
+def row_of(core: Bytes, refills: int) -> Bytes:
+    """A core and the number of refills of its generator as one row."""
+    return np.concatenate([core, np.frombuffer(_REFILLS.pack(refills), np.uint8)])
+
+
+def parts_of(row: Bytes) -> tuple[Bytes, int]:
+    """What :func:`row_of` joined."""
+    core, refills = np.split(row, [-_REFILLS.size])
+    return np.ascontiguousarray(core), _REFILLS.unpack(refills.tobytes())[0]
+
+
+def count_of(steps: int, spacing: int) -> int:
+    """Number of checkpoints of an episode: one at each multiple of ``spacing`` before its end."""
+    return max(0, steps - 1) // spacing if spacing else 0
+
+
+def pack(rows: list[Bytes], reference: Bytes, budget: float) -> tuple[int, bytes]:
+    """Packs as many cores of an episode as the budget allows, at regular distances, two or more.
 
     Args:
-        state: of :meth:`parl.AtariVectorEnv.get_state`.
-        generator: of this episode, not advanced past the state; it is advanced to it.
-        first: what :func:`rest_of` returns for the first checkpoint of the episode, empty for that one.
+        rows: (size,) uint8 each, after every :data:`SPACING` steps.
+        reference: (size,) uint8, that of a fixed reset.
+        budget: number of bytes.
+
+    Returns:
+        Number of steps between two checkpoints, 0 if there is none, and their bytes.
     """
-    position = state.find(generator.words())
-    for _ in range(_MAX_REFILLS):
-        if position >= 0:
-            break
-        generator.refill()
-        position = state.find(generator.words())
-    if position < 0 or generator.refills == 0:
-        return Checkpoint(0, 0, _compress(state, first))
-    rest = state[:position] + state[position + _WORD_BYTES :]
-    return Checkpoint(generator.refills, position, _compress(rest, first))
+    every = _FEWEST
+    while len(chosen := rows[every - 1 :: every]) > 1:
+        data = _compressed(np.stack(chosen), reference)
+        if len(data) <= budget:
+            return every * SPACING, data
+        every += 1 + every // 16
+    return 0, b""
 
 
-def rest_of(checkpoint: Checkpoint, first: bytes) -> bytes:
-    """The bytes of a state that are stored, decompressed.
+def _compressed(rows: Bytes, reference: Bytes) -> bytes:
+    parts: list[bytes] = []
+    for at in range(0, len(rows), _GROUP):
+        group = rows[at : at + _GROUP]
+        group = group - np.concatenate([reference[None], group[:-1]])
+        small = lzma.compress(group.T.tobytes(), lzma.FORMAT_RAW, filters=_FILTERS)
+        parts += [_LENGTH.pack(len(small)), small]
+    return b"".join(parts)
+
+
+def check(data: bytes, count: int) -> None:
+    """Checks that there are the groups of ``count`` checkpoints.
 
     Raises:
-        ValueError: the data cannot be decompressed.
+        ValueError: there are fewer or more bytes.
     """
-    inflate = zlib.decompressobj(-15, first) if first else zlib.decompressobj(-15)
+    at = groups = 0
+    while at + _LENGTH.size <= len(data):
+        at += _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+        groups += 1
+    if at != len(data) or groups != -(-count // _GROUP):
+        raise ValueError(f"its {count} checkpoints are not {groups} groups in {len(data)} bytes")
+
+
+def unpack(data: bytes, count: int, reference: Bytes) -> Iterator[Bytes]:
+    """The rows that :func:`pack` packed, each read when it is needed.
+
+    Raises:
+        ValueError: the data is damaged.
+    """
+    for number in range(-(-count // _GROUP)):
+        yield from _group(data, count, number, reference)
+
+
+def unpack_one(data: bytes, count: int, number: int, reference: Bytes) -> Bytes:
+    """One of the rows of :func:`unpack`."""
+    return _group(data, count, number // _GROUP, reference)[number % _GROUP]
+
+
+def _group(data: bytes, count: int, number: int, reference: Bytes) -> Bytes:
+    at = 0
+    for _ in range(number):
+        at += _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+    length = _LENGTH.unpack_from(data, at)[0]
+    rows = min(_GROUP, count - number * _GROUP)
+    expected = rows * len(reference)
     try:
-        return inflate.decompress(checkpoint.data, _MAX_BYTES)
-    except zlib.error as error:
+        inflate = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
+        plain = inflate.decompress(data[at + _LENGTH.size : at + _LENGTH.size + length], expected)
+    except lzma.LZMAError as error:
         raise ValueError(f"a checkpoint cannot be decompressed: {error}") from None
-
-
-def unpack(checkpoint: Checkpoint, generator: StickyGenerator, first: bytes) -> bytes:
-    """The state that :func:`pack` packed; advances the generator to it."""
-    rest = rest_of(checkpoint, first)
-    if checkpoint.refills == 0:
-        return rest
-    while generator.refills < checkpoint.refills:
-        generator.refill()
-    return rest[: checkpoint.position] + generator.words() + rest[checkpoint.position :]
-
-
-def _compress(data: bytes, first: bytes) -> bytes:
-    if first:
-        deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, first)
-    else:
-        deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
-    return deflate.compress(data) + deflate.flush()
+    if len(plain) != expected:
+        raise ValueError(f"{rows} checkpoints have {len(plain)} bytes, expected {expected}")
+    differences = np.frombuffer(plain, np.uint8).reshape(-1, rows).T
+    return np.cumsum(np.concatenate([reference[None], differences]), axis=0, dtype=np.uint8)[1:]

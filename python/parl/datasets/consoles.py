@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl.datasets import hashes
-from parl.datasets.checkpoints import Checkpoint, StickyGenerator, pack, rest_of
-from parl.datasets.format import ENDS, Episode, interval_for
+from parl.datasets.checkpoints import SPACING, StickyGenerator, row_of
+from parl.datasets.format import ENDS, INTERVAL, Episode, Writer
 from parl.datasets.options import console_options, make_envs
 
 TERMINATED, TRUNCATED, CUT = range(len(ENDS))
@@ -24,14 +24,29 @@ class _Log:
         self.actions = bytearray()
         self.total = 0
         self.hashes: list[int] = []
-        self.checkpoints: list[Checkpoint] = []
+        self.cores: list[NDArray[np.uint8]] = []
         self.generator = StickyGenerator(seed, numpy_seeds)
-        self.first = b""
 
-    def add_state(self, state: bytes) -> None:
-        one = pack(state, self.generator, self.first)
-        self.checkpoints.append(one)
-        self.first = self.first or rest_of(one, b"")
+    def add_core(self, core: NDArray[np.uint8], words: NDArray[np.uint8]) -> None:
+        refills = self.generator.find(words)
+        if refills is None:
+            raise RuntimeError(f"the generator of the episode with seed {self.seed} is not that of its seed")
+        self.cores.append(row_of(core, refills))
+
+
+def reference_row(game: str, options: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """The row that checkpoints of a game are compared with: that of a reset with seed 0.
+
+    Args:
+        game: id of the game.
+        options: of :func:`parl.datasets.options.resolve`.
+    """
+    envs = make_envs(game, 1, console_options(options), {"num_threads": 1})
+    try:
+        envs.reset(seed=np.array([0]))
+        return row_of(envs.get_core(0)[0], 0)
+    finally:
+        envs.close()
 
 
 class LoggedConsoles:
@@ -48,7 +63,7 @@ class LoggedConsoles:
 
     Attributes:
         envs: the environments.
-        interval: steps between two hashes, and between two checkpoints, of an episode.
+        interval: steps between two hashes of an episode.
     """
 
     def __init__(
@@ -56,12 +71,14 @@ class LoggedConsoles:
     ) -> None:
         self.envs = make_envs(game, num_envs, console_options(options), threads)
         self.num_envs = num_envs
-        self.interval = interval_for(len(self.envs.action_codes))
+        self.interval = INTERVAL
+        self._spacing = SPACING
+        self._reference = reference_row(game, options)
         self._numpy_seeds = options["noops"] == "numpy"
         self._logs = [_Log(0, False) for _ in range(num_envs)]
         self._hashes = np.zeros(num_envs, np.uint64)
         self._terminated = np.zeros(num_envs, bool)
-        # Consoles whose state before their next step becomes a checkpoint.
+        # Consoles whose state before their next step may become a checkpoint.
         self._due: list[int] = []
 
     def reset(self, seeds: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
@@ -90,11 +107,14 @@ class LoggedConsoles:
             (N,) bool, where an episode of the environment ended, and where the game of its log has ended;
             (N, 128) uint8, the memory.
         """
-        self._add_states([i for i in self._due if i < count])
+        for i in self._due:
+            if i < count:
+                self._logs[i].add_core(*self.envs.get_core(i))
         ram, reward, terminated, truncated, infos = self.envs.step(actions)
         ended = terminated | truncated
         over = infos.get("game_over", ended)
-        self._hashes[:count] = hashes.updated(self._hashes, infos, reward)[:count]
+        lives, frames = infos["lives"], infos["episode_frame_number"]
+        self._hashes[:count] = hashes.updated(self._hashes, ram, lives, frames, reward)[:count]
         self._due = []
         logged = zip(self._logs, actions[:count].tolist(), reward[:count].tolist(), strict=False)
         for i, (log, action, points) in enumerate(logged):
@@ -102,26 +122,27 @@ class LoggedConsoles:
             log.total += points
             if len(log.actions) % self.interval == 0:
                 log.hashes.append(int(self._hashes[i]))
+            if len(log.actions) % self._spacing == 0:
                 self._due.append(i)
         self._terminated = terminated
         return ended, over, ram
 
-    def _add_states(self, due: list[int]) -> None:
-        if due:
-            states = self.envs.get_state(masked(self.num_envs, due))
-            for i, state in zip(due, states, strict=True):
-                self._logs[i].add_state(state.tobytes())
+    def write(self, env: int, writer: Writer, cut: bool) -> None:
+        """Writes the episode of a console, if it has a step.
 
-    def take(self, env: int, cut: bool) -> Episode | None:
-        """The episode of a console; None without a step. ``cut``: the recording ends before the episode."""
+        Args:
+            env: number of the console.
+            writer: writes the file.
+            cut: whether the recording ends before the episode.
+        """
         log = self._logs[env]
         if not log.actions:
-            return None
+            return
         if len(log.actions) % self.interval:
             log.hashes.append(int(self._hashes[env]))
         end = CUT if cut else TERMINATED if self._terminated[env] else TRUNCATED
         actions = np.frombuffer(bytes(log.actions), np.uint8)
-        return Episode(log.seed, actions, end, log.total, log.hashes, log.checkpoints)
+        writer.add(Episode(log.seed, actions, end, log.total, log.hashes), log.cores, self._reference)
 
     def close(self) -> None:
         """Frees the environments."""

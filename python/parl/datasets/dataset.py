@@ -21,6 +21,7 @@ from parl.datasets.format import (
 from parl.errors import DatasetError
 
 if TYPE_CHECKING:
+    from parl.datasets.access import SeekConsole
     from parl.envs import AtariVectorEnv
 
 _HEADER = {"game": str, "rom_md5": str, "actions": list, "interval": int, "env_options": dict}
@@ -50,18 +51,21 @@ class Dataset:
         header: game, ROM, settings of the environments, and how the dataset was recorded.
         game: id of the game.
         env_options: keywords of :class:`parl.AtariVectorEnv` with which it was recorded.
-        interval: number of steps between two hashes, and between two checkpoints, of an episode.
+        interval: number of steps between two hashes of an episode.
+        version: of the file's format.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.header, first = read_header(self.path)
+        self.header, first, self.version = read_header(self.path)
         for name, kind in _HEADER.items():
             if not isinstance(self.header.get(name), kind):
                 raise DatasetError(f"{path} has {name} = {self.header.get(name)!r} in its header")
         if self.header["interval"] < 1:
             raise DatasetError(f"{path} has interval = {self.header['interval']} in its header, expected 1")
         self._index = read_index(self.path, first)
+        # Made by the first :meth:`state_at`.
+        self._console: SeekConsole | None = None
         self.game: str = self.header["game"]
         self.interval: int = self.header["interval"]
         # JSON has no tuples, such as the bounds of a random frame skip.
@@ -128,7 +132,7 @@ class Dataset:
         what = f"episode {number}"
         record = read_record(self.path, int(row["position"]), what)
         try:
-            episode = decode_record(record, self.num_actions, self.interval)
+            episode = decode_record(record, self.num_actions, self.interval, self.version)
         except ValueError as error:
             raise DatasetError(f"{self.path} is damaged: the record of {what}: {error}") from None
         if (len(episode.actions), episode.end) != (row["steps"], row["end"]):
@@ -245,9 +249,14 @@ class Dataset:
             IndexError: there is no such episode or step.
             DatasetError: the file is damaged, or the ROM is another one.
         """
-        from parl.datasets.access import state_at
+        if self._console is None:
+            from parl.datasets.access import SeekConsole
 
-        return state_at(self, episode, step)
+            self._console = SeekConsole(self)
+        return self._console.state_at(self, episode, step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_console": None}
 
     def __repr__(self) -> str:
         size = f"{self.num_episodes:,} episodes, {self.num_steps:,} steps"

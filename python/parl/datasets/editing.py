@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.dataset import Dataset, load
 from parl.datasets.format import (
     PART_SUFFIX,
+    VERSION,
     Episode,
     Writer,
     decode_record,
+    encode_record,
     read_header,
     scan_records,
 )
@@ -119,13 +123,14 @@ def recover(part: str | Path, path: str | Path | None = None, *, overwrite: bool
         if part.suffix != PART_SUFFIX:
             raise ConfigError(f"{part} does not end in {PART_SUFFIX}: give the path of the new file")
         path = part.with_suffix("")
-    header, first = read_header(part)
+    header, first, version = read_header(part)
     found: list[tuple[bytes, Episode]] = []
     for record in scan_records(part, first):
         try:
-            found.append((record, decode_record(record, len(header["actions"]), header["interval"])))
+            episode = decode_record(record, len(header["actions"]), header["interval"], version)
         except ValueError:
             break  # The index follows the last record.
+        found.append((_current(record, episode, header, version == VERSION), episode))
     if not found:
         raise DatasetError(f"{part} has no whole episode")
     # The new file is written beside its own temporary name, which may be that of `part`.
@@ -147,11 +152,22 @@ def _write(
     path: str | Path, header: dict[str, Any], chosen: Sequence[tuple[Dataset, int]], overwrite: bool
 ) -> Dataset:
     """Writes episodes of datasets into a new file."""
+    header = {**header, "states": header.get("states", STATE_VERSION)}
     writer = Writer(path, header, overwrite=overwrite)
     try:
         for dataset, number in chosen:
-            writer.add_record(*dataset.read_with_record(number))
+            record, episode = dataset.read_with_record(number)
+            same = dataset.version == VERSION and dataset.header.get("states") == header["states"]
+            writer.add_record(_current(record, episode, header, same), episode)
         return load(writer.finish())
     except BaseException:
         writer.discard()
         raise
+
+
+def _current(record: bytes, episode: Episode, header: dict[str, Any], same: bool) -> bytes:
+    """``record``, or without its checkpoints if they are of another version (``same`` is false)."""
+    if same:
+        return record
+    without = dataclasses.replace(episode, spacing=0, checkpoints=b"")
+    return encode_record(without, len(header["actions"]), True)

@@ -8,8 +8,9 @@
     position of the index u64  number of episodes u64  CRC-32 of the index and of these two u32  "parl-end"
 
 A record is the seed i64, the number of steps u32, the end u8, the encoding of the actions u8, the number of
-checkpoints u16, the return i32 and the bytes of the actions u32; then a hash u64 for each interval of steps
-and one for the rest, the actions, and the checkpoints. All numbers are little-endian.
+steps between two checkpoints u16, the return i32 and the bytes of the actions u32; then a hash u64 for each
+interval of steps and one for the rest, the actions, and groups of checkpoints, each with its length u32. All
+numbers are little-endian. In version 1 the checkpoints are in another form, and are not read.
 
 A file is written under a temporary name, each record at once, and renamed when its index is complete: a file
 with the final name is whole. :func:`scan_records` reads what a recording that was killed has left.
@@ -18,47 +19,37 @@ with the final name is whole. :func:`scan_records` reads what a recording that w
 from __future__ import annotations
 
 import json
-import math
 import os
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parl.datasets.actions import bits_of, decode_actions, encode_actions
-from parl.datasets.checkpoints import Checkpoint
+from parl.datasets import checkpoints
+from parl.datasets.actions import decode_actions, encode_actions
 from parl.errors import DatasetError
 
 MAGIC, END_MAGIC = b"parl-act", b"parl-end"
-VERSION = 1
+VERSION = 2
 ENDS: tuple[Literal["terminated", "truncated", "cut"], ...] = ("terminated", "truncated", "cut")
 PART_SUFFIX = ".part"
 """Added to the name of a file while it is written."""
 
-# Bytes of a step without the header of the file; of an episode and its first checkpoint, at most.
-_MOST_PER_STEP, _CHECKPOINT_BYTES = 1.04, 560
-_ROUNDED = 50
+INTERVAL = 1_000
+"""Steps between two hashes of an episode."""
+# Bytes of a step without the header of the file, at most, in files whose episodes have 150 steps on average.
+_MOST_PER_STEP = 1.03
 _START = struct.Struct("<8sII")
 _FRAME = struct.Struct("<II")
 _RECORD = struct.Struct("<qIBBHiI")
-_CHECKPOINT = struct.Struct("<IHI")
 _TRAILER = struct.Struct("<QQI8s")
 _CRC = struct.Struct("<I")
 _INDEX = np.dtype([("position", "<u8"), ("steps", "<u4"), ("end", "u1"), ("episode_return", "<i4")])
-
-
-def interval_for(num_actions: int) -> int:
-    """Steps between two hashes, and between two checkpoints, of an episode.
-
-    A step then takes at most 1.05 bytes with its bits of an action, also in an episode of one checkpoint.
-    """
-    left = _MOST_PER_STEP - bits_of(num_actions) / 8
-    return _ROUNDED * math.ceil(_CHECKPOINT_BYTES / left / _ROUNDED)
 
 
 class EpisodeInfo(NamedTuple):
@@ -87,53 +78,80 @@ class Episode:
     """Index into :data:`ENDS`."""
     episode_return: int
     hashes: list[int]
-    checkpoints: list[Checkpoint] = field(default_factory=list[Checkpoint])
+    spacing: int = 0
+    """Steps between two checkpoints; 0: there is none."""
+    checkpoints: bytes = b""
+
+    @property
+    def num_checkpoints(self) -> int:
+        """Number of checkpoints."""
+        return checkpoints.count_of(len(self.actions), self.spacing)
 
 
-def encode_record(episode: Episode, num_actions: int, compress: bool) -> bytes:
-    """The bytes of an episode's record."""
+def encode_record(
+    episode: Episode,
+    num_actions: int,
+    compress: bool,
+    cores: list[NDArray[np.uint8]] | None = None,
+    reference: NDArray[np.uint8] | None = None,
+    spare: float = 0.0,
+) -> bytes:
+    """The bytes of an episode's record.
+
+    Args:
+        episode: what to write.
+        num_actions: number of actions of the game.
+        compress: whether actions are compressed where that makes them smaller.
+        cores: what its checkpoints are made of, see :func:`parl.datasets.checkpoints.pack`; None: they are
+            those of ``episode``.
+        reference: likewise.
+        spare: number of bytes that earlier episodes of the file have left for checkpoints.
+    """
     encoding, actions = encode_actions(episode.actions, num_actions, compress)
+    spacing, packed = episode.spacing, episode.checkpoints
+    if cores and reference is not None:
+        fixed = _FRAME.size + _RECORD.size + 8 * len(episode.hashes) + len(actions) + _INDEX.itemsize
+        budget = spare + _MOST_PER_STEP * len(episode.actions) - fixed
+        spacing, packed = checkpoints.pack(cores, reference, budget)
     parts = [
         _RECORD.pack(
             episode.seed,
             len(episode.actions),
             episode.end,
             encoding,
-            len(episode.checkpoints),
+            spacing,
             episode.episode_return,
             len(actions),
         ),
         np.array(episode.hashes, "<u8").tobytes(),
         actions,
+        packed,
     ]
-    for one in episode.checkpoints:
-        parts += [_CHECKPOINT.pack(one.refills, one.position, len(one.data)), one.data]
     return b"".join(parts)
 
 
-def decode_record(record: bytes, num_actions: int, interval: int) -> Episode:
+def decode_record(record: bytes, num_actions: int, interval: int, version: int = VERSION) -> Episode:
     """The episode of a record.
 
     Raises:
         ValueError: the record is not one of an episode, although its checksum may be right.
     """
     try:
-        seed, steps, end, encoding, count, total, size = _RECORD.unpack_from(record)
+        seed, steps, end, encoding, spacing, total, size = _RECORD.unpack_from(record)
         at = _RECORD.size
         hashes = np.frombuffer(record, "<u8", -(-steps // interval), at)
         at += hashes.nbytes
         actions = decode_actions(encoding, record[at : at + size], steps, num_actions)
         at += size
-        checkpoints: list[Checkpoint] = []
-        for _ in range(count):
-            refills, position, length = _CHECKPOINT.unpack_from(record, at)
-            at += _CHECKPOINT.size + length
-            checkpoints.append(Checkpoint(refills, position, record[at - length : at]))
     except struct.error as error:
         raise ValueError(str(error)) from None
-    if at != len(record) or end >= len(ENDS):
+    if at > len(record) or end >= len(ENDS):
         raise ValueError(f"{len(record)} bytes and end {end}, expected {at} bytes and an end below 3")
-    return Episode(seed, actions, end, total, hashes.tolist(), checkpoints)
+    packed = record[at:]
+    if version < VERSION:
+        spacing, packed = 0, b""
+    checkpoints.check(packed, checkpoints.count_of(steps, spacing))
+    return Episode(seed, actions, end, total, hashes.tolist(), spacing, packed)
 
 
 class Writer:
@@ -164,6 +182,8 @@ class Writer:
                 )
         self._num_actions, self._compress = len(header["actions"]), compress
         self._index: list[tuple[int, int, int, int]] = []
+        # Bytes by which the episodes so far are below the limit.
+        self._spare = 0.0
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("wb")
         text = json.dumps(header).encode()
@@ -175,14 +195,22 @@ class Writer:
         # Given to the operating system, which keeps it if this process is killed.
         self._file.flush()
 
-    def add(self, episode: Episode) -> None:
-        """Appends an episode."""
-        self.add_record(encode_record(episode, self._num_actions, self._compress), episode)
+    def add(
+        self,
+        episode: Episode,
+        cores: list[NDArray[np.uint8]] | None = None,
+        reference: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Appends an episode; further arguments as of :func:`encode_record`."""
+        spare = max(0.0, self._spare)
+        record = encode_record(episode, self._num_actions, self._compress, cores, reference, spare)
+        self.add_record(record, episode)
 
     def add_record(self, record: bytes, episode: Episode) -> None:
         """Appends the record of ``episode`` as it is."""
         position, steps = self._file.tell(), len(episode.actions)
         self._index.append((position, steps, episode.end, episode.episode_return))
+        self._spare += _MOST_PER_STEP * steps - len(record) - _FRAME.size - _INDEX.itemsize
         length = struct.pack("<I", len(record))
         self._write(length + _CRC.pack(zlib.crc32(length + record)) + record)
 
@@ -207,8 +235,8 @@ class Writer:
         self._part.unlink(missing_ok=True)
 
 
-def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a file, and the position of its first record.
+def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
+    """The header of a file, the position of its first record, and the version of its format.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -230,7 +258,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
         raise DatasetError(f"{path} is damaged: its header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise DatasetError(f"{path} is damaged: its header is {type(header).__name__}, expected a table")
-    return header, _START.size + length + _CRC.size
+    return header, _START.size + length + _CRC.size, version
 
 
 def read_index(path: Path, first_record: int) -> NDArray[Any]:

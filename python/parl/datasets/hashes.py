@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int32]
 _MASK = 2**64 - 1
 _RAM_WORDS = 16
 
@@ -29,17 +28,20 @@ _LIVES, _FRAME, _REWARD = np.array(_NUMBERS).view(np.int64)
 _RAM_FACTORS = _odd_numbers(4 + _RAM_WORDS)[4:].view(np.int64)
 
 
-def updated(hashes: NDArray[np.uint64], infos: dict[str, Any], reward: NDArray[Any]) -> NDArray[np.uint64]:
-    """The hashes (N,) after a step: of memory, lives, frame number and reward of all steps so far.
+def updated(
+    hashes: NDArray[np.uint64], ram: NDArray[np.uint8], lives: Ints, frames: Ints, reward: Ints
+) -> NDArray[np.uint64]:
+    """The hashes (N,) after a step, over the memory and the numbers of all steps so far.
 
     Args:
         hashes: before the step, 0 at the start of an episode.
-        infos: of the step, with ``ram``.
-        reward: of the step; that before clipping is taken from ``infos`` if rewards are clipped.
+        ram: (N, 128), the memory.
+        lives: (N,) lives.
+        frames: (N,) frames since the reset.
+        reward: (N,) rewards before clipping.
     """
-    raw = infos.get("raw_reward", reward)
-    now = (infos["ram"].view("<i8") * _RAM_FACTORS).sum(1)
-    now += infos["lives"] * _LIVES
-    now += infos["episode_frame_number"] * _FRAME
-    now += raw.astype(np.int64, copy=False) * _REWARD
+    now = ram.view("<i8") @ _RAM_FACTORS
+    now += lives * _LIVES
+    now += frames * _FRAME
+    now += reward * _REWARD
     return hashes * _STEP + now.view(np.uint64)

@@ -11,6 +11,7 @@ import numpy as np
 import parl
 from parl.atari.catalogue import game_id
 from parl.datasets import policies
+from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
 from parl.datasets.dataset import Dataset, load
 from parl.datasets.format import Writer
@@ -132,16 +133,14 @@ def _play(
         if not ended.any():
             continue
         for i in np.nonzero(over)[0].tolist():
-            if (episode := consoles.take(i, cut=False)) is not None:
-                writer.add(episode)
+            consoles.write(i, writer, cut=False)
         seeds = np.where(over, draw_seeds(rng, count), -1)
         consoles.reset(seeds, ended)
         if shown is not None:
             obs, _ = shown.reset(seed=seeds[ended], options={"reset_mask": ended})
     for i in range(count):
         is_over = bool(over[i]) and i < logged
-        if (episode := consoles.take(i, cut=not is_over)) is not None:
-            writer.add(episode)
+        consoles.write(i, writer, cut=not is_over)
 
 
 def header_of(
@@ -153,6 +152,7 @@ def header_of(
         "rom_md5": rom_md5(game),
         "actions": list(consoles.envs.action_codes),
         "interval": consoles.interval,
+        "states": STATE_VERSION,
         "env_options": dict(options),
         "recorded": dict(about),
         "parl": parl.__version__,
@@ -215,9 +215,7 @@ def log_episodes(
                     )
                 if ended[0] and not over[0]:
                     consoles.reset(np.array([-1]), everything)
-            episode = consoles.take(0, cut=not over[0])
-            if episode is not None:
-                writer.add(episode)
+            consoles.write(0, writer, cut=not over[0])
         return load(writer.finish())
     except DatasetError:
         writer.discard()

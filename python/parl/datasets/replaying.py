@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 Rows = dict[str, Any]
 """Arrays with a row for each environment that made a step of an episode."""
-# What an environment without an episode plays until the others are moved to a smaller vector environment.
-_IDLE = Episode(0, np.zeros(0, np.uint8), ENDS.index("cut"), 0, [])
+_CUT = ENDS.index("cut")
+# Rows of the figures and of the flags of a step.
+_REWARD, _RAW, _LIVES, _FRAMES = 0, 1, 2, 4
+_TERMINATED, _TRUNCATED, _OVER = 0, 1, 3
 
 
 class Replay:
     """Iterator over the steps of episodes.
 
-    An environment whose episode has ended begins the next one. When none is left, and half of the
-    environments have none, the others are moved to a smaller vector environment.
+    An environment whose episode is over begins the next one within the same call. When none is left, it is
+    not stepped any more.
 
     Args:
         dataset: where the episodes are.
@@ -47,127 +50,127 @@ class Replay:
         verify: bool,
     ) -> None:
         self._dataset, self._options, self._threads, self._verify = dataset, options, threads, verify
-        self._waiting = iter(order)
-        self._count = min(batch_size, len(order))
-        self._episodes = [_IDLE] * self._count
-        # Actions as bytes, which Python reads faster than arrays; one more for environments without episode.
-        self._actions = [b"\0"] * self._count
-        self._ids = np.arange(self._count)
-        self._numbers = np.full(self._count, -1, np.int64)
-        self._active = np.zeros(self._count, bool)
-        self._steps = np.zeros(self._count, np.int64)
-        self._lengths = np.zeros(self._count, np.int64)
-        self._hashes = np.zeros(self._count, np.uint64)
+        self._order = order
+        self._batch_size = batch_size
+        self._reward_dtype = np.dtype(options.get("reward_dtype", "int32"))
         self.envs: Any = None
 
     def __iter__(self) -> Iterator[Rows]:
         """Yields the rows of each step of the vector environment."""
-        if self._count == 0:
+        waiting = self._read()
+        begun = list(itertools.islice(waiting, self._batch_size))
+        if not begun:
             return
-        self.envs = self._make(self._count)
+        self._waiting = waiting
+        self._episodes = [episode for _, episode in begun]
+        # Actions as bytes, which Python reads faster than arrays.
+        self._actions = [episode.actions.tobytes() for episode in self._episodes]
+        self._env_ids = list(range(len(begun)))
+        self._ids = np.arange(len(begun))
+        self._numbers = np.array([number for number, _ in begun], np.int64)
+        self._steps = np.zeros(len(begun), np.int64)
+        self._lengths = np.array([len(actions) for actions in self._actions], np.int64)
+        self._hashes: NDArray[np.uint64] = np.zeros(len(begun), np.uint64)
+        self.envs = make_envs(self._dataset.game, len(begun), self._options, self._threads)
         try:
             check_console(self._dataset.path, self._dataset.header, self.envs)
-            obs = self._reset(np.ones(self._count, bool), np.zeros(self._count, bool))
-            while self._active.any():
-                rows, obs, ended = self._step(obs)
+            obs, _ = self.envs.reset(seed=np.array([episode.seed for episode in self._episodes]))
+            while self._env_ids:
+                rows, obs = self._step(obs)
                 yield rows
-                finished = self._active & (self._steps == self._lengths)
-                due = ended | finished
-                if due.any():
-                    obs = self._reset(finished, due & ~finished)
-                    if 2 * int(self._active.sum()) <= self._count and self._active.any():
-                        obs = self._shrink(obs)
         finally:
             self.envs.close()
 
-    def _make(self, count: int) -> Any:
-        return make_envs(self._dataset.game, count, self._options, self._threads)
+    def _read(self) -> Iterator[tuple[int, Episode]]:
+        """Numbers and records of the episodes that have steps."""
+        for number in self._order:
+            episode = self._dataset.read(number)
+            if len(episode.actions):
+                yield number, episode
 
-    def _reset(self, finished: NDArray[np.bool_], continued: NDArray[np.bool_]) -> Any:
-        """Begins the next episodes where one is finished, and the next life where a game is continued."""
-        seeds = np.full(self._count, -1, np.int64)
-        for i in np.nonzero(finished)[0].tolist():
-            number = next(self._waiting, -1)
-            episode = self._dataset.read(number) if number >= 0 else _IDLE
-            self._episodes[i], self._numbers[i] = episode, number
-            self._actions[i] = episode.actions.tobytes() + b"\0"
-            self._steps[i], self._lengths[i], self._hashes[i] = 0, len(episode.actions), 0
-            seeds[i] = episode.seed
-        self._active = self._numbers >= 0
-        mask = finished | continued
-        obs, _ = self.envs.reset(seed=seeds[mask], options={"reset_mask": mask})
-        return obs
-
-    def _shrink(self, obs: Any) -> Any:
-        """Moves the environments that have an episode to a vector environment of just these."""
-        active = self._active
-        smaller = self._make(int(active.sum()))
-        smaller.set_state(self.envs.get_state(active))
-        self.envs.close()
-        self.envs, self._count = smaller, smaller.num_envs
-        kept = np.nonzero(active)[0].tolist()
-        self._episodes = [self._episodes[i] for i in kept]
-        self._actions = [self._actions[i] for i in kept]
-        self._active = active[kept]
-        columns = (self._ids, self._numbers, self._steps, self._lengths, self._hashes)
-        self._ids, self._numbers, self._steps, self._lengths, self._hashes = (
-            column[kept] for column in columns
-        )
-        return obs[active]
-
-    def _step(self, obs: Any) -> tuple[Rows, Any, NDArray[np.bool_]]:
-        """Steps all environments; returns the rows, the new observations, and where a reset is needed."""
+    def _step(self, obs: Any) -> tuple[Rows, Any]:
+        """Steps the environments; returns the rows, and the observations of the next step."""
         steps = self._steps
         actions = np.array(
             [codes[step] for codes, step in zip(self._actions, steps.tolist(), strict=True)], np.int64
         )
-        following, reward, terminated, truncated, infos = self.envs.step(actions)
-        ended = infos["game_over"] if self.envs.life_loss == "reports" else terminated | truncated
-        active = self._active
-        self._steps = steps + active
+        self._steps = steps + 1
         last = self._steps == self._lengths
+        finished: list[int] = np.nonzero(last)[0].tolist()
+        begun: dict[int, tuple[int, Episode]] = {}
+        seeds = None
+        if finished:
+            begun = dict(zip(finished, self._waiting, strict=False))
+            seeds = [-1] * len(last)
+            for i, (_, episode) in begun.items():
+                seeds[i] = episode.seed
+        following, next_obs, numbers, flags, ram = self.envs.step_and_reset(self._env_ids, actions, seeds)
         if self._verify:
-            self._hashes = hashes.updated(self._hashes, infos, reward)
-        self._check(active, last, ended, infos)
-        cut = [i for i in np.nonzero(active & last)[0].tolist() if ENDS[self._episodes[i].end] == "cut"]
-        if cut:
-            truncated = truncated.copy()
-            truncated[cut] |= ~terminated[cut]
+            lives, frames, raw = numbers[_LIVES], numbers[_FRAMES], numbers[_RAW]
+            self._hashes = hashes.updated(self._hashes, ram, lives, frames, raw)
+        self._check(last, flags[_OVER])
+        truncated = flags[_TRUNCATED]
+        for i in finished:
+            if self._episodes[i].end == _CUT:
+                truncated[i] |= not flags[_TERMINATED, i]
+        reward = numbers[_REWARD]
         rows: Rows = {
             "observation": obs,
             "action": actions,
-            "reward": reward,
-            "next_observation": following,
-            "terminated": terminated,
+            "reward": reward if reward.dtype == self._reward_dtype else reward.astype(self._reward_dtype),
+            "next_observation": next_obs,
+            "terminated": flags[_TERMINATED],
             "truncated": truncated,
-            "episode": self._numbers.copy(),
+            "episode": self._numbers,
             "step": steps,
-            "env_id": self._ids.copy(),
+            "env_id": self._ids,
         }
-        if not active.all():
-            rows = {name: column[active] for name, column in rows.items()}
-        return rows, following, ended
+        if finished:
+            following = self._begin(finished, begun, following)
+        return rows, following
 
-    def _check(
-        self, active: NDArray[np.bool_], last: NDArray[np.bool_], ended: NDArray[np.bool_], infos: Rows
-    ) -> None:
+    def _begin(self, finished: list[int], begun: dict[int, tuple[int, Episode]], obs: Any) -> Any:
+        """Puts episodes in place of those that are finished; returns the observations that are needed."""
+        # The arrays of the rows do not change.
+        self._numbers, self._lengths = self._numbers.copy(), self._lengths.copy()
+        for i, (number, episode) in begun.items():
+            self._episodes[i], self._numbers[i] = episode, number
+            self._actions[i] = episode.actions.tobytes()
+            self._steps[i], self._lengths[i], self._hashes[i] = 0, len(episode.actions), 0
+        dropped = set(finished) - begun.keys()
+        if not dropped:
+            return obs
+        kept = [i for i in range(len(self._env_ids)) if i not in dropped]
+        self._episodes = [self._episodes[i] for i in kept]
+        self._actions = [self._actions[i] for i in kept]
+        self._env_ids = [self._env_ids[i] for i in kept]
+        self._hashes = self._hashes[kept]
+        columns = (self._ids, self._numbers, self._steps, self._lengths)
+        self._ids, self._numbers, self._steps, self._lengths = (column[kept] for column in columns)
+        return obs[kept]
+
+    def _check(self, last: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
         """Compares hashes and ends with those recorded.
+
+        Args:
+            last: (N,) where the recorded episode has its last step.
+            over: (N,) where the game has ended.
 
         Raises:
             DatasetError: they differ.
         """
         interval = self._dataset.interval
-        due = active & (last | ended | (self._steps % interval == 0))
+        due = last | over | (self._steps % interval == 0)
+        if not due.any():
+            return
         for i in np.nonzero(due)[0].tolist():
             episode, step = self._episodes[i], int(self._steps[i])
             where = f"{self._dataset.path}: the replay of episode {self._numbers[i]}"
-            # With `life_loss="continues"` only the end of a game is that of its log.
-            over = bool(infos["game_over"][i]) if "game_over" in infos else bool(ended[i])
-            if over and not last[i]:
+            if over[i] and not last[i]:
                 raise DatasetError(
                     f"{where} ends after {step} steps, it was recorded with {self._lengths[i]}"
                 )
-            if last[i] and not over and ENDS[episode.end] != "cut":
+            if last[i] and not over[i] and episode.end != _CUT:
                 raise DatasetError(f"{where} goes on after step {step}, with which it ended when recorded")
             if self._verify and (last[i] or step % interval == 0):
                 recorded = episode.hashes[(step - 1) // interval]

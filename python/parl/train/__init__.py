@@ -52,6 +52,7 @@ from parl.train.registry import (
     pickled_functions,
     preset_layer,
     presets_of,
+    refuse_acting,
     refuse_unused,
     register_algorithm,
     replace,
@@ -163,6 +164,7 @@ def train(
     settings, own = resolve(name, spec, layers, run_config, algorithm_config)
     settings = dataclasses.replace(settings, env=maker.name, wrappers=maker.wrapper_names)
     refuse_unused(name, own, spec)
+    refuse_acting(name, settings, own, spec)
     _check_device(settings.device, maker)
     hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
     made = make_algorithm(name, own, spec)
@@ -304,10 +306,9 @@ def _with_dataset(layers: list[Layer], env: EnvLike | None) -> list[Layer]:
     }
     if not found.get("dataset") or env is not None or "env" in found:
         return layers
-    from parl.datasets import load as load_dataset
-    from parl.datasets.learning import environment_of
+    from parl.datasets.learning import environment_of, open_dataset
 
-    chosen, options = environment_of(load_dataset(found["dataset"]))
+    chosen, options = environment_of(open_dataset(found["dataset"]))
     options |= keywords(words(found.get("env_options", ())))
     own = {"env": chosen, "env_options": words(options)}
     return [*layers, Layer(f"dataset {found['dataset']}", own, {})]

@@ -15,6 +15,20 @@ LOGGERS = ("tensorboard", "wandb", "mlflow", "trackio")
 """Names of loggers, see :mod:`parl.train.loggers`."""
 
 
+# Settings that have no effect in a run that learns from a dataset.
+_OF_ACTORS = (
+    "actors",
+    "actor_kind",
+    "learner_kind",
+    "park_actors",
+    "double_buffer",
+    "priority_delay",
+    "engine",
+    "ray_address",
+    "ray_steps",
+)
+
+
 def check_starts(config: Any) -> None:
     """Checks the bounds of ``random_starts``.
 
@@ -180,6 +194,10 @@ class OffPolicyRunConfig(RunConfig):
     this machine."""
     ray_steps: int = 16
     """Vector steps that a Ray actor takes per request."""
+    dataset: str = ""
+    """A dataset of parl record-dataset that one learner learns from, without actors. total_steps then counts
+    sampled transitions, and num_envs is the number of episodes that are replayed at the same time. env and
+    env_options are by default those with which it was recorded."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -188,10 +206,16 @@ class OffPolicyRunConfig(RunConfig):
             ("replay_ratio", 1e-6, 1e6),
             ("batch_size", 1, 2**24),
             ("replay_capacity", 1, 2**31),
-            ("learning_starts", 0, self.replay_capacity),
+            ("learning_starts", 0, 2**31 if self.dataset else self.replay_capacity),
             ("ray_steps", 1, 2**16),
             ("priority_delay", 0, 2**16),
         )
+        if self.dataset:
+            alone = f"dataset = {self.dataset!r}, from which one learner learns without actors"
+            refuse_unused(self, _OF_ACTORS, alone)
+            for name, only in (("learners", 1), ("prefetch", 0)):
+                if getattr(self, name) not in ("auto", only):
+                    raise ConfigError(f"{name} = {getattr(self, name)} has no effect with {alone}")
         kinds = ("process", "thread")
         check_choices(
             self, ("actor_kind", ("auto", *kinds)), ("learner_kind", kinds), ("engine", ("local", "ray"))

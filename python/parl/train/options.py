@@ -53,8 +53,8 @@ class RunOptions(TypedDict, total=False):
     engine: Literal["local", "ray"]
     ray_address: str | None
     ray_steps: int
-    data: tuple[str, ...]
     dataset: str
+    data: tuple[str, ...]
     member_batches: int | Literal["auto"]
     max_lag: int
     predictors: int
@@ -122,6 +122,7 @@ class Options(RunOptions, total=False):
     munchausen: float
     munchausen_temperature: float
     munchausen_clip: float
+    cql_alpha: float
     huber_delta: float
     layer_norm: bool
     adam_epsilon: float

@@ -357,6 +357,36 @@ def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
             raise ConfigError(f"{name}: {field.name} = {value!r} has no effect with {reasons[field.name]}")
 
 
+def refuse_acting(name: str, run: Any, own: Any, spec: EnvSpec) -> None:
+    """Checks that settings of actors have their default values in a run that learns from a dataset.
+
+    Args:
+        name: name of the algorithm.
+        run: settings of the run.
+        own: settings of the algorithm.
+        spec: description of the environment.
+
+    Raises:
+        ConfigError: a setting was changed that has no effect without actors; names it.
+    """
+    if not getattr(run, "dataset", ""):
+        return
+    module, spec = module_of(name), spec.without_mask
+    suited = dataclasses.replace(type(run)(), **getattr(module, "default_run", lambda _: {})(spec))
+    acting: list[tuple[Any, Any, str]] = [
+        (own, module.default_config(spec), setting) for setting in getattr(own, "acting_settings", ())
+    ]
+    if hasattr(run, "learning_starts"):
+        acting.append((run, suited, "learning_starts"))
+    for config, defaults, setting in acting:
+        value = getattr(config, setting)
+        if value not in (getattr(type(config)(), setting), getattr(defaults, setting)):
+            raise ConfigError(
+                f"{name}: {setting} = {value!r} has no effect with dataset = {run.dataset!r}: no actor steps "
+                "environments"
+            )
+
+
 def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None = None) -> tuple[Any, Any]:
     """The run's and the algorithm's default settings.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parl.train.config import DatasetRunConfig, PopulationRunConfig, RunConfig
+from parl.train.config import DatasetRunConfig, OffPolicyRunConfig, PopulationRunConfig, RunConfig
 
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
@@ -23,6 +23,8 @@ def summary_of(name: str, settings: RunConfig, maker: EnvMaker, processes: int =
 
     if isinstance(settings, DatasetRunConfig):
         parts = [settings.dataset or _count(len(settings.data), "file")]
+    elif isinstance(settings, OffPolicyRunConfig) and settings.dataset:
+        parts = [settings.dataset]
     elif isinstance(settings, PopulationRunConfig):
         parts = [_count(settings.num_envs, "member")]
     else:

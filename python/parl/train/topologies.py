@@ -80,6 +80,8 @@ class OffPolicyTopology:
         from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.distributed.torchrun import Group
 
+        if config.dataset:
+            return self._resolve_dataset(algorithm, config, maker, print_line)
         if is_on_device(maker):
             return _resolve_on_device(config, print_line)
         group = Group.from_environment()
@@ -124,6 +126,21 @@ class OffPolicyTopology:
         kind = "processes" if _uses_processes(config, maker) else "threads"
         print_line(f"{split.reason}; actors are {kind}{_threads_text(maker, split.actors, config.num_envs)}")
         return dataclasses.replace(config, actors=split.actors, learners=split.learners)
+
+    def _resolve_dataset(
+        self,
+        algorithm: Any,
+        config: OffPolicyRunConfig,
+        maker: EnvMaker,
+        print_line: Callable[[str], None],
+    ) -> OffPolicyRunConfig:
+        """Sets the number of threads of a run that learns from a dataset."""
+        if "WORLD_SIZE" in os.environ:
+            raise ConfigError(f"torchrun starts processes; a run with dataset = {config.dataset!r} is one")
+        _refuse_device(maker)
+        if config.threads != "auto":
+            return config
+        return dataclasses.replace(config, threads=self._threads(algorithm, config, print_line))
 
     def _resolve_cluster(
         self, config: OffPolicyRunConfig, actors: int | None, learners: int, print_line: Callable[[str], None]
@@ -175,7 +192,7 @@ class OffPolicyTopology:
         # Ray actors collect several vector steps per request.
         at_once = config.num_envs * (config.ray_steps if far else 1)
         pacer = Pacer(config.replay_ratio, config.batch_size, at_once, starts, config.total_steps)
-        return OffPolicySetup(
+        setup = OffPolicySetup(
             algorithm=algorithm,
             maker=maker,
             spec=spec,
@@ -197,6 +214,11 @@ class OffPolicyTopology:
             park_actors=config.park_actors,
             double_buffer=config.double_buffer,
         )
+        if not config.dataset:
+            return setup
+        from parl.runtime.off_policy.dataset import DatasetSetup
+
+        return DatasetSetup(**vars(setup), dataset=config.dataset)
 
     def loop(self, setup: OffPolicySetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`Topology`."""
@@ -205,6 +227,11 @@ class OffPolicyTopology:
         from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
         from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
 
+        if getattr(config, "dataset", ""):
+            from parl.runtime.off_policy.dataset import DatasetLoop, DatasetSetup
+
+            assert isinstance(setup, DatasetSetup)
+            return DatasetLoop(setup, saved)
         if is_on_device(setup.maker):
             return CudaOffPolicyLoop(setup, saved)
         return (DeterministicOffPolicyLoop if config.schedule == "deterministic" else AsyncOffPolicyLoop)(

@@ -67,6 +67,8 @@ pub(super) enum Command {
     Step(Action),
     /// A reset, with a new seed if it is `Some`.
     Reset(Option<u64>),
+    /// A step, and a reset with this seed after it; without a seed only if the episode has ended.
+    StepAndReset(Action, Option<u64>),
     /// Only write the current observation and figures.
     Show,
 }
@@ -211,6 +213,21 @@ impl Shared {
                 slot.reset(work, game, rules, seed)?;
                 report = slot.figures(id);
             }
+            Command::StepAndReset(action, seed) => {
+                slot.step(work, game, rules, action);
+                report = slot.report(id, rules);
+                if let Some(final_obs) = row.final_obs {
+                    slot.observe(rules, final_obs);
+                }
+                if let Some(ram) = row.ram {
+                    ram.copy_from_slice(&slot.head.state.machine.riot.ram);
+                }
+                if seed.is_some() || slot.has_ended() {
+                    slot.reset(work, game, rules, seed)?;
+                }
+                slot.observe(rules, row.obs);
+                return Ok(report);
+            }
             Command::Show => report = slot.figures(id),
         }
         slot.observe(rules, row.obs);
@@ -222,6 +239,32 @@ impl Shared {
         }
         report.env_id = id as u32;
         Ok(report)
+    }
+
+    /// Steps an environment with one action after the other until its episode ends; returns the number of
+    /// steps, and whether it has ended.
+    fn play(&self, work: &mut Workspace, id: usize, actions: &[Action]) -> Result<(usize, bool), CuleError> {
+        let (mut steps, mut ended) = (0, false);
+        let result = catch_panic(|| {
+            let mut slot = lock(&self.slots[id]);
+            let game = &self.games[slot.game];
+            for &action in actions {
+                slot.step(work, game, &self.rules, action);
+                steps += 1;
+                ended = slot.has_ended();
+                if ended {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        match result {
+            Ok(()) => Ok((steps, ended)),
+            Err(source) => {
+                lock(&self.slots[id]).mark_failed();
+                Err(CuleError::Environment { env: id, source: Box::new(source) })
+            }
+        }
     }
 }
 
@@ -250,17 +293,19 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// One job per row. The rows belong to the environments from `first` on.
-    fn jobs<C: Fn(usize) -> Command>(
+    /// One job per row, the first of which is row `first` of the whole. `task` says for each row the number
+    /// of its environment and what this is to do.
+    fn jobs<T: Fn(usize) -> (usize, Command)>(
         mut self,
         first: usize,
         size: (usize, usize),
-        command: C,
-    ) -> impl Iterator<Item = Job<'a>> + use<'a, C> {
-        (first..first + self.reports.len()).filter_map(move |id| {
+        task: T,
+    ) -> impl Iterator<Item = Job<'a>> + use<'a, T> {
+        (first..first + self.reports.len()).filter_map(move |row| {
             let Outputs { obs, final_obs, ram, audio, reports } = self.take(1, size);
             let report = reports.first_mut()?;
-            Some(Job { id, command: command(id), row: Row { obs, final_obs, ram, audio }, report })
+            let (id, command) = task(row);
+            Some(Job { id, command, row: Row { obs, final_obs, ram, audio }, report })
         })
     }
 }
@@ -395,12 +440,14 @@ impl CpuBatch {
         branch::run(&self.shared, self.branch_pool.as_ref().unwrap_or(&self.pool), request, out)
     }
 
+    /// Runs the tasks of `envs` rows. `task` says for each row the number of its environment, which is that
+    /// of no other row, and what this is to do.
     fn run(
         &self,
-        command: impl Fn(usize) -> Command + Copy + Send,
+        envs: usize,
+        task: impl Fn(usize) -> (usize, Command) + Copy + Send,
         mut out: Outputs<'_>,
     ) -> Result<(), CuleError> {
-        let envs = self.shared.slots.len();
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), envs * size)?;
         if let Some(final_obs) = &out.final_obs {
@@ -426,14 +473,14 @@ impl CpuBatch {
         if self.mixed.is_empty() {
             let ranges = (0..parts).map(|part| {
                 let first = bounds(part);
-                out.take(bounds(part + 1) - first, size).jobs(first, size, command)
+                out.take(bounds(part + 1) - first, size).jobs(first, size, task)
             });
             return self.pool.run(ranges.collect(), work);
         }
         // Jobs are sorted by game: each game has its own decoded cartridge, and two of them do not fit into
         // the first-level cache (8 games in a batch of 64 took 17 % less time).
         let mut jobs: Vec<Job<'_>> = memory::reserved(envs)?;
-        jobs.extend(out.jobs(0, size, command));
+        jobs.extend(out.jobs(0, size, task));
         jobs.sort_by_key(|job| self.mixed[job.id]);
         let ranges: Vec<Vec<Job<'_>>> = (0..parts).rev().map(|part| jobs.split_off(bounds(part))).collect();
         self.pool.run(ranges.into_iter().rev().map(Vec::into_iter).collect(), work)
@@ -452,6 +499,91 @@ impl CpuBatch {
             }
         }
         Ok(())
+    }
+
+    // ------------------------------------------------------------ recorded episodes
+
+    /// Steps the environments `envs`, which have one row each of the results, and begins new episodes in some
+    /// of them within the same call. The others do nothing.
+    ///
+    /// An environment with a seed is reset with it after its step; one without a seed is reset, with its
+    /// generators as they are, where its episode has ended. Reports, RAM and `final_obs` are those of the
+    /// step, in every row; `obs` are those after the resets.
+    ///
+    /// # Errors
+    /// The numbers of environments, actions and seeds differ, `envs` do not ascend, an environment does not
+    /// exist, has not been reset or still has a task, or a buffer has the wrong length.
+    pub fn step_and_reset(
+        &mut self,
+        envs: &[usize],
+        actions: &[Action],
+        seeds: Option<&[Option<u64>]>,
+        out: Outputs<'_>,
+    ) -> Result<(), CuleError> {
+        let expected = envs.len();
+        if actions.len() != expected {
+            return Err(CuleError::Count { what: "actions", found: actions.len(), expected });
+        }
+        if let Some(found) = seeds.map(<[_]>::len).filter(|&found| found != expected) {
+            return Err(CuleError::Count { what: "seeds", found, expected });
+        }
+        if let Some(pair) = envs.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(CuleError::EnvState { env: pair[1], reason: "is not above the one before it" });
+        }
+        envs.last().map_or(Ok(()), |&env| self.check_exists(env))?;
+        self.check_idle(envs)?;
+        self.check_ready(envs.iter().copied())?;
+        let seed = |row: usize| seeds.and_then(|seeds| seeds[row]);
+        self.run(expected, |row| (envs[row], Command::StepAndReset(actions[row], seed(row))), out)
+    }
+
+    /// Steps one environment with one action after the other until its episode ends, without observations.
+    /// Returns the number of steps, and whether the episode has ended.
+    ///
+    /// # Errors
+    /// The environment does not exist, has not been reset, has ended or still has a task.
+    pub fn play(&mut self, env: usize, actions: &[Action]) -> Result<(usize, bool), CuleError> {
+        self.check_exists(env)?;
+        self.check_idle(&[env])?;
+        self.check_ready(std::iter::once(env))?;
+        let mut played = (0, false);
+        self.pool.run(vec![std::iter::once(&mut played)], |work, played| {
+            *played = self.shared.play(work, env, actions)?;
+            Ok(())
+        })?;
+        Ok(played)
+    }
+
+    /// The core of an environment, and the words of its generator of sticky actions: what its next steps
+    /// depend on if it shows neither pictures nor a stack. Valid for one version of states.
+    ///
+    /// # Errors
+    /// The environment does not exist or still has a task.
+    pub fn save_core(&self, env: usize) -> Result<(Vec<u8>, Vec<u32>), CuleError> {
+        self.check_exists(env)?;
+        self.check_idle(&[env])?;
+        let slot = lock(&self.shared.slots[env]);
+        Ok((states::save_core(&slot), slot.random.words.to_vec()))
+    }
+
+    /// Loads what [`CpuBatch::save_core`] returned. The environment has no observation until its next step.
+    ///
+    /// # Errors
+    /// The environment does not exist, still has a task, or shows pictures or a stack; or the core is of
+    /// another game or damaged.
+    pub fn load_core(&mut self, env: usize, core: &[u8], words: &[u8]) -> Result<(), CuleError> {
+        self.check_exists(env)?;
+        self.check_idle(&[env])?;
+        let mut slot = lock(&self.shared.slots[env]);
+        *slot = states::load_core(core, words, &slot, &self.shared.games[slot.game], &self.shared.rules)?;
+        Ok(())
+    }
+
+    fn check_exists(&self, env: usize) -> Result<(), CuleError> {
+        if env < self.busy.len() {
+            return Ok(());
+        }
+        Err(CuleError::EnvState { env, reason: "does not exist" })
     }
 
     // ------------------------------------------------------------ asynchronous batches
@@ -623,7 +755,7 @@ impl Batch for CpuBatch {
                 return Err(NOT_RESET(env));
             }
         }
-        self.run(|env| commands[env], out)
+        self.run(commands.len(), |env| (env, commands[env]), out)
     }
 
     fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
@@ -632,7 +764,7 @@ impl Batch for CpuBatch {
             return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs });
         }
         self.check_ready(0..envs)?;
-        self.run(|env| Command::Step(actions[env]), out)
+        self.run(envs, |env| (env, Command::Step(actions[env])), out)
     }
 
     fn state_bytes(&self, envs: &[usize]) -> usize {
@@ -662,8 +794,10 @@ impl Batch for CpuBatch {
             let (game, row) = (&self.shared.games[index], &rows[i * size..(i + 1) * size]);
             loaded.push(states::load(row, index, game, &self.shared.rules)?);
         }
-        for (slot, &env) in loaded.into_iter().zip(envs) {
-            *lock(&self.shared.slots[env]) = slot;
+        for (mut slot, &env) in loaded.into_iter().zip(envs) {
+            let mut current = lock(&self.shared.slots[env]);
+            slot.sound = current.sound.take();
+            *current = slot;
         }
         Ok(())
     }

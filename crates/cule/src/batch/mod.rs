@@ -19,7 +19,7 @@ mod team;
 pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use cpu::{BatchConfig, ConsoleStatus, CpuBatch, Outputs};
 pub use screen::{ChannelOrder, ObsType};
-pub use states::console_bytes;
+pub use states::{VERSION as STATE_VERSION, console_bytes};
 
 use crate::CuleError;
 use crate::env::Action;

@@ -6,19 +6,22 @@
 //! array have the length of the longest; the others are padded with zeros, which the checksum does not cover.
 //! As in ale-py, sound is not part of a state: an environment that loads one goes on with its own.
 
+use std::mem::offset_of;
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::Slot;
 use crate::CuleError;
-use crate::env::state::{EnvSettings, Head};
+use crate::env::state::{EnvSettings, Head, LastFrames};
 use crate::machine::{self, input};
-use crate::random::Random;
+use crate::random::{self, Random};
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Format version. Incremented whenever the layout after the header changes.
-const VERSION: u32 = 2;
+pub const VERSION: u32 = 2;
 /// Bytes of the part that all rows have, after the header.
 const FIXED: usize = size_of::<Head>() + size_of::<Random>();
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
@@ -94,6 +97,60 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     head.copy_from_slice(bytemuck::bytes_of(&header));
 }
 
+/// Bytes of [`LastFrames`] in [`Head`], which the next step replaces.
+const FRAMES: Range<usize> =
+    offset_of!(Head, last_frames)..offset_of!(Head, last_frames) + size_of::<LastFrames>();
+/// Bytes of a core.
+const CORE_BYTES: usize = size_of::<Head>() - size_of::<LastFrames>() + size_of::<u32>();
+
+/// What the next steps of an environment without pictures and without a stack depend on: the fixed part
+/// without its last frames, and the position of the generator of sticky actions, whose words are not
+/// included. Of the current version of states.
+pub(super) fn save_core(slot: &Slot) -> Vec<u8> {
+    let mut fixed = slot.head;
+    fixed.state.machine = machine::canonical_state(&fixed.state.machine);
+    let bytes = bytemuck::bytes_of(&fixed);
+    [&bytes[..FRAMES.start], &bytes[FRAMES.end..], &slot.random.position.to_le_bytes()].concat()
+}
+
+/// Makes a slot of a core and of the words of its generator. Its observation and its last frames are missing
+/// until its next step.
+pub(super) fn load_core(
+    core: &[u8],
+    words: &[u8],
+    like: &Slot,
+    game: &Game,
+    rules: &EnvSettings,
+) -> Result<Slot, CuleError> {
+    let bad = |reason: String| CuleError::State { reason };
+    if rules.draws != 0 || rules.stack != 1 {
+        return Err(bad("its environment shows pictures or a stack".into()));
+    }
+    if core.len() != CORE_BYTES {
+        return Err(bad(format!("{} bytes are not a core, expected {CORE_BYTES}", core.len())));
+    }
+    if words.len() != 4 * random::STATE_WORDS {
+        let expected = 4 * random::STATE_WORDS;
+        return Err(bad(format!(
+            "{} bytes are not the words of a generator, expected {expected}",
+            words.len()
+        )));
+    }
+    let (core, position) = core.split_at(CORE_BYTES - size_of::<u32>());
+    let (before, after) = core.split_at(FRAMES.start);
+    let mut head: Head = Zeroable::zeroed();
+    let bytes = bytemuck::bytes_of_mut(&mut head);
+    bytes[..FRAMES.start].copy_from_slice(before);
+    bytes[FRAMES.end..].copy_from_slice(after);
+    let mut random = Box::new(random::seeded(0));
+    bytemuck::cast_slice_mut(&mut random.words).copy_from_slice(words);
+    random.position = bytemuck::pod_read_unaligned(position);
+    let planes = vec![0; like.planes.len()].into();
+    let slot = Slot { game: like.game, head, random, planes, pictures: None, sound: like.sound.clone() };
+    slot.check(game, rules).map_err(bad)?;
+    Ok(slot)
+}
+
 /// The game of a row, as its index in the table of games; `None` if the row has no header.
 pub(super) fn game_row(row: &[u8]) -> Option<usize> {
     let head = row.get(..size_of::<Header>())?;
@@ -133,7 +190,7 @@ fn bad(reason: String) -> CuleError {
     CuleError::State { reason }
 }
 
-/// Reads a row of `game`, whose index in the batch is `index`, into a new slot.
+/// Reads a row of `game`, whose index in the batch is `index`, into a new slot, which has no sound.
 pub(super) fn load(row: &[u8], index: usize, game: &Game, rules: &EnvSettings) -> Result<Slot, CuleError> {
     let (header, content) = content(row)?;
     if header.game != game.row as u32 {
@@ -160,7 +217,7 @@ pub(super) fn load(row: &[u8], index: usize, game: &Game, rules: &EnvSettings) -
         random: Box::new(bytemuck::pod_read_unaligned(random)),
         planes: planes.into(),
         pictures: (!pictures.is_empty()).then(|| Box::new(Pictures::from_bytes(pictures))),
-        sound: like.sound.clone(),
+        sound: None,
     };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)

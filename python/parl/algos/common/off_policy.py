@@ -25,6 +25,8 @@ class OffPolicyConfig(NetworkConfig):
 
     algorithm_name: ClassVar[str] = ""
     """Name of the algorithm, with which error messages begin."""
+    acting_settings: ClassVar[tuple[str, ...]] = ("initial_priority",)
+    """Settings of actors alone, which have no effect in runs that learn from a dataset."""
 
     n_step: int = 1
     """Number of rewards summed before bootstrapping, 1..64."""

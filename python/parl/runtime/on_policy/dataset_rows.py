@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def make_dataset_actor(path: str, maker: EnvMaker, spec: EnvSpec, policy: Rollou
         ConfigError: the dataset is empty, or of another game, or its actions are not those of the run.
         DatasetError: the file is not a dataset, or is damaged.
     """
+    if Path(path).is_dir():
+        raise ConfigError(f"{path} is a folder: logged replays of DQN are for dqn and rainbow")
     dataset = load(path)
     if dataset.num_steps == 0:
         raise ConfigError(f"{path} has no steps")
