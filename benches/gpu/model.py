@@ -87,7 +87,7 @@ def check(reason: str | None) -> int:
         print(f"gpu/{game:40} {before or 0:12} {now[game]:12} {change:>8}")
     if reason is not None:
         lines = [
-            "# Warp instructions of a step of 32 environments; `python benches/gpu/model.py --accept REASON`.",
+            "# Warp instructions of a step of 32 environments: `benches/gpu/model.py --accept REASON`.",
             f"reason = {json.dumps(reason)}",
             "",
             "[instructions]",

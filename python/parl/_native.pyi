@@ -546,12 +546,13 @@ class AtariBatch:
     """Environments that are stepped together; :class:`parl.AtariVectorEnv` uses it.
 
     ``config`` has every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``,
-    ``final_obs``, ``ram`` and ``audio`` (``audio_bytes`` per row) are written to: C-contiguous uint8, one row
-    per result. Results are two arrays with one column per environment, and whether any episode ended. int32
-    (12, n): reward, reward before clipping, lives, frame number, episode frame number, environment; lives,
-    frame number and episode frame number at the end of an episode, its return and its steps; and the return
-    of the whole game. bool (4, n): terminated, truncated, ended, game over. Those of ``branch`` are int64 (4, n): reward, reward before
-    clipping, steps, lives; bool (2, n): terminated, truncated; and states, uint8 (n, size).
+    ``final_obs``, ``ram`` and ``audio`` (``audio_bytes`` per row) are written to: C-contiguous uint8, one
+    row per result. Results are two arrays with one column per environment, and whether any episode ended.
+    int32 (12, n): reward, reward before clipping, lives, frame number, episode frame number, environment;
+    lives, frame number and episode frame number at the end of an episode, its return and its steps; and the
+    return of the whole game. bool (4, n): terminated, truncated, ended, game over. Those of ``branch`` are
+    int64 (4, n): reward, reward before clipping, steps, lives; bool (2, n): terminated, truncated; and
+    states, uint8 (n, size).
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...

@@ -180,7 +180,7 @@ def test_a_killed_process_loses_no_flushed_row(tmp_path):
             for number in range(first, newest + 2):
                 step(rows, number)
             there = set(batch.action.tolist())
-            # If the last row of the killed process ended an episode, the first row of the next process is that of a reset.
+            # After a row that ends an episode, the first row of the next process is that of a reset.
             begin = first + 1 if attempt else 0
             expected = {a for a in everything(rows) if begin <= a // 4 <= flushed - 2}
             lost = 8 if held else 0
