@@ -2,7 +2,7 @@
 //! of inline PTX whose handlers are reached by `brx.idx`, a jump table (NVRTC compiles a C++ `switch` to
 //! comparisons).
 //!
-//! The block executes instructions that access RAM or plain ROM only. It ends before any other instruction
+//! The block executes instructions that access RAM, plain ROM or the running timer only. It ends before any other instruction
 //! (code 1: `machine::cpu` executes it). For a store to the TIA it executes everything except the store (code
 //! 2: `machine::bus` writes `value` to `address`). Decoded instructions are in records of 8 bytes per ROM
 //! address, created once per ROM by `machine/records.rs`.
