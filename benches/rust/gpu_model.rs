@@ -124,6 +124,7 @@ fn settings() -> Settings {
         mode: None,
         difficulty: None,
         console_frame_limit: 0,
+        sound: false,
     }
 }
 
@@ -187,14 +188,26 @@ impl Pair {
         let codes = self.cpu.actions();
         let actions: Vec<_> =
             indices.iter().map(|&index| full_strength(u32::from(codes[index as usize]))).collect();
-        let out = Outputs { obs: &mut self.obs[0], final_obs: None, ram: None, reports: &mut self.reports };
+        let out = Outputs {
+            obs: &mut self.obs[0],
+            final_obs: None,
+            ram: None,
+            audio: None,
+            reports: &mut self.reports,
+        };
         self.cpu.step(&actions, out)
     }
 
     /// Steps on the CPU, from a reset.
     fn warm(&mut self, steps: usize) -> Result<Vec<u8>, CuleError> {
         let seeds: Vec<Option<i64>> = (0..self.envs as i64).map(|env| Some(5 * env + 3)).collect();
-        let out = Outputs { obs: &mut self.obs[0], final_obs: None, ram: None, reports: &mut self.reports };
+        let out = Outputs {
+            obs: &mut self.obs[0],
+            final_obs: None,
+            ram: None,
+            audio: None,
+            reports: &mut self.reports,
+        };
         self.cpu.reset(Some(&seeds), None, out)?;
         for _ in 0..steps {
             let indices = self.actions();
