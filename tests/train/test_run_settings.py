@@ -136,6 +136,16 @@ def check_threads_of_schedule(topology, setting, folder):
     assert found == [1, 4]
 
 
+def check_dataset(topology, setting, folder):
+    """With a dataset the setup is that of a learner without actors, which reads it."""
+    name = ALGORITHM[topology]
+    env = tiny_runs.env_of(name, {})
+    made, spec, maker = tiny_runs.algorithm_for(name, env, {}), tiny_runs.spec_for(env), tiny_runs.ENVS[env]
+    runs = [tiny_runs.run_of(name, dataset=path) for path in ("", "recorded.parl")]
+    setups = [topology_of(name).setup(made, run, maker, spec) for run in runs]
+    assert [getattr(setup, "dataset", None) for setup in setups] == [None, "recorded.parl"]
+
+
 def check_data(topology, setting, folder):
     """Other files give other weights."""
     one = tiny_runs.write_play(folder, "CartPole-v1")
@@ -170,6 +180,7 @@ OWN = {
         "engine": parts("ray", "remote", RayCluster(None, 16), schedule="async"),
         "ray_address": parts("auto", "remote.address", "auto", schedule="async", engine="ray"),
         "ray_steps": parts(3, "remote.steps", 3, schedule="async", engine="ray"),
+        "dataset": check_dataset,
     },
     "rollout": {
         "seed": learning(4),
