@@ -141,8 +141,11 @@ def check_dataset(topology, setting, folder):
     name = ALGORITHM[topology]
     env = tiny_runs.env_of(name, {})
     made, spec, maker = tiny_runs.algorithm_for(name, env, {}), tiny_runs.spec_for(env), tiny_runs.ENVS[env]
-    runs = [tiny_runs.run_of(name, dataset=path) for path in ("", "recorded.parl")]
-    setups = [topology_of(name).setup(made, run, maker, spec) for run in runs]
+    topology = topology_of(name)
+    setups = []
+    for path in ("", "recorded.parl"):
+        run = topology.resolve_auto(made, topology.config(dataset=path), maker, spec, lambda _: None)
+        setups.append(topology.setup(made, run, maker, spec))
     assert [getattr(setup, "dataset", None) for setup in setups] == [None, "recorded.parl"]
 
 
