@@ -60,9 +60,11 @@ build-tests:
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
 
-# Python keeps compiled tests and modules, so that the many processes need not compile them anew.
+# Python keeps compiled tests and modules, so that the many processes need not compile them anew. One process more than there are
+# cores: many tests wait for processes that they start.
+WORKERS := $(shell { nproc || getconf _NPROCESSORS_ONLN; } 2>/dev/null | awk '{ print ($$1 < 8 ? $$1 + 1 : 8) }')
 test-py: build
-	PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times=target/tests/times.json
+	PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n $(or $(WORKERS),2) --dist worksteal --times=target/tests/times.json
 
 # MINUTES=20 skips tests that would not end within 20 minutes.
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
