@@ -42,9 +42,10 @@ struct Simulated {
 struct Bytes(UnsafeCell<Vec<u64>>);
 
 impl Bytes {
-    fn as_bytes(&self) -> &mut [u8] {
-        // SAFETY: no kernel runs, and no other reference to the words is alive.
-        bytemuck::cast_slice_mut(unsafe { &mut *self.0.get() })
+    /// The address of the first byte.
+    fn address(&self) -> *mut u8 {
+        // SAFETY: the reference ends in this function.
+        unsafe { (*self.0.get()).as_mut_ptr().cast() }
     }
 }
 
@@ -68,16 +69,18 @@ impl Device for Simulated {
     }
 
     fn address(&self, memory: &Bytes) -> u64 {
-        memory.as_bytes().as_mut_ptr() as u64
+        memory.address() as u64
     }
 
     fn write(&self, memory: &mut Bytes, bytes: &[u8], _: u64) -> Result<(), CuleError> {
-        memory.as_bytes()[..bytes.len()].copy_from_slice(bytes);
+        bytemuck::cast_slice_mut(memory.0.get_mut())[..bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
     fn read(&self, memory: &Bytes, bytes: &mut [u8], _: u64) -> Result<(), CuleError> {
-        bytes.copy_from_slice(&memory.as_bytes()[..bytes.len()]);
+        // SAFETY: no kernel runs, and there is no other reference to the words.
+        let words: &[u64] = unsafe { &*memory.0.get() };
+        bytes.copy_from_slice(&bytemuck::cast_slice(words)[..bytes.len()]);
         Ok(())
     }
 

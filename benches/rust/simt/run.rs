@@ -345,7 +345,9 @@ impl Warp<'_> {
                 let width = instruction.width;
                 // SAFETY: `values` points to the values of a register or constant.
                 self.set(base, to, lanes, |lane| {
-                    convert(unsafe { (*a)[lane] }, from, into, truncated, width)
+                    // SAFETY: as above.
+                    let value = unsafe { (*a)[lane] };
+                    convert(value, from, into, truncated, width)
                 });
             }
             Op::Insert(bits, [to, a, b, c, d]) => {
@@ -383,9 +385,10 @@ impl Warp<'_> {
                 let (values, bits) =
                     (list.map(|number| self.values(base, number)), instruction.width / count);
                 self.set(base, to, lanes, |lane| {
-                    // SAFETY: as above.
                     (0..count).fold(0, |all, i| {
-                        all | (unsafe { (*values[i as usize])[lane] } & low_bits(bits)) << (bits * i)
+                        // SAFETY: as above.
+                        let value = unsafe { (*values[i as usize])[lane] };
+                        all | (value & low_bits(bits)) << (bits * i)
                     })
                 });
             }
