@@ -7,9 +7,10 @@ has the warp instructions of that step (four frames, an observation of 84 x 84),
 grouped form, and the frames per second of 32,768 environments on an H200 that follow from it.
 
 The instructions are those of PTX, without moves and arguments in registers; machine code has more address
-computations and fewer copies. ``FRAMES`` relates the two: the product of instructions and measured frames per
-second over the twenty games of the record 2026-11-27-gpu-nvidia-h200 (median; quartiles and range are wide,
-since the model knows nothing about memory and occupancy).
+computations and fewer copies. ``calibration.toml`` relates the two: instructions of earlier kernels, counted in
+the same way, whose frames per second a GPU has shown. The product of both would be the same for all games if
+nothing but instructions mattered; its quartiles are the error band of the model, which knows nothing about memory
+and occupancy.
 
 ``--check`` runs four games with the default window and fails if one takes over 3 % more instructions than
 recorded in ``model.toml``; ``--accept REASON`` records new numbers. ``--lanes 8`` models warps with eight
@@ -33,16 +34,14 @@ from common import TWENTY_GAMES
 from parl.cuda import nvrtc_folders
 
 sys.path.append(str(Path(__file__).parents[1]))
-from record import Record, add_option
+from record import Record, add_option, read
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("model.toml")
+CALIBRATION = Path(__file__).with_name("calibration.toml")
 WINDOWS = "0,2,4,9"
 CHECKED = ("pong", "breakout", "solaris", "tutankham")
 TOLERANCE = 0.03
-FRAMES = 13.3e12
-"""Frames per second times instructions, median of twenty games; the quartiles are 10.7 and 14.3."""
-QUARTILES = (10.7e12, 14.3e12)
 KINDS = ("arithmetic", "control", "local", "shared", "global", "sync", "free")
 
 
@@ -103,6 +102,18 @@ def check(reason: str | None) -> int:
     return 1 if worse else 0
 
 
+def frames_times_instructions() -> tuple[float, float, float]:
+    """Frames per second of a GPU times instructions: lower quartile, median and upper quartile over the games."""
+    table = tomllib.loads(CALIBRATION.read_text())
+    products = []
+    for row in read(ROOT / "benches" / "records" / f"{table['record']}.csv"):
+        game = row.case.partition(",")[0]
+        if (row.metric, row.commit) == (table["metric"], table["commit"]) and game in table["instructions"]:
+            products.append(float(row.median) * table["instructions"][game])
+    low, middle, high = statistics.quantiles(products, n=4)
+    return low, middle, high
+
+
 def best_of(arguments: list[str]) -> dict[str, dict[str, str]]:
     """For each game the line of the window with the fewest instructions."""
     best: dict[str, dict[str, str]] = {}
@@ -150,18 +161,21 @@ def main() -> int:
     arguments = ["--games", ",".join(given.games), "--envs", str(given.lanes), "--lanes", str(given.lanes)]
     best = best_of([*arguments, *(["--functions"] if given.functions else [])])
     print(f"{'game':20} instructions   turns  lanes window  10^6 frames/s  kinds, thousands")
+    low, product, high = frames_times_instructions()
     for game, row in best.items():
         count = int(row["instructions"])
         kinds = " ".join(f"{kind} {int(row[kind]) // 1000}" for kind in KINDS)
-        frames = FRAMES / count / 1e6
+        frames = product / count / 1e6
         figures = f"{count:12,} {row['turns']:>7} {row['lanes']:>6} {row['window']:>6} {frames:14.2f}"
         print(f"{game:20} {figures}  {kinds}")
     counts = [int(row["instructions"]) for row in best.values()]
     middle = statistics.median(counts)
-    low, high = (product / middle / 1e6 for product in QUARTILES)
     print(f"median {middle:,.0f} (bar 2,100,000), worst {max(counts):,} (bar 7,000,000)")
-    frames = f"{FRAMES / middle / 1e6:.1f} (quartiles of the model {low:.1f} to {high:.1f})"
-    print(f"modelled million frames a second of 32,768 environments: {frames}")
+    modelled, least, most = (number / middle / 1e6 for number in (product, low, high))
+    print(
+        f"modelled million frames a second of 32,768 environments: {modelled:.1f} "
+        f"(quartiles of the model {least:.1f} to {most:.1f})"
+    )
     if given.record:
         write_record(given.record, best, given.lanes)
     return 0

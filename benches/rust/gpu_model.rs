@@ -20,12 +20,8 @@ use std::rc::Rc;
 
 use cuda::nvrtc::Nvrtc;
 use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan, SOURCES, Shape, Targets};
-use cule::batch::{
-    Autoreset, Batch, BatchConfig, Boot, ChannelOrder, CpuBatch, Noops, ObsType, Outputs, Padding, Report,
-    Settings,
-};
+use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
 use cule::env::full_strength;
-use cule::env::rules::{self, StepRules};
 use cule::env::state::{FLAGS, NUMBERS};
 use cule::{CuleError, console, rom};
 use simt::{Counts, Module};
@@ -98,39 +94,6 @@ impl Device for Simulated {
     }
 }
 
-/// The settings of the record: 84 x 84 gray, four frames a step, sticky actions.
-fn settings() -> Settings {
-    Settings {
-        rules: StepRules {
-            repeat_probability: 0.25,
-            frame_limit: 108_000,
-            step_limit: 0,
-            life: rules::LIFE_IGNORED,
-            clip: rules::CLIP_CLAMP,
-        },
-        frame_skip: (4, 4),
-        maxpool: true,
-        stack: 4,
-        padding: Padding::Zeros,
-        noops: Noops::AfterFire,
-        noop_max: 30,
-        fire_reset: true,
-        life_continues: false,
-        show_last_frame: false,
-        both_ends: false,
-        boot: Boot::Snapshot,
-        autoreset: Autoreset::NextStep,
-        obs_type: ObsType::Gray,
-        channel_order: ChannelOrder::Last,
-        size: Some((84, 84)),
-        full_actions: false,
-        mode: None,
-        difficulty: None,
-        console_frame_limit: 0,
-        sound: false,
-    }
-}
-
 /// The same environments on the CPU and as simulated kernels.
 struct Pair {
     cpu: CpuBatch,
@@ -161,8 +124,8 @@ impl Pair {
         };
         let counts = Rc::new(RefCell::new(Counts::new(&modules["step.cu"])));
         let device = Simulated { modules: modules.clone(), lanes: options.lanes, counts: counts.clone() };
-        let cpu = CpuBatch::new(&config, settings()).map_err(text)?;
-        let gpu = CudaBatch::new(device, &config, settings()).map_err(text)?;
+        let cpu = CpuBatch::new(&config, Settings::default()).map_err(text)?;
+        let gpu = CudaBatch::new(device, &config, Settings::default()).map_err(text)?;
         let bytes = options.envs * cpu.obs_bytes();
         Ok(Self {
             cpu,

@@ -5,6 +5,7 @@ import pytest
 
 import parl
 from parl.atari import StateArchive
+from parl.errors import AtariError
 
 
 def stripped(rows):
@@ -91,9 +92,22 @@ def test_an_archive_comes_back_from_its_file(tmp_path):
     again = StateArchive.load(tmp_path / "states.npz")
     assert (len(again), again.equal) == (len(archive), "all") == (9, "all")
     np.testing.assert_array_equal(again.get(range(9)), archive.get(range(9)))
+
+
+def test_a_file_of_something_else_is_an_error(tmp_path):
+    envs = ram_envs("pong")
+    archive = StateArchive()
+    archive.add(envs.get_state())
+    archive.save(tmp_path / "states.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "states.npz").read_bytes()[:-100])
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="expected the states of a StateArchive"):
-        StateArchive.load(tmp_path / "other.npz")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    (tmp_path / "empty").touch()
+    for name in ("cut.npz", "other.npz", "array.npy", "empty"):
+        with pytest.raises(AtariError, match=f"{name} is not the file of a StateArchive"):
+            StateArchive.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        StateArchive.load(tmp_path / "none")
 
 
 def test_wrong_arguments_are_named():

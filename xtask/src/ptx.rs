@@ -19,6 +19,10 @@ use std::fmt::Write as _;
 pub const SLACK: u32 = 4200;
 /// ADC without decimal mode, of `a` and `u`.
 pub const ADD: &str = "t = a + u + c; v = ((a ^ t) & (u ^ t)) >> 7 & 1; c = t >> 8; n = t & 0xFF; a = n";
+/// Offsets in `machine::riot::Riot`: cycle of the last write to the timer, its value, and its prescaler as a shift.
+const TIMER_SET_AT: u32 = 128;
+const TIMER: u32 = 136;
+const TIMER_SHIFT: u32 = 137;
 /// Index of the handler that ends the block.
 const SLOW: usize = 0;
 
@@ -285,22 +289,25 @@ fn penalty(from: &str) -> String {
     format!("xor.b32 pen,{from},q; and.b32 pen,pen,0xFF00; setp.ne.u32 p,pen,0; selp.u32 pen,1,0,p")
 }
 
+/// Whether an index that crosses a page costs a cycle.
+fn has_penalty(name: &str, form: Form) -> bool {
+    let mode = match form {
+        Form::IndexX => Mode::Absx,
+        Form::IndexY => Mode::Absy,
+        _ => Mode::Indy,
+    };
+    INSTRUCTIONS.iter().any(|i| i.name == name && i.mode == mode && i.page_penalty)
+}
+
 fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
     if form == Form::Slow {
         return w.put("bra LSLOW");
     }
     let Operation { access, text, .. } =
         *operation(INSTRUCTIONS.iter().find(|i| i.name == name).expect("a known operation"));
-    let penalised = |form: Form| {
-        let mode = if form == Form::IndexX { Mode::Absx } else { Mode::Absy };
-        let mode = if form == Form::Pointer { Mode::Indy } else { mode };
-        INSTRUCTIONS.iter().any(|i| i.name == name && i.mode == mode && i.page_penalty)
-    };
     if text.contains("ADD") || text.contains("SUB") {
         w.puts("setp.ne.u32 p,d,0; @p bra LSLOW");
     }
-    let mut pays = false;
-    let mut after = String::new();
     let writes = access == Access::Write;
     match form {
         Form::Slow | Form::Implied => {}
@@ -314,43 +321,28 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         Form::Window => w.puts(&format!("mov.u32 q,w; {}", read_window())),
         Form::Timer => {
             // As `machine::riot::read_timer`, before the timer has expired.
-            w.puts("add.u32 t0,ram,128; ld.shared.u32 t1,[t0]; add.u32 t0,ram,137; ld.shared.u8 t2,[t0]");
-            w.puts("sub.u32 t1,cyc,t1; sub.u32 t1,t1,1; shr.u32 t1,t1,t2; add.u32 t0,ram,136; ld.shared.u8 o,[t0]");
+            w.puts(&format!("add.u32 t0,ram,{TIMER_SET_AT}; ld.shared.u32 t1,[t0]"));
+            w.puts(&format!("add.u32 t0,ram,{TIMER_SHIFT}; ld.shared.u8 t2,[t0]"));
+            w.puts("sub.u32 t1,cyc,t1; sub.u32 t1,t1,1; shr.u32 t1,t1,t2");
+            w.puts(&format!("add.u32 t0,ram,{TIMER}; ld.shared.u8 o,[t0]"));
             w.puts("setp.ge.u32 p,t1,o; @p bra LSLOW; sub.u32 o,o,t1; sub.u32 o,o,1");
         }
         Form::ZeroX | Form::ZeroY => {
             let index = if form == Form::ZeroX { "x" } else { "y" };
             w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF"));
-            if writes {
-                return write_any(w, text, number);
+            if !writes {
+                w.puts("setp.lt.u32 p,q,128; @p bra LSLOW");
+                w.puts(&ram_place("q", "q"));
             }
-            w.puts("setp.lt.u32 p,q,128; @p bra LSLOW");
-            w.puts(&ram_place("q", "q"));
         }
         Form::IndexX | Form::IndexY => {
             let index = if form == Form::IndexX { "x" } else { "y" };
             w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
-            if writes {
-                return write_any(w, text, number);
-            }
-            after = read_any(w, number);
-            pays = penalised(form);
-            if pays {
-                w.puts(&penalty("w"));
-            }
         }
         Form::Pointer => {
             w.put("shr.u32 t1,e1,16");
             load_pointer(w, "w", "t1");
             w.puts("add.u32 q,w,y; and.b32 q,q,0xFFFF");
-            if writes {
-                return write_any(w, text, number);
-            }
-            after = read_any(w, number);
-            pays = penalised(form);
-            if pays {
-                w.puts(&penalty("w"));
-            }
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
@@ -360,10 +352,6 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             w.put("add.u32 t2,t1,1");
             load_pointer(w, "t1", "t2");
             w.put("mov.u32 q,w");
-            if writes {
-                return write_any(w, text, number);
-            }
-            after = read_any(w, number);
         }
         Form::Indirect => {
             w.put("add.u32 t1,w,1");
@@ -372,6 +360,15 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         Form::Branch => return branch(w, text),
         Form::Special => return special(w, name, number),
+    }
+    let any = matches!(form, Form::IndexX | Form::IndexY | Form::Pointer | Form::PointerX);
+    if writes && (any || matches!(form, Form::ZeroX | Form::ZeroY)) {
+        return write_any(w, text, number);
+    }
+    let after = if any { read_any(w, number) } else { String::new() };
+    let pays = any && form != Form::PointerX && has_penalty(name, form);
+    if pays {
+        w.puts(&penalty("w"));
     }
     let in_ram = matches!(form, Form::Ram | Form::ZeroX | Form::ZeroY);
     if in_ram && access != Access::Write {
@@ -422,7 +419,7 @@ fn special(w: &mut Writer, name: &str, number: usize) {
         w.put(format!("ld.shared.u8 {to},[t0]"));
     };
     // Checks that the stack accesses are in RAM: `s - first` is below `bytes`.
-    let room = |w: &mut Writer, first: u32, bytes: u32| {
+    let check_stack = |w: &mut Writer, first: u32, bytes: u32| {
         w.puts(&format!("sub.u32 t0,s,{first}; setp.ge.u32 p,t0,{bytes}; @p bra LSLOW"));
     };
     match name {
@@ -438,19 +435,19 @@ fn special(w: &mut Writer, name: &str, number: usize) {
             push_any(w, number);
         }
         "PLA" => {
-            room(w, 0x80, 0x7F);
+            check_stack(w, 0x80, 0x7F);
             pull(w, "a", 1);
             w.puts("add.u32 s,s,1; mov.u32 n,a; bra LNEXT");
         }
         "PLP" => {
-            room(w, 0x80, 0x7F);
+            check_stack(w, 0x80, 0x7F);
             pull(w, "o", 1);
             w.puts("add.u32 s,s,1; and.b32 c,o,1; bfe.u32 t0,o,2,1; st.shared.u8 [irq],t0; bfe.u32 d,o,3,1");
             w.puts("bfe.u32 v,o,6,1; and.b32 n,o,0x80; shl.b32 n,n,8; bfe.u32 t0,o,1,1; xor.b32 t0,t0,1; or.b32 n,n,t0");
             w.put("bra LNEXT");
         }
         "JSR" => {
-            room(w, 0x81, 0x7F);
+            check_stack(w, 0x81, 0x7F);
             w.puts("add.u32 q,pc,0xFFFF; and.b32 q,q,0xFFFF; shr.u32 o,q,8");
             push(w, "o");
             w.put("and.b32 o,q,0xFF");
@@ -458,7 +455,7 @@ fn special(w: &mut Writer, name: &str, number: usize) {
             w.puts("mov.u32 pc,w; bra LDONE");
         }
         "RTS" => {
-            room(w, 0x80, 0x7E);
+            check_stack(w, 0x80, 0x7E);
             pull(w, "u", 1);
             pull(w, "q", 2);
             // The byte at this address is read and discarded; it must be in plain ROM.

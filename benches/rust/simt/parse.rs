@@ -167,6 +167,14 @@ pub fn bits(name: &str) -> Option<u32> {
     name.get(1..)?.parse().ok().filter(|bits| [8, 16, 32, 64].contains(bits))
 }
 
+/// A variable, a parameter or a result; sizes in bytes.
+struct Variable {
+    align: u32,
+    element: u32,
+    bytes: u32,
+    name: String,
+}
+
 struct Parser {
     tokens: Vec<(Token, u32)>,
     at: usize,
@@ -215,8 +223,8 @@ impl Parser {
         if self.is(mark) { Ok(()) } else { self.error(&format!("expected {mark}, found {:?}", self.peek())) }
     }
 
-    /// `.align 4 .b8 name[16]`, after the state space: alignment, bytes, name.
-    fn variable(&mut self) -> Result<(u32, u32, String), String> {
+    /// `.align 4 .b8 name[16]`, after the state space.
+    fn variable(&mut self) -> Result<Variable, String> {
         let mut align = None;
         let mut kind = self.word()?;
         if kind == ".align" {
@@ -225,14 +233,16 @@ impl Parser {
         }
         let Some(bits) = bits(&kind) else { return self.error(&format!("type {kind}")) };
         let name = self.word()?;
-        let mut bytes = bits / 8;
+        let element = bits / 8;
+        let mut bytes = element;
         if self.is('[') {
             bytes *= self.number()? as u32;
             self.expect(']')?;
         }
-        Ok((align.unwrap_or(bits / 8), bytes, name))
+        Ok(Variable { align: align.unwrap_or(element), element, bytes, name })
     }
 
+    /// Appends the initial value of a variable, if it has one, whose elements have `element` bytes.
     fn data(&mut self, data: &mut Vec<u8>, element: usize) -> Result<(), String> {
         if !self.is('=') {
             return Ok(());
@@ -246,25 +256,23 @@ impl Parser {
         } else {
             values.push(self.number()?);
         }
-        let begin = data.len();
         for value in values {
             data.extend_from_slice(&value.to_le_bytes()[..element]);
         }
-        debug_assert!(data.len() >= begin);
         Ok(())
     }
 }
 
-/// The name as it is shown: without the prefix that the compiler derives from the file.
+/// The C++ name of a function, without its types.
 fn shown(name: &str) -> String {
-    match name.find("_step_cu_").or_else(|| name.find("_cu_")) {
-        Some(at) => {
-            let rest = &name[at..];
-            let rest = rest.trim_start_matches(|c: char| c == '_' || c.is_ascii_alphabetic());
-            rest.get(8..).unwrap_or(rest).to_string()
-        }
-        None => name.to_string(),
-    }
+    let demangled = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+    let whole = demangled.unwrap_or_else(|| name.to_string());
+    // The first component is the file.
+    let path = whole
+        .split_once("::")
+        .filter(|parts| parts.0.starts_with("_INTERNAL"))
+        .map_or(&*whole, |parts| parts.1);
+    path.split(['<', '(']).next().unwrap_or(path).rsplit(' ').next().unwrap_or(path).to_string()
 }
 
 /// Parses a PTX file.
@@ -286,7 +294,7 @@ pub fn parse(text: &str) -> Result<Module, String> {
             }
             ".visible" | ".weak" | ".extern" => {}
             ".global" | ".const" | ".shared" => {
-                let (align, bytes, name) = parser.variable()?;
+                let Variable { align, element, bytes, name } = parser.variable()?;
                 if word == ".shared" {
                     shared_bytes = shared_bytes.next_multiple_of(align.max(8));
                     symbols.insert(name, Symbol::Shared(shared_bytes));
@@ -295,8 +303,7 @@ pub fn parse(text: &str) -> Result<Module, String> {
                     data.resize(data.len().next_multiple_of(align.max(8) as usize), 0);
                     let begin = data.len();
                     symbols.insert(name, Symbol::Global(begin as u32));
-                    let element = parser.element_before(align, bytes);
-                    parser.data(&mut data, element)?;
+                    parser.data(&mut data, element as usize)?;
                     data.resize(begin + bytes as usize, 0);
                 }
                 parser.expect(';')?;
@@ -334,22 +341,13 @@ pub fn parse(text: &str) -> Result<Module, String> {
 }
 
 impl Parser {
-    /// Bytes of an element of the variable that was just read: its type is two to five tokens back.
-    fn element_before(&self, align: u32, bytes: u32) -> usize {
-        let kind = self.tokens[..self.at].iter().rev().find_map(|(token, _)| match token {
-            Token::Word(word) if word.starts_with('.') => bits(word),
-            _ => None,
-        });
-        kind.map_or(align.min(bytes) as usize, |bits| bits as usize / 8)
-    }
-
     fn slots(&mut self, from: u32, names: &mut HashMap<String, Slot>) -> Result<Vec<Slot>, String> {
         let (mut next, mut all) = (from, vec![]);
         while !self.is(')') {
             if self.word()? != ".param" {
                 return self.error("expected .param");
             }
-            let (align, bytes, name) = self.variable()?;
+            let Variable { align, bytes, name, .. } = self.variable()?;
             next = next.next_multiple_of(align);
             let slot = Slot { at: next, bytes };
             next += bytes;
@@ -472,13 +470,13 @@ impl Parser {
         match word.as_str() {
             ".reg" => return self.registers(names, body),
             ".local" => {
-                let (_, bytes, name) = self.variable()?;
+                let Variable { bytes, name, .. } = self.variable()?;
                 names.depot = name;
                 body.local_bytes = (bytes as usize).next_multiple_of(16);
                 return self.expect(';');
             }
             ".param" => {
-                let (align, bytes, name) = self.variable()?;
+                let Variable { align, bytes, name, .. } = self.variable()?;
                 let at = if name.starts_with("retval") {
                     RESULT_AT
                 } else {

@@ -337,9 +337,7 @@ impl Warp<'_> {
 
     fn execute(&mut self, instruction: &Instruction, base: usize, lanes: u32) {
         match instruction.op {
-            Op::Alu(alu, of, [to, a, b, c]) => {
-                self.alu(alu, of, base, instruction.width, lanes, [to, a, b, c])
-            }
+            Op::Alu(alu, of, [to, a, b, c]) => self.alu(alu, of, base, lanes, [to, a, b, c]),
             Op::Convert(from, into, truncated, [to, a]) => {
                 let a = self.values(base, a);
                 let width = instruction.width;
@@ -482,7 +480,7 @@ impl Warp<'_> {
         }
     }
 
-    fn alu(&mut self, alu: Alu, of: Type, base: usize, width: u32, lanes: u32, [to, a, b, c]: [u32; 4]) {
+    fn alu(&mut self, alu: Alu, of: Type, base: usize, lanes: u32, [to, a, b, c]: [u32; 4]) {
         let [a, b, c] = [a, b, c].map(|number| self.values(base, number));
         let to = &raw mut self.registers[base + to as usize];
         let bits = of.bits;
@@ -606,7 +604,6 @@ impl Warp<'_> {
                 (both << (c & 31)) >> 32
             }),
         }
-        debug_assert!(width > 0);
     }
 }
 

@@ -104,38 +104,6 @@ impl Device for Host {
     }
 }
 
-fn settings() -> Settings {
-    Settings {
-        rules: StepRules {
-            repeat_probability: 0.25,
-            frame_limit: 108_000,
-            step_limit: 0,
-            life: rules::LIFE_IGNORED,
-            clip: rules::CLIP_CLAMP,
-        },
-        frame_skip: (4, 4),
-        maxpool: true,
-        stack: 4,
-        padding: Padding::Zeros,
-        noops: Noops::AfterFire,
-        noop_max: 30,
-        fire_reset: true,
-        life_continues: false,
-        show_last_frame: false,
-        both_ends: false,
-        boot: Boot::Snapshot,
-        autoreset: Autoreset::NextStep,
-        obs_type: ObsType::Gray,
-        channel_order: ChannelOrder::Last,
-        size: Some((84, 84)),
-        full_actions: false,
-        mode: None,
-        difficulty: None,
-        console_frame_limit: 0,
-        sound: false,
-    }
-}
-
 /// Output buffers of one batch.
 struct Results {
     obs: Vec<u8>,
@@ -390,7 +358,7 @@ fn the_structs_of_a_launch_agree() {
 
 #[test]
 fn a_game_with_sticky_actions() {
-    let Some(mut pair) = Pair::new(&["breakout"], 5, &settings()) else { return };
+    let Some(mut pair) = Pair::new(&["breakout"], 5, &Settings::default()) else { return };
     pair.run(240, "breakout");
     assert!(pair.ended > 0, "no episode ended");
 }
@@ -410,7 +378,9 @@ fn lanes(split: u64) -> (u64, u64) {
 
 #[test]
 fn every_form_gives_the_same_numbers() {
-    let Some(mut pair) = Pair::new(&["seaquest", "pong", "pitfall2"], 9, &settings()) else { return };
+    let Some(mut pair) = Pair::new(&["seaquest", "pong", "pitfall2"], 9, &Settings::default()) else {
+        return;
+    };
     pair.run(3, "before the forms");
     for (number, choice) in Choice::all().into_iter().enumerate() {
         let others = Choice { form: Form::Plain, window: 0 };
@@ -430,7 +400,7 @@ fn every_form_gives_the_same_numbers() {
 /// On a device `__activemask` may return any subset of the waiting lanes.
 #[test]
 fn it_does_not_matter_who_meets() {
-    let Some(mut pair) = Pair::new(&["breakout"], 7, &settings()) else { return };
+    let Some(mut pair) = Pair::new(&["breakout"], 7, &Settings::default()) else { return };
     pair.run(2, "before the lanes are split");
     for split in [0x5EED, 0xBEEF] {
         lanes(split);
@@ -450,7 +420,7 @@ fn lanes_of_a_warp_share_their_instructions() {
     let windows = if long { &WINDOWS[..] } else { &WINDOWS[2..3] };
     let games = ["pong", "breakout", "ms_pacman", "solaris"];
     for game in &games[..if long { 4 } else { 1 }] {
-        let Some(mut pair) = Pair::new(&[game], 32, &settings()) else { return };
+        let Some(mut pair) = Pair::new(&[game], 32, &Settings::default()) else { return };
         pair.run(steps(4), game);
         for &window in windows {
             pair.gpu.choose(&[Choice { form: Form::Grouped, window }], 0).unwrap();
@@ -469,7 +439,7 @@ fn lanes_of_a_warp_share_their_instructions() {
 /// Measures two choices, and parses the fastest one from the text that is saved.
 #[test]
 fn a_calibration_measures_what_there_is() {
-    let Some(mut pair) = Pair::new(&["pong"], 2, &settings()) else { return };
+    let Some(mut pair) = Pair::new(&["pong"], 2, &Settings::default()) else { return };
     let choices = [Choice::default(), Choice { form: Form::Plain, window: 0 }];
     let effort = Effort { warmup_steps: 1, steps: 2, rounds: 2 };
     let found = pair.gpu.measure(&choices, effort, 0).unwrap();
@@ -489,7 +459,7 @@ fn a_calibration_measures_what_there_is() {
 #[test]
 fn games_mixed_within_a_batch() {
     let games = ["pong", "seaquest", "pitfall2", "freeway", "asteroids"];
-    let given = Settings { autoreset: Autoreset::SameStep, ..settings() };
+    let given = Settings { autoreset: Autoreset::SameStep, ..Settings::default() };
     let Some(mut pair) = Pair::new(&games, 7, &given) else { return };
     pair.run(120, "mixed");
 }
@@ -503,9 +473,9 @@ fn any_number_of_environments_in_a_warp() {
     }
     let games = loaded(&["pong", "breakout"]);
     for lanes in [1, 2, 3, 8] {
-        let rules = StepRules { frame_limit: 27, ..settings().rules };
+        let rules = StepRules { frame_limit: 27, ..Settings::default().rules };
         for boot in [Boot::Snapshot, Boot::Exact] {
-            let given = Settings { boot, rules, ..settings() };
+            let given = Settings { boot, rules, ..Settings::default() };
             let mut pair = Pair::with_lanes(lanes, &games, 13, &given);
             pair.run(16, &format!("{lanes} environments of a warp, {boot:?}"));
             assert!(pair.ended > 13, "{} episodes ended", pair.ended);
@@ -524,7 +494,7 @@ fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
 
 /// As `vary`, with the device's observations `obs_at` bytes after an aligned address.
 fn vary_at(obs_at: usize, name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
-    let mut given = settings();
+    let mut given = Settings::default();
     change(&mut given);
     let Some(mut pair) = Pair::new(games, 3, &given) else { return };
     pair.gpu_results.obs.resize(pair.gpu_results.obs.len() + obs_at, 0);
@@ -616,7 +586,7 @@ fn every_game() {
             continue;
         }
         let choice = choices[found % choices.len()];
-        let mut given = settings();
+        let mut given = Settings::default();
         given.rules.frame_limit = if steps(8) > 100 { 108_000 } else { 27 };
         given.autoreset = if found % 2 == 0 { Autoreset::NextStep } else { Autoreset::SameStep };
         let mut pair = Pair::new(&[name], 3, &given).unwrap();
@@ -701,7 +671,7 @@ fn switcher() -> rom::Rom {
 /// Stores to the TIA reach cartridges that respond to the same address.
 #[test]
 fn banks_that_stores_to_the_tia_select() {
-    let given = Settings { noop_max: 0, ..settings() };
+    let given = Settings { noop_max: 0, ..Settings::default() };
     let rom = switcher();
     assert_eq!(rom.scheme, rom::Scheme::T3F);
     let mut pair = Pair::of(&[(rom, UNKNOWN)], 2, &given);
@@ -716,7 +686,7 @@ fn banks_that_stores_to_the_tia_select() {
 fn waits_for_the_timer() {
     // 4: a wait that ends within the picture; 90: more than 25,000 instructions, so that the frame is left open.
     for count in [4, 90] {
-        let given = Settings { noop_max: 0, ..settings() };
+        let given = Settings { noop_max: 0, ..Settings::default() };
         let mut pair = Pair::of(&[(waiter(count), UNKNOWN)], 2, &given);
         pair.run(8, &format!("waiter {count}"));
     }
@@ -733,7 +703,7 @@ fn frames_that_are_left_open() {
         for (frame_limit, show_last_frame, life_continues) in
             [(27, true, false), (27, false, true), (28, false, false), (28, false, true)]
         {
-            let given = Settings { show_last_frame, life_continues, noop_max: 0, ..settings() };
+            let given = Settings { show_last_frame, life_continues, noop_max: 0, ..Settings::default() };
             let rules = StepRules { frame_limit, ..given.rules };
             let mut pair = Pair::of(&[(painter(count), row)], 2, &Settings { rules, ..given });
             pair.run(8, &format!("painter {count}, {frame_limit}, {show_last_frame}, {life_continues}"));
@@ -749,8 +719,8 @@ fn a_step_is_one_launch() {
         (Boot::Snapshot, Autoreset::SameStep, &["parl_step"]),
         (Boot::Exact, Autoreset::NextStep, &["parl_step", "parl_reset"]),
     ] {
-        let rules = StepRules { frame_limit: 15, ..settings().rules };
-        let given = Settings { boot, autoreset, rules, ..settings() };
+        let rules = StepRules { frame_limit: 15, ..Settings::default().rules };
+        let given = Settings { boot, autoreset, rules, ..Settings::default() };
         let Some(mut pair) = Pair::new(&["breakout"], 2, &given) else { return };
         pair.run(3, "before the launches are counted");
         for step in 0..12 {
@@ -767,7 +737,7 @@ fn a_step_is_one_launch() {
 #[test]
 fn an_environment_has_less_than_a_kilobyte() {
     let bytes = |envs: usize| {
-        let pair = Pair::new(&["breakout"], envs, &settings())?;
+        let pair = Pair::new(&["breakout"], envs, &Settings::default())?;
         let shown = envs * (pair.gpu.obs_bytes() + 2500);
         Some(pair.gpu.device_bytes() - shown)
     };
@@ -782,7 +752,7 @@ fn an_environment_has_less_than_a_kilobyte() {
 /// A loaded state with kept pictures gets a place for them in its new environment.
 #[test]
 fn kept_pictures_move_with_their_states() {
-    let given = Settings { noop_max: 0, ..settings() };
+    let given = Settings { noop_max: 0, ..Settings::default() };
     let mut pair = Pair::of(&[(painter(2), UNKNOWN)], 2, &given);
     pair.run(4, "painter");
     let (kept, size) = pair.gpu.save(&[0, 1], 0).unwrap();
@@ -806,7 +776,7 @@ fn kept_pictures_move_with_their_states() {
 
 #[test]
 fn states_move_both_ways() {
-    let Some(mut pair) = Pair::new(&["seaquest", "breakout"], 4, &settings()) else { return };
+    let Some(mut pair) = Pair::new(&["seaquest", "breakout"], 4, &Settings::default()) else { return };
     pair.run(20, "before the states move");
     let envs: Vec<usize> = (0..4).collect();
     let (rows, _) = pair.gpu.save(&envs, 0).unwrap();
@@ -838,7 +808,7 @@ fn states_move_both_ways() {
 
 #[test]
 fn faults_are_named_at_the_next_look() {
-    let given = Settings { autoreset: Autoreset::Disabled, ..settings() };
+    let given = Settings { autoreset: Autoreset::Disabled, ..Settings::default() };
     let Some(mut pair) = Pair::new(&["pong"], 3, &given) else { return };
     let targets = pair.targets();
     let actions = [0i32, 6, 0];

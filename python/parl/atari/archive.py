@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Literal
 
@@ -134,11 +135,12 @@ class StateArchive:
         Raises:
             AtariError: the file holds something else.
         """
-        with np.load(path, allow_pickle=False) as file:
-            if {"states", "equal"} - set(file.files):
-                raise AtariError(f"{path} holds {file.files}, expected the states of a StateArchive")
-            archive = cls(str(file["equal"]))  # pyright: ignore[reportArgumentType]
-            states = file["states"]
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                equal, states = str(arrays["equal"]), arrays["states"]
+        except (zipfile.BadZipFile, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
+            raise AtariError(f"{path} is not the file of a StateArchive: {error}") from None
+        archive = cls(equal)  # pyright: ignore[reportArgumentType]
         if not archive.add(states)[1].all():
             raise AtariError(f"{path} holds equal states")
         return archive

@@ -131,8 +131,12 @@ def check(data: bytes, count: int) -> None:
     while at + _LENGTH.size <= len(data):
         at += _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
         groups += 1
-    if at != len(data) or groups != -(-count // _GROUP):
-        raise ValueError(f"its {count} checkpoints are not {groups} groups in {len(data)} bytes")
+    expected = -(-count // _GROUP)
+    if at != len(data) or groups != expected:
+        raise ValueError(
+            f"its {count} checkpoints are {groups} groups that end at byte {at}, expected {expected} groups and "
+            f"byte {len(data)}"
+        )
 
 
 def unpack(data: bytes, count: int, reference: Bytes) -> Iterator[Bytes]:

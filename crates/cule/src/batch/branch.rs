@@ -5,7 +5,8 @@
 //! on its state, its actions and its seed, and writes only its own rows of the results, so that the results
 //! do not depend on the threads.
 
-use super::cpu::{RAM_BYTES, Shared, check_length};
+use super::cpu::Shared;
+use super::outputs::{RAM_BYTES, check_length, front};
 use super::pool::Pool;
 use super::slot::{Slot, Workspace};
 use super::states;
@@ -244,14 +245,6 @@ fn widen(shared: &Shared, rows: Vec<u8>, size: usize, large: &[Option<Slot>]) ->
     }
     Ok(wider)
 }
-
-/// Splits off the first `length` elements.
-fn front<'a, T>(rest: &mut &'a mut [T], length: usize) -> &'a mut [T] {
-    let (front, left) = std::mem::take(rest).split_at_mut(length);
-    *rest = left;
-    front
-}
-
 /// Splits `jobs` into ranges of about equal length.
 fn split<T>(mut jobs: Vec<T>, parts: usize) -> Vec<std::vec::IntoIter<T>> {
     let total = jobs.len();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::affinity::Affinity;
 use super::branch::{self, BranchOutputs, Branches};
+use super::config::{self, BatchConfig};
 use super::game::Game;
+use super::outputs::{Job, Outputs, RAM_BYTES, Row, check_length};
 use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Workspace};
@@ -13,35 +15,8 @@ use super::{Autoreset, Batch, Report, Settings, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
 use crate::games::table::GAMES;
-use crate::random::Random;
-use crate::rom::Rom;
 use crate::sound::SAMPLES;
 use crate::{CuleError, memory};
-
-/// Bytes of a console's RAM.
-pub(super) const RAM_BYTES: usize = 128;
-
-/// Output buffers of a batch. Each has one row per environment.
-pub struct Outputs<'a> {
-    /// Observations.
-    pub obs: &'a mut [u8],
-    /// The last observation of each episode that ended in this step; other rows are not written.
-    pub final_obs: Option<&'a mut [u8]>,
-    /// Console RAM, 128 bytes per environment.
-    pub ram: Option<&'a mut [u8]>,
-    /// Sound of the last frames, `CpuBatch::audio_bytes` per environment.
-    pub audio: Option<&'a mut [u8]>,
-    /// Rewards, flags and figures.
-    pub reports: &'a mut [Report],
-}
-
-/// The row of one environment in [`Outputs`], without its report.
-pub(super) struct Row<'a> {
-    pub obs: &'a mut [u8],
-    pub final_obs: Option<&'a mut [u8]>,
-    pub ram: Option<&'a mut [u8]>,
-    pub audio: Option<&'a mut [u8]>,
-}
 
 /// Current state of an environment's console, as far as a program can read it.
 #[derive(Clone, Copy, Debug)]
@@ -98,27 +73,6 @@ pub struct CpuBatch {
     ready_envs: Vec<usize>,
     /// Whether each environment has a task whose result has not been received.
     busy: Vec<bool>,
-}
-
-/// Games, environments and threads of a batch.
-pub struct BatchConfig<'a> {
-    /// ROMs and their rows in the table of games.
-    pub games: &'a [(Rom, usize)],
-    /// Per environment, the index of its game in `games`.
-    pub assignment: &'a [usize],
-    /// Number of threads; 0 for one per core.
-    pub threads: usize,
-    /// Pins thread i to core number `affinity + i` of those that the process may use. The calling thread,
-    /// which is thread 0 of a synchronous batch, is not pinned.
-    pub affinity: Option<usize>,
-    /// Results per `recv`. If it is below the number of environments, the batch is asynchronous.
-    pub batch_size: usize,
-    /// `recv` returns results in the order of `send`.
-    pub ordered: bool,
-    /// Results include console RAM.
-    pub wants_ram: bool,
-    /// Seed of environments that the caller never seeds.
-    pub entropy: u64,
 }
 
 impl Shared {
@@ -268,48 +222,6 @@ impl Shared {
     }
 }
 
-struct Job<'a> {
-    id: usize,
-    command: Command,
-    row: Row<'a>,
-    report: &'a mut Report,
-}
-
-impl<'a> Outputs<'a> {
-    /// Splits off the rows of the next `count` environments. `size` is the bytes of an observation and of a
-    /// sound.
-    fn take(&mut self, count: usize, size: (usize, usize)) -> Outputs<'a> {
-        fn front<'a, T>(rest: &mut &'a mut [T], length: usize) -> &'a mut [T] {
-            let (front, left) = std::mem::take(rest).split_at_mut(length);
-            *rest = left;
-            front
-        }
-        Outputs {
-            obs: front(&mut self.obs, count * size.0),
-            final_obs: self.final_obs.as_mut().map(|rest| front(rest, count * size.0)),
-            ram: self.ram.as_mut().map(|rest| front(rest, count * RAM_BYTES)),
-            audio: self.audio.as_mut().map(|rest| front(rest, count * size.1)),
-            reports: front(&mut self.reports, count),
-        }
-    }
-
-    /// One job per row, the first of which is row `first` of the whole. `task` says for each row the number
-    /// of its environment and what this is to do.
-    fn jobs<T: Fn(usize) -> (usize, Command)>(
-        mut self,
-        first: usize,
-        size: (usize, usize),
-        task: T,
-    ) -> impl Iterator<Item = Job<'a>> + use<'a, T> {
-        (first..first + self.reports.len()).filter_map(move |row| {
-            let Outputs { obs, final_obs, ram, audio, reports } = self.take(1, size);
-            let report = reports.first_mut()?;
-            let (id, command) = task(row);
-            Some(Job { id, command, row: Row { obs, final_obs, ram, audio }, report })
-        })
-    }
-}
-
 impl CpuBatch {
     /// Loads the games and makes the environments, which must be reset before the first step.
     ///
@@ -317,16 +229,16 @@ impl CpuBatch {
     /// A setting is out of its bounds, the games have observations of different sizes, a ROM does not belong
     /// to its game, or memory or threads are not available.
     pub fn new(config: &BatchConfig<'_>, settings: Settings) -> Result<Self, CuleError> {
-        check(config, &settings)?;
+        config::check(config, &settings)?;
         let mixed = config.games.len() > 1;
-        let games = load_games(config, &settings)?;
+        let games = config::load_games(config, &settings)?;
         let envs = config.assignment.len();
         let asynchronous = config.batch_size < envs;
         let rules = settings.of_envs(&games);
-        memory::check(needed_bytes(config, &settings, &games[0]))?;
+        memory::check(config::needed_bytes(config, &settings, &games[0]))?;
         let mut slots = memory::reserved(envs)?;
         for (i, &game) in config.assignment.iter().enumerate() {
-            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, entropy_of(config, i))?));
+            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, config::entropy_of(config, i))?));
         }
         let shared = Arc::new(Shared { slots, wants_ram: config.wants_ram, settings, rules, games });
         let threads = if asynchronous { 1 } else { config.threads };
@@ -352,7 +264,7 @@ impl CpuBatch {
 
     /// Shape of one observation: `(stack, ...)`, or `(stack * 3, rows, columns)` for channels-first color.
     pub fn obs_shape(&self) -> Vec<usize> {
-        obs_shape(&self.shared.games[0], &self.shared.settings)
+        config::obs_shape(&self.shared.games[0], &self.shared.settings)
     }
 
     /// Bytes of one observation.
@@ -803,97 +715,13 @@ impl Batch for CpuBatch {
     }
 }
 
-pub(super) fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), CuleError> {
-    if found == expected { Ok(()) } else { Err(CuleError::BufferLength { what, expected, found }) }
-}
-
-pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
-    let mut shape = game.screen.shape();
-    if settings.obs_type == super::ObsType::Rgb && settings.channel_order == super::ChannelOrder::First {
-        shape[0] *= settings.stack;
-    } else {
-        shape.insert(0, settings.stack);
-    }
-    shape
-}
-
-/// Bytes of memory that the environments and threads of a batch need, without the caller's observations.
-fn needed_bytes(config: &BatchConfig<'_>, settings: &Settings, game: &Game) -> usize {
-    /// Stack and buffers of a thread.
-    const THREAD_BYTES: usize = 4 << 20;
-    let envs = config.assignment.len();
-    let planes = settings.stack.saturating_mul(game.screen.size_bytes());
-    // An asynchronous batch has separate buffers for results. The 64 bytes are the overhead of allocations.
-    let copies = if config.batch_size == envs {
-        1
-    } else {
-        2 + usize::from(settings.autoreset == Autoreset::SameStep)
-    };
-    let env = size_of::<Mutex<Slot>>() + size_of::<Random>() + 64;
-    let audio = if settings.sound { settings.max_frames() * SAMPLES } else { 0 };
-    let env = planes.saturating_add(audio).saturating_mul(copies).saturating_add(env);
-    let threads = thread_count(config.threads, envs) * THREAD_BYTES;
-    envs.saturating_mul(env).saturating_add(threads)
-}
-
-/// Seed of an environment that the caller never seeds.
-pub(super) fn entropy_of(config: &BatchConfig<'_>, env: usize) -> u64 {
-    config.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(env as u64))
-}
-
-/// Loads the games of a batch. Their observations must have the same size.
-pub(super) fn load_games(config: &BatchConfig<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
-    let mixed = config.games.len() > 1;
-    let games = config
-        .games
-        .iter()
-        .map(|(rom, row)| Game::new(rom, *row, settings, mixed))
-        .collect::<Result<Vec<_>, _>>()?;
-    let shape = games[0].screen.shape();
-    if let Some(other) = games.iter().find(|game| game.screen.shape() != shape) {
-        return Err(CuleError::Setting {
-            name: "the size of an observation",
-            value: format!(
-                "{shape:?} for {} and {:?} for {}",
-                games[0].name(),
-                other.screen.shape(),
-                other.name()
-            ),
-            bound: "one size for all games: set img_height and img_width",
-        });
-    }
-    Ok(games)
-}
-
-pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(), CuleError> {
-    let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
-    let envs = config.assignment.len();
-    if envs == 0 || config.games.is_empty() {
-        return setting("num_envs", envs.to_string(), "at least 1");
-    }
-    if config.batch_size == 0 || config.batch_size > envs {
-        return setting("batch_size", config.batch_size.to_string(), "1 to num_envs");
-    }
-    if settings.stack == 0 || settings.stack > 1024 {
-        return setting("stack_num", settings.stack.to_string(), "1 to 1024");
-    }
-    let (low, high) = settings.frame_skip;
-    if low == 0 || high < low || high > 10_000 {
-        return setting("frameskip", format!("{low}..{high}"), "1 to 10000 frames");
-    }
-    if settings.noop_max > 100_000 {
-        return setting("noop_max", settings.noop_max.to_string(), "at most 100000");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{Boot, ChannelOrder, Noops, ObsType, Padding};
+    use crate::batch::{Boot, ObsType};
     use crate::console::game_row;
     use crate::env::full_strength;
-    use crate::env::rules::{CLIP_NONE, LIFE_IGNORED, StepRules};
+    use crate::env::rules::StepRules;
     use crate::rom;
 
     /// A batch whose cartridge is an endless loop: one jump to itself.
@@ -913,33 +741,17 @@ mod tests {
             entropy: 1,
         };
         let settings = Settings {
-            rules: StepRules {
-                repeat_probability: 0.0,
-                frame_limit: i32::MAX,
-                step_limit: 0,
-                life: LIFE_IGNORED,
-                clip: CLIP_NONE,
-            },
+            rules: StepRules { repeat_probability: 0.0, frame_limit: i32::MAX, ..Settings::default().rules },
             frame_skip: (1, 1),
             maxpool: false,
             stack: 2,
-            padding: Padding::Zeros,
-            noops: Noops::AfterFire,
             noop_max: 0,
             fire_reset: false,
-            life_continues: false,
-            show_last_frame: false,
-            both_ends: false,
             boot: Boot::Exact,
-            autoreset: Autoreset::NextStep,
             obs_type: ObsType::Ram,
-            channel_order: ChannelOrder::Last,
             size: None,
             full_actions: true,
-            mode: None,
-            difficulty: None,
-            console_frame_limit: 0,
-            sound: false,
+            ..Settings::default()
         };
         CpuBatch::new(&config, settings).unwrap()
     }

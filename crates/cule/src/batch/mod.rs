@@ -5,9 +5,11 @@
 
 mod affinity;
 mod branch;
+mod config;
 mod cpu;
 pub mod cuda;
 mod game;
+mod outputs;
 mod pictures;
 mod pool;
 mod queue;
@@ -17,13 +19,15 @@ mod states;
 mod team;
 
 pub use branch::{BranchOutputs, BranchReport, Branches};
-pub use cpu::{BatchConfig, ConsoleStatus, CpuBatch, Outputs};
+pub use config::BatchConfig;
+pub use cpu::{ConsoleStatus, CpuBatch};
+pub use outputs::Outputs;
 pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};
 
 use crate::CuleError;
 use crate::env::Action;
-use crate::env::rules::StepRules;
+use crate::env::rules::{self, StepRules};
 use crate::env::state::{self, EnvSettings, Figures};
 use crate::machine::tia;
 
@@ -117,6 +121,42 @@ pub struct Settings {
     pub console_frame_limit: u32,
     /// Make sound. Batches on CPU threads only.
     pub sound: bool,
+}
+
+impl Default for Settings {
+    /// Stacks of four gray pictures of 84 x 84, four frames a step, sticky actions with probability 0.25, up to
+    /// 29 idle frames, rewards clipped to -1, 0 and 1.
+    fn default() -> Self {
+        Self {
+            rules: StepRules {
+                repeat_probability: 0.25,
+                frame_limit: 108_000,
+                step_limit: 0,
+                life: rules::LIFE_IGNORED,
+                clip: rules::CLIP_CLAMP,
+            },
+            frame_skip: (4, 4),
+            maxpool: true,
+            stack: 4,
+            padding: Padding::Zeros,
+            noops: Noops::AfterFire,
+            noop_max: 30,
+            fire_reset: true,
+            life_continues: false,
+            show_last_frame: false,
+            both_ends: false,
+            boot: Boot::Snapshot,
+            autoreset: Autoreset::NextStep,
+            obs_type: ObsType::Gray,
+            channel_order: ChannelOrder::Last,
+            size: Some((84, 84)),
+            full_actions: false,
+            mode: None,
+            difficulty: None,
+            console_frame_limit: 0,
+            sound: false,
+        }
+    }
 }
 
 impl Settings {

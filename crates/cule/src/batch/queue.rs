@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::affinity::Affinity;
-use super::cpu::{Command, Row, Shared};
+use super::cpu::{Command, Shared};
+use super::outputs::Row;
 use super::pool::{check_process, lock};
 use super::slot::Workspace;
 use super::{CuleError, Report};

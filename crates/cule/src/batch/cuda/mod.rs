@@ -193,8 +193,8 @@ impl<D: Device> CudaBatch<D> {
     /// # Errors
     /// As [`super::CpuBatch::new`], or an error of the device.
     pub fn new(device: D, config: &BatchConfig<'_>, settings: Settings) -> Result<Self, CuleError> {
-        super::cpu::check(config, &settings)?;
-        let games = super::cpu::load_games(config, &settings)?;
+        super::config::check(config, &settings)?;
+        let games = super::config::load_games(config, &settings)?;
         let envs = config.assignment.len();
         let all = games.iter().fold(0, |all, game| all | game.env_game.actions);
         let rules = settings.of_envs(&games);
@@ -275,7 +275,7 @@ impl<D: Device> CudaBatch<D> {
         let mut batch = Self {
             resident: device.resident_warps(),
             queues: !quick || settings.boot == super::Boot::Exact || settings.life_continues,
-            shape: super::cpu::obs_shape(&games[0], &settings),
+            shape: super::config::obs_shape(&games[0], &settings),
             env_games: config.assignment.to_vec(),
             device,
             settings,
@@ -671,7 +671,7 @@ fn initial_states(
     let mut heads = memory::filled(0u32, envs.saturating_mul(layout::head_words(cart_ram)))?;
     let mut randoms = memory::reserved(envs)?;
     for (env, &game) in config.assignment.iter().enumerate() {
-        let slot = Slot::new(game, &games[game], rules, super::cpu::entropy_of(config, env))?;
+        let slot = Slot::new(game, &games[game], rules, super::config::entropy_of(config, env))?;
         let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
         let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
         for (place, (_, &value)) in stored.enumerate() {
