@@ -7,10 +7,10 @@ has the warp instructions of that step (four frames, an observation of 84 x 84),
 grouped form, and the frames per second of 32,768 environments on an H200 that follow from it.
 
 The instructions are those of PTX, without moves and arguments in registers; machine code has more address
-computations and fewer copies. ``calibration.toml`` relates the two: instructions of earlier kernels, counted in
-the same way, whose frames per second a GPU has shown. The product of both would be the same for all games if
-nothing but instructions mattered; its quartiles are the error band of the model, which knows nothing about memory
-and occupancy.
+computations and fewer copies. ``calibration.toml`` relates the two: instructions of earlier kernels, counted
+in the same way, whose frames per second a GPU has shown. The product of both would be the same for all games
+if nothing but instructions mattered; its quartiles are the error band of the model, which knows nothing about
+memory and occupancy.
 
 ``--check`` runs four games with the default window and fails if one takes over 3 % more instructions than
 recorded in ``model.toml``; ``--accept REASON`` records new numbers. ``--lanes 8`` models warps with eight
@@ -103,7 +103,7 @@ def check(reason: str | None) -> int:
 
 
 def frames_times_instructions() -> tuple[float, float, float]:
-    """Frames per second of a GPU times instructions: lower quartile, median and upper quartile over the games."""
+    """Frames per second of a GPU times instructions: lower quartile, median, upper quartile of the games."""
     table = tomllib.loads(CALIBRATION.read_text())
     products = []
     for row in read(ROOT / "benches" / "records" / f"{table['record']}.csv"):

@@ -1,15 +1,15 @@
-"""The calls of vector environments that datasets use: steps with resets, whole episodes, cores."""
+"""`EpisodeVectorEnv`, the environments of datasets: steps with resets, whole episodes, cores."""
 
 import numpy as np
 import pytest
 
-import parl
+from parl.datasets.environments import EpisodeVectorEnv
 from parl.errors import AtariError
 
 
 def made(count=3, **options):
     given = {"autoreset_mode": "Disabled", "ram_info": True, "repeat_action_probability": 0.25, **options}
-    return parl.AtariVectorEnv("breakout", count, **given)
+    return EpisodeVectorEnv("breakout", count, **given)
 
 
 def test_a_step_with_resets_equals_a_step_and_a_reset():

@@ -134,8 +134,8 @@ def check(data: bytes, count: int) -> None:
     expected = -(-count // _GROUP)
     if at != len(data) or groups != expected:
         raise ValueError(
-            f"its {count} checkpoints are {groups} groups that end at byte {at}, expected {expected} groups and "
-            f"byte {len(data)}"
+            f"its {count} checkpoints are {groups} groups that end at byte {at}, expected {expected} "
+            f"groups and byte {len(data)}"
         )
 
 

@@ -13,6 +13,7 @@ from parl.envs.atari.presets import preset_options, preset_settings
 from parl.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
+    from parl.datasets.environments import EpisodeVectorEnv
     from parl.envs import AtariVectorEnv
 
 FIXED = (
@@ -136,11 +137,11 @@ def console_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_envs(
     game: str, num_envs: int, options: Mapping[str, Any], threads: Mapping[str, Any] | None = None
-) -> AtariVectorEnv:
+) -> EpisodeVectorEnv:
     """Environments that are reset one by one, with ``info["ram"]``."""
-    from parl.envs import AtariVectorEnv
+    from parl.datasets.environments import EpisodeVectorEnv
 
-    return AtariVectorEnv(
+    return EpisodeVectorEnv(
         game, num_envs, **options, **(threads or {}), ram_info=True, autoreset_mode="Disabled"
     )
 

@@ -300,7 +300,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._sound = bool(sound)
         self._clips = reward_clipping is not False
         self._game_continues = self.life_loss in _CONTINUING_LIFE_LOSS
-        self._resets_lives = self.life_loss == "continues"
         self._torch = _torch() if output == "torch" else None
         self._buffers: list[Arrays] = []
         self._window: Window | None = None
@@ -485,43 +484,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if self.render_mode == "human":
             self._show()
         return self._results(obs, *results, final_obs, ram, audio)
-
-    def step_and_reset(
-        self, envs: list[int], actions: Arrays, seeds: list[int] | None
-    ) -> tuple[Arrays, Arrays, Arrays, Arrays, Arrays | None]:
-        """Steps some environments and begins new episodes in some of these, for ``parl.datasets``.
-
-        Args:
-            envs: numbers of the environments, ascending, which have one row each of the results.
-            actions: (n,) int64.
-            seeds: of the environments that are reset after their step; -1 for one that is reset only if its
-                episode has ended; None for -1 everywhere.
-
-        Returns:
-            Observations (n, ...) after the resets and before them, which may be the same array; int32
-            (12, n) and bool (4, n) of ``_native.AtariBatch``, and memory (n, 128) or None, before the resets.
-        """
-        self._check_open()
-        count = len(envs)
-        obs = self._target(None)[:count]
-        resets = seeds is not None or self._resets_lives
-        final_obs = self._target(None)[:count] if resets else None
-        ram = np.empty((count, 128), np.uint8) if self._ram_info else None
-        numbers, flags, _ = self._native.step_and_reset(envs, actions, seeds, obs, final_obs, ram)
-        return obs, obs if final_obs is None else final_obs, numbers, flags, ram
-
-    def play(self, env: int, actions: Arrays) -> tuple[int, bool]:
-        """Steps one environment by one action after the other in one call, for ``parl.datasets``.
-
-        Args:
-            env: its number.
-            actions: (n,) integers.
-
-        Returns:
-            The number of steps until its episode ended, at most n, and whether it has ended.
-        """
-        self._check_open()
-        return self._native.play(env, self._actions(actions, len(actions)))
 
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Queues one step for each environment of the last batch, or of ``env_id``.
@@ -716,25 +678,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             states=after.reshape(count, branches, after.shape[1]) if saves else None,
             ram=ram,
         )
-
-    def get_core(self, env: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Core and generator of an environment without pictures and stack, for ``parl.datasets``.
-
-        Returns:
-            (size,) uint8, what its next step depends on, and (2496,) uint8, the words of its generator of
-            sticky actions.
-        """
-        self._check_open()
-        return self._native.get_core(env)
-
-    def set_core(self, env: int, core: NDArray[np.uint8], words: NDArray[np.uint8]) -> None:
-        """Restores what :meth:`get_core` returned; the environment has no observation until its next step.
-
-        Raises:
-            AtariError: the core is damaged, or of another game or version.
-        """
-        self._check_open()
-        self._native.set_core(env, core, words)
 
     def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
         self._put_states(np.repeat(row, len(envs), axis=0), envs)
