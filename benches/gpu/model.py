@@ -105,11 +105,13 @@ def check(reason: str | None) -> int:
 def frames_times_instructions() -> tuple[float, float, float]:
     """Frames per second of a GPU times instructions: lower quartile, median, upper quartile of the games."""
     table = tomllib.loads(CALIBRATION.read_text())
-    products = []
-    for row in read(ROOT / "benches" / "records" / f"{table['record']}.csv"):
-        game = row.case.partition(",")[0]
-        if (row.metric, row.commit) == (table["metric"], table["commit"]) and game in table["instructions"]:
-            products.append(float(row.median) * table["instructions"][game])
+    counts = {f"{game}, 84 x 84": count for game, count in table["instructions"].items()}
+    products = [
+        float(row.median) * counts[row.case]
+        for row in read(ROOT / "benches" / "records" / f"{table['record']}.csv")
+        if (row.metric, row.commit) == (table["metric"], table["commit"]) and row.case in counts
+    ]
+    assert len(products) == len(counts), "the record has a row for each game"
     low, middle, high = statistics.quantiles(products, n=4)
     return low, middle, high
 
@@ -172,6 +174,7 @@ def main() -> int:
     middle = statistics.median(counts)
     print(f"median {middle:,.0f} (bar 2,100,000), worst {max(counts):,} (bar 7,000,000)")
     modelled, least, most = (number / middle / 1e6 for number in (product, low, high))
+    print(f"instructions times frames a second on a GPU: {product:.3g} (quartiles {low:.3g} to {high:.3g})")
     print(
         f"modelled million frames a second of 32,768 environments: {modelled:.1f} "
         f"(quartiles of the model {least:.1f} to {most:.1f})"
