@@ -267,12 +267,10 @@ impl Parser {
 fn shown(name: &str) -> String {
     let demangled = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
     let whole = demangled.unwrap_or_else(|| name.to_string());
-    // The first component is the file.
-    let path = whole
-        .split_once("::")
-        .filter(|parts| parts.0.starts_with("_INTERNAL"))
-        .map_or(&*whole, |parts| parts.1);
-    path.split(['<', '(']).next().unwrap_or(path).rsplit(' ').next().unwrap_or(path).to_string()
+    // The first component is the file; the result's type may stand before it.
+    let file = whole.find("_INTERNAL").and_then(|at| Some(at + whole[at..].find("::")? + 2));
+    let path = &whole[file.unwrap_or(0)..];
+    path.split(['<', '(']).next().unwrap_or(path).to_string()
 }
 
 /// Parses a PTX file.
