@@ -77,6 +77,19 @@ impl Lane {
         Self { rom, records }
     }
 
+    /// Replaces bytes of the ROM from `at` on, and the records that depend on them. Returns the old bytes.
+    fn put(&mut self, at: usize, bytes: &[u8], m: &Machine) -> Vec<u8> {
+        let end = (at + bytes.len()).min(self.rom.len());
+        let old = self.rom[at..end].to_vec();
+        self.rom[at..end].copy_from_slice(&bytes[..end - at]);
+        let (high, claims) = (u32::from(m.cart.plain_high), u32::from(m.cart.claims));
+        // A record depends on up to five bytes.
+        for place in at.saturating_sub(4)..end {
+            self.records[place] = records::record(&self.rom, place, high, claims);
+        }
+        old
+    }
+
     /// Runs the block as a kernel does. If it stops at a store to the TIA, runs the store.
     fn enter(&self, m: &mut Machine, board: &mut Board, left: u32) -> Done {
         let c = &m.cpu;
@@ -182,17 +195,49 @@ fn compare(lane: &Lane, start: &Machine, board: &Board, what: &str) -> (Machine,
     (theirs, done)
 }
 
+/// A cartridge filled with JAM, at which the block stops, wherever a jump lands.
+fn empty_lane(board: &mut Board) -> (Lane, Machine) {
+    let mut rom = vec![0x02u8; 8192];
+    rom[0x1FFC..0x2000].copy_from_slice(&[0x00, 0xF2, 0x00, 0xF2]);
+    let m = console(cart::KIND_F8, &rom, board);
+    (Lane::new(rom, &m), m)
+}
+
+/// Operands, pointers and stack at the ends of the RAM, and the timer around its expiry.
+#[test]
+fn edges_of_the_ram_and_of_the_timer() {
+    const AT: usize = 4096 + 0x200;
+    let mut board: Box<Board> = bytemuck::zeroed_box();
+    let (mut lane, mut m) = empty_lane(&mut board);
+    let (mut draws, mut inside) = (Draws(3), 0);
+    for opcode in 0..=255u8 {
+        for low in [0x00, 0x7E, 0x7F, 0x80, 0xFE, 0xFF, 0x84] {
+            for high in [0x00, 0x02, 0x10] {
+                lane.put(AT, &[opcode, low, high], &m);
+                for index in 0..2 {
+                    for s in [0x7D, 0x7E, 0x7F, 0x80, 0xFD, 0xFE, 0xFF] {
+                        scramble(&mut m, &mut draws);
+                        (m.cpu.x, m.cpu.y, m.cpu.s, m.cpu.decimal) = (index, index, s, 0);
+                        (m.riot.timer, m.riot.shift) = (draws.next(4) as u8, [0, 3][draws.next(2) as usize]);
+                        m.riot.set_at = m.cpu.cycles.wrapping_sub(draws.next(20));
+                        m.cpu.pc = 0xF200;
+                        let what = format!("{opcode:02X} {low:02X} {high:02X}, x and y {index}, s {s:02X}");
+                        inside += compare(&lane, &m, &board, &what).1.instructions;
+                    }
+                }
+            }
+        }
+    }
+    assert!(inside > 40_000, "only {inside} instructions ran inside the block");
+}
+
 #[test]
 fn every_opcode() {
     let mut board: Box<Board> = bytemuck::zeroed_box();
     let mut draws = Draws(1);
     let mut inside: Vec<u32> = vec![0; 256];
     let mut stores = 0;
-    // The ROM is filled with JAM, at which the block stops, wherever a jump lands.
-    let mut rom = vec![0x02u8; 8192];
-    rom[0x1FFC..0x2000].copy_from_slice(&[0x00, 0xF2, 0x00, 0xF2]);
-    let mut m = console(cart::KIND_F8, &rom, &mut board);
-    let mut lane = Lane::new(rom, &m);
+    let (mut lane, mut m) = empty_lane(&mut board);
     for opcode in 0..=255u8 {
         for round in 0..60 {
             scramble(&mut m, &mut draws);
@@ -206,21 +251,12 @@ fn every_opcode() {
                 2 => bytes = [opcode, bytes[1], 0],
                 _ => {}
             }
-            let end = (at + 3).min(8192);
-            let old = lane.rom[at..end].to_vec();
-            lane.rom[at..end].copy_from_slice(&bytes[..end - at]);
-            let from = at.saturating_sub(2);
-            for place in from..end {
-                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high), 0);
-            }
+            let old = lane.put(at, &bytes, &m);
             m.cpu.pc = 0xF000 | (offset % 4096) as u16;
             let (_, done) = compare(&lane, &m, &board, &format!("{bytes:02X?} at {at:#x}"));
             inside[opcode as usize] += u32::from(done.instructions > 0);
             stores += u32::from(done.code == 2);
-            lane.rom[at..end].copy_from_slice(&old);
-            for place in from..end {
-                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high), 0);
-            }
+            lane.put(at, &old, &m);
         }
     }
     // Every handler must have run; only opcodes without one may never run inside the block.
