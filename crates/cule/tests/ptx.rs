@@ -141,6 +141,7 @@ impl Lane {
         (c.result, c.cycles) = (r.result, r.cycles);
         c.pc = u16::try_from(r.pc).expect("16 bits");
         if r.code == 2 {
+            assert_eq!(r.address & 0x1080, 0, "{:#x} is no address of the TIA", r.address);
             let mut copy = m.cpu;
             bus::write(m, &mut copy, board, r.address, r.value, false);
             m.cpu = copy;
