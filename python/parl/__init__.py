@@ -14,7 +14,7 @@ from parl.errors import ParlError
 from parl.lazy import importer
 
 if TYPE_CHECKING:
-    from parl import adapters, atari, datasets, errors, replay, types
+    from parl import adapters, atari, datasets, errors, jax, replay, types
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
     from parl.train import Callback, evaluate, load, register_algorithm, resume, train
@@ -36,6 +36,7 @@ __all__ = [
     "datasets",
     "errors",
     "evaluate",
+    "jax",
     "load",
     "make_vec",
     "register_algorithm",
@@ -60,6 +61,7 @@ _MODULES = {
     "datasets": "parl.datasets",
     "errors": "parl.errors",
     "evaluate": "parl.train",
+    "jax": "parl.jax",
     "load": "parl.train",
     "make_vec": "parl.envs",
     "register_algorithm": "parl.train",

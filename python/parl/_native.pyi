@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "AtariBatch",
+    "AtariRows",
     "Console",
     "CudaAtariBatch",
     "CudaProgram",
@@ -25,6 +26,7 @@ __all__ = [
     "cuda_report",
     "dense_adam",
     "game_rows",
+    "xla_targets",
 ]
 
 __version__: str
@@ -627,6 +629,40 @@ class AtariBatch:
     def console_status(self, env: int) -> tuple[int, bool, bool, int, int, NDArray[np.uint8]]: ...
     def game(self, env: int) -> str: ...
     def close(self) -> None: ...
+
+@final
+class AtariRows:
+    """Atari environments whose states the caller holds; :mod:`parl.jax` steps them in programs of XLA.
+
+    ``config`` is that of :class:`AtariBatch`, with one game. ``settings`` and the MD5 of the ROM name the
+    environments in programs; a process makes each only once. ``picture_room`` is the number of bytes of a
+    state for the pictures that it keeps.
+
+    Raises:
+        AtariError: a setting is out of its bounds.
+        FileNotFoundError: the ROM was not found.
+    """
+
+    def __new__(cls, config: Mapping[str, Any], settings: str, picture_room: int) -> AtariRows: ...
+    @property
+    def obs_shape(self) -> list[int]: ...
+    @property
+    def actions(self) -> list[int]: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def audio_bytes(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def rom_md5(self) -> str: ...
+    def close(self) -> None: ...
+
+def xla_targets() -> list[tuple[str, object]]:
+    """Names and capsules of the handlers ``parl_atari_reset`` and ``parl_atari_step``.
+
+    They are for ``jax.ffi.register_ffi_target``.
+    """
 
 def console_bytes(states: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Console and rules of each row of environments' states: (n, S) uint8 to (n, size) uint8.

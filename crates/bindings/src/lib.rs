@@ -10,6 +10,7 @@ mod program;
 mod replay;
 mod sumtree;
 mod vector;
+mod xla;
 
 use pyo3::prelude::*;
 
@@ -33,6 +34,8 @@ mod _native {
     use crate::sumtree::SumTree;
     #[pymodule_export]
     use crate::vector::{AtariBatch, console_bytes};
+    #[pymodule_export]
+    use crate::xla::{AtariRows, xla_targets};
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -27,9 +27,27 @@ use crate::errors::cule_error;
 /// How long `recv` waits for results before it checks for signals.
 const RECV_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of rows of integers that `step` returns, with one column per environment; `_native.pyi` names them.
-const NUMBERS: usize = 12;
+pub(crate) const NUMBERS: usize = 12;
 /// Number of rows of flags: terminated, truncated, ended, game over.
-const FLAGS: usize = 4;
+pub(crate) const FLAGS: usize = 4;
+/// The integers of a report.
+pub(crate) const NUMBER_COLUMNS: [fn(&Report) -> i32; NUMBERS] = [
+    |r| r.reward,
+    |r| r.raw_reward,
+    |r| r.lives,
+    |r| r.frame_number,
+    |r| r.episode_frame_number,
+    |r| r.env_id as i32,
+    |r| r.final_lives,
+    |r| r.final_frame_number,
+    |r| r.final_episode_frame_number,
+    |r| r.episode_return,
+    |r| r.episode_length,
+    |r| r.game_return,
+];
+/// The flags of a report.
+pub(crate) const FLAG_COLUMNS: [fn(&Report) -> bool; FLAGS] =
+    [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
 
 /// The configuration of an `AtariBatch`: a mapping with these keys.
 #[derive(FromPyObject)]
@@ -38,11 +56,11 @@ pub(crate) struct Config {
     pub(crate) games: Vec<String>,
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) assignment: Vec<usize>,
-    num_threads: usize,
+    pub(crate) num_threads: usize,
     thread_affinity_offset: Option<usize>,
     batch_size: usize,
     ordered: bool,
-    ram_info: bool,
+    pub(crate) ram_info: bool,
     sound: bool,
     pub(crate) entropy: u64,
     repeat_action_probability: f64,
@@ -376,27 +394,11 @@ impl<'a> Targets<'a> {
 
     fn results<'py>(&self, py: Python<'py>) -> PyResult<Results<'py>> {
         let reports = &self.reports;
-        let columns: [fn(&Report) -> i32; NUMBERS] = [
-            |r| r.reward,
-            |r| r.raw_reward,
-            |r| r.lives,
-            |r| r.frame_number,
-            |r| r.episode_frame_number,
-            |r| r.env_id as i32,
-            |r| r.final_lives,
-            |r| r.final_frame_number,
-            |r| r.final_episode_frame_number,
-            |r| r.episode_return,
-            |r| r.episode_length,
-            |r| r.game_return,
-        ];
-        let flags: [fn(&Report) -> bool; FLAGS] =
-            [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
         let mut all_numbers = reserved(py, NUMBERS * reports.len())?;
-        all_numbers.extend(columns.iter().flat_map(|column| reports.iter().map(column)));
+        all_numbers.extend(NUMBER_COLUMNS.iter().flat_map(|column| reports.iter().map(column)));
         let ended = reports.iter().any(|report| report.ended);
         let mut all_flags = reserved(py, FLAGS * reports.len())?;
-        all_flags.extend(flags.iter().flat_map(|column| reports.iter().map(column)));
+        all_flags.extend(FLAG_COLUMNS.iter().flat_map(|column| reports.iter().map(column)));
         let numbers = PyArray1::from_vec(py, all_numbers).reshape([NUMBERS, reports.len()])?;
         let flags = PyArray1::from_vec(py, all_flags).reshape([FLAGS, reports.len()])?;
         Ok((numbers, flags, ended))

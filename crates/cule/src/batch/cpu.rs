@@ -140,59 +140,9 @@ impl Shared {
         command: Command,
         row: Row<'_>,
     ) -> Result<Report, CuleError> {
-        let (settings, rules) = (&self.settings, &self.rules);
         let mut slot = lock(&self.slots[id]);
         let game = &self.games[slot.game];
-        let mut report;
-        match command {
-            Command::Step(_) if slot.has_ended() && settings.autoreset == Autoreset::NextStep => {
-                slot.reset(work, game, rules, None)?;
-                report = slot.figures(id);
-            }
-            Command::Step(action) => {
-                slot.step(work, game, rules, action);
-                report = slot.report(id, rules);
-                if report.ended && settings.autoreset == Autoreset::SameStep {
-                    if let Some(final_obs) = row.final_obs {
-                        slot.observe(rules, final_obs);
-                    }
-                    slot.reset(work, game, rules, None)?;
-                    let now = slot.figures(id);
-                    report.lives = now.lives;
-                    report.frame_number = now.frame_number;
-                    report.episode_frame_number = now.episode_frame_number;
-                }
-            }
-            Command::Reset(seed) => {
-                slot.reset(work, game, rules, seed)?;
-                report = slot.figures(id);
-            }
-            Command::StepAndReset(action, seed) => {
-                slot.step(work, game, rules, action);
-                report = slot.report(id, rules);
-                if let Some(final_obs) = row.final_obs {
-                    slot.observe(rules, final_obs);
-                }
-                if let Some(ram) = row.ram {
-                    ram.copy_from_slice(&slot.head.state.machine.riot.ram);
-                }
-                if seed.is_some() || slot.has_ended() {
-                    slot.reset(work, game, rules, seed)?;
-                }
-                slot.observe(rules, row.obs);
-                return Ok(report);
-            }
-            Command::Show => report = slot.figures(id),
-        }
-        slot.observe(rules, row.obs);
-        if let Some(ram) = row.ram {
-            ram.copy_from_slice(&slot.head.state.machine.riot.ram);
-        }
-        if let (Some(audio), Some(sound)) = (row.audio, &slot.sound) {
-            audio.copy_from_slice(sound.samples());
-        }
-        report.env_id = id as u32;
-        Ok(report)
+        perform(&mut slot, work, (game, &self.settings, &self.rules), id, command, row)
     }
 
     /// Steps an environment with one action after the other until its episode ends; returns the number of
@@ -220,6 +170,70 @@ impl Shared {
             }
         }
     }
+}
+
+/// Runs a command in an environment with the number `id`, and writes its rows of the results.
+///
+/// # Errors
+/// [`CuleError::ModeSelection`] if the game does not reach its mode.
+pub(super) fn perform(
+    slot: &mut Slot,
+    work: &mut Workspace,
+    (game, settings, rules): (&Game, &Settings, &EnvSettings),
+    id: usize,
+    command: Command,
+    row: Row<'_>,
+) -> Result<Report, CuleError> {
+    let mut report;
+    match command {
+        Command::Step(_) if slot.has_ended() && settings.autoreset == Autoreset::NextStep => {
+            slot.reset(work, game, rules, None)?;
+            report = slot.figures(id);
+        }
+        Command::Step(action) => {
+            slot.step(work, game, rules, action);
+            report = slot.report(id, rules);
+            if report.ended && settings.autoreset == Autoreset::SameStep {
+                if let Some(final_obs) = row.final_obs {
+                    slot.observe(rules, final_obs);
+                }
+                slot.reset(work, game, rules, None)?;
+                let now = slot.figures(id);
+                report.lives = now.lives;
+                report.frame_number = now.frame_number;
+                report.episode_frame_number = now.episode_frame_number;
+            }
+        }
+        Command::Reset(seed) => {
+            slot.reset(work, game, rules, seed)?;
+            report = slot.figures(id);
+        }
+        Command::StepAndReset(action, seed) => {
+            slot.step(work, game, rules, action);
+            report = slot.report(id, rules);
+            if let Some(final_obs) = row.final_obs {
+                slot.observe(rules, final_obs);
+            }
+            if let Some(ram) = row.ram {
+                ram.copy_from_slice(&slot.head.state.machine.riot.ram);
+            }
+            if seed.is_some() || slot.has_ended() {
+                slot.reset(work, game, rules, seed)?;
+            }
+            slot.observe(rules, row.obs);
+            return Ok(report);
+        }
+        Command::Show => report = slot.figures(id),
+    }
+    slot.observe(rules, row.obs);
+    if let Some(ram) = row.ram {
+        ram.copy_from_slice(&slot.head.state.machine.riot.ram);
+    }
+    if let (Some(audio), Some(sound)) = (row.audio, &slot.sound) {
+        audio.copy_from_slice(sound.samples());
+    }
+    report.env_id = id as u32;
+    Ok(report)
 }
 
 impl CpuBatch {

@@ -13,6 +13,7 @@ mod outputs;
 mod pictures;
 mod pool;
 mod queue;
+mod rows;
 mod screen;
 mod slot;
 mod states;
@@ -22,6 +23,7 @@ pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use config::BatchConfig;
 pub use cpu::{ConsoleStatus, CpuBatch};
 pub use outputs::Outputs;
+pub use rows::{RowBatch, RowInputs, RowOutputs};
 pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};
 

@@ -122,6 +122,36 @@ impl Pictures {
         bytes
     }
 
+    /// The encoded rows.
+    pub(super) fn code(&self) -> &[u8] {
+        &self.code
+    }
+
+    /// Number of rows of pixels.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Pictures of what [`Pictures::code`] returned; `None` if it does not encode `rows` rows.
+    pub(super) fn from_code(code: &[u8], rows: usize) -> Option<Self> {
+        let (mut rest, mut found) = (code, 0);
+        while let [kind, after @ ..] = rest {
+            let length = match *kind {
+                SAME => 1,
+                PLAIN => WIDTH,
+                runs => 2 * usize::from(runs),
+            };
+            let (row, after) = after.split_at_checked(length)?;
+            let width = row.iter().step_by(2).map(|&run| usize::from(run)).sum::<usize>();
+            if !matches!(*kind, SAME | PLAIN) && width != WIDTH {
+                return None;
+            }
+            found += if *kind == SAME { usize::from(row[0]) } else { 1 };
+            rest = after;
+        }
+        (found == rows).then(|| Self { code: code.into(), rows })
+    }
+
     /// Length of [`Pictures::bytes`].
     pub(super) fn size_bytes(&self) -> usize {
         self.rows * WIDTH
@@ -160,9 +190,24 @@ mod tests {
                     }
                     assert!(pictures.bytes() == all[..count * size], "{height} rows, {most}");
                     assert!(Pictures::from_bytes(&pictures.bytes()).bytes() == pictures.bytes());
+                    let copy = Pictures::from_code(pictures.code(), pictures.rows()).unwrap();
+                    assert!(copy.bytes() == pictures.bytes(), "{height} rows, {most}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn damaged_code_is_refused() {
+        let code = [1, 160, 7, SAME, 9, 2, 100, 1, 60, 2];
+        assert!(Pictures::from_code(&code, 11).is_some());
+        assert!(Pictures::from_code(&code, 10).is_none());
+        assert!(Pictures::from_code(&code[..8], 11).is_none());
+        let longer = [1, 160, 7, SAME, 9, 2, 100, 1, 61, 2];
+        assert!(Pictures::from_code(&longer, 11).is_none());
+        let plain = [&[PLAIN][..], &[3; WIDTH]].concat();
+        assert!(Pictures::from_code(&plain, 1).is_some());
+        assert!(Pictures::from_code(&plain[..WIDTH], 1).is_none());
     }
 
     #[test]
