@@ -95,6 +95,12 @@ test-peers: build  ## tests of other libraries with parl's classes in place of t
 	$(INSTALL) --group peers
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
 
+# TESTS_JAX also run without JAX, and then skip what needs it.
+TESTS_JAX := tests/envs/atari/test_jax.py tests/envs/atari/test_jax_missing.py tests/docs/test_examples.py
+test-jax: build  ## tests of environments in programs of JAX, which it installs: half a gigabyte
+	$(INSTALL) --group jax
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest $(TESTS_JAX) -k jax
+
 # PyO3 supports CPython 3.14t and later.
 PYTHON_T ?= python3.14t
 FREE := target/free-threaded
@@ -228,7 +234,7 @@ bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside 
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
 docs: build  ## the documentation site, in site, and that of the Rust crates, in target/doc
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense -p xla_ffi
 	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d target/doctrees docs site
 
 wheel: setup  ## build the manylinux wheel and test it in an empty environment

@@ -1,5 +1,6 @@
 """The Python blocks of the README and of docs/ run, and so do the files in examples/."""
 
+import importlib.util
 import json
 import os
 import re
@@ -36,8 +37,15 @@ def shorter(block, code):
     return code
 
 
+NEEDS_JAX = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed: `make test-jax` installs it"
+)
 BLOCKS = [
-    pytest.param(shorter(f"{page.name}:{number}", code), id=f"{page.name}:{number}")
+    pytest.param(
+        shorter(f"{page.name}:{number}", code),
+        id=f"{page.name}:{number}",
+        marks=[NEEDS_JAX] if "import jax" in code else [],
+    )
     for page in PAGES
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 ]
@@ -53,7 +61,10 @@ SMALLER = {
     "zeros(64": "zeros(4",
     "256": "16",
 }
-SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+SCRIPTS = [
+    pytest.param(script, id=script.name, marks=[NEEDS_JAX] if script.name.startswith("jax_") else [])
+    for script in sorted((ROOT / "examples").glob("*.py"))
+]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 # Replaces a notebook's display; asserts that the files shown exist.
 DISPLAY = """
@@ -120,7 +131,7 @@ def test_cuda_blocks_run(tmp_path, monkeypatch):
     assert re.findall(r"the end of (\S+)", out) == blocks
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_script_runs(script, tmp_path):
     _run([str(script)], tmp_path)
 

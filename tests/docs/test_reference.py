@@ -13,7 +13,7 @@ from parl.train.registry import ALGORITHMS, module_of, topology_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: ([\w.]+)", re.M)
-MODULES = ["parl", "parl.replay", "parl.train", "parl.atari", "parl.datasets", "parl.errors"]
+MODULES = ["parl", "parl.replay", "parl.train", "parl.atari", "parl.datasets", "parl.errors", "parl.jax"]
 # Its modules are documented as a whole; importing them imports other libraries, which takes seconds.
 ADAPTERS = "adapters.md"
 
