@@ -120,7 +120,7 @@ def add_moments(moments: tuple[Array, Array, Array], x: Array) -> tuple[Array, A
 def advantages(rewards: Array, values: Array, ends: Array, last_value: Array) -> Array:
     """Generalized advantage estimates (T, B). Source: Schulman et al. (2016), arXiv:1506.02438."""
 
-    def back(
+    def one_step(
         carry: tuple[Array, Array], row: tuple[Array, Array, Array]
     ) -> tuple[tuple[Array, Array], Array]:
         following, next_value = carry
@@ -130,7 +130,7 @@ def advantages(rewards: Array, values: Array, ends: Array, last_value: Array) ->
         return (advantage, value), advantage
 
     rows = (rewards, values, 1.0 - ends)
-    return lax.scan(back, (jnp.zeros_like(last_value), last_value), rows, reverse=True)[1]
+    return lax.scan(one_step, (jnp.zeros_like(last_value), last_value), rows, reverse=True)[1]
 
 
 def loss(params: Params, batch: tuple[Array, ...]) -> Array:

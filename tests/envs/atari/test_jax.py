@@ -228,6 +228,9 @@ state, _ = env.reset(jax.random.key(0))
 actions = jax.numpy.arange(4)
 mesh = jax.make_mesh((2,), ("envs",))
 spec = jax.sharding.PartitionSpec("envs")
+if not hasattr(jax, "shard_map"):  # Before JAX 0.6.
+    from jax.experimental.shard_map import shard_map
+    jax.shard_map = shard_map
 step = jax.jit(jax.shard_map(env.step, mesh=mesh, in_specs=(spec, spec), out_specs=spec))
 placed = jax.device_put((state, actions), jax.sharding.NamedSharding(mesh, spec))
 found, expected = step(*placed), jax.jit(env.step)(state, actions)
@@ -236,7 +239,8 @@ for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 print("equal")
 """
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    flags = "--xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "equal\n", done.stderr
 
@@ -402,7 +406,7 @@ def test_an_ended_environment_without_autoreset() -> None:
 
 
 def test_a_program_without_its_environments() -> None:
-    """The attributes of a program name its environments; here they name some that nobody made."""
+    """The attributes of a program name its environments; here they name some that do not exist."""
     env = parl.jax.make("pong", 2)
     state, _ = env.reset(jax.random.key(0))
     env._attributes = {**env._attributes, "rom_md5": "0" * 32}
