@@ -5,10 +5,12 @@ With JAX only: `make test-jax` installs it.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -405,13 +407,39 @@ def test_an_ended_environment_without_autoreset() -> None:
         jax.block_until_ready(step(mixed, actions))
 
 
-def test_a_program_without_its_environments() -> None:
-    """The attributes of a program name its environments; here they name some that do not exist."""
-    env = parl.jax.make("pong", 2)
-    state, _ = env.reset(jax.random.key(0))
-    env._attributes = {**env._attributes, "rom_md5": "0" * 32}
-    with pytest.raises(RUNTIME_ERRORS, match=r"call parl\.jax\.make before, with the ROM of md5 0000"):
-        jax.block_until_ready(env.step(state, jnp.zeros(2, jnp.int32)))
+OTHER_PROCESS = """
+import sys
+import jax, jax.export, numpy as np, parl
+
+program = jax.export.deserialize(open("program", "rb").read())
+arrays = np.load("arrays.npz")
+parl.jax.make("breakout", 2)
+try:
+    jax.block_until_ready(program.call(arrays["rows"], arrays["obs"], arrays["actions"]))
+except (ValueError, jax.errors.JaxRuntimeError) as error:
+    print(error)
+parl.jax.make("pong", 1, num_threads=2)
+for name, found in zip(("new_rows", "new_obs"), program.call(*map(arrays.get, ("rows", "obs", "actions")))):
+    np.testing.assert_array_equal(np.asarray(found), arrays[name])
+print("equal")
+"""
+
+
+def test_a_program_in_another_process(pong: parl.jax.AtariEnv, state: Any, tmp_path: Path) -> None:
+    """A program names its environments by settings and ROM: another process must have made the same."""
+    export = importlib.import_module("jax.export")
+    allowed = [export.DisabledSafetyCheck.custom_call("parl_atari_step")]
+    step = jax.jit(lambda rows, obs, actions: tuple(pong.step(parl.jax.State(rows, obs), actions)[0]))
+    actions = jnp.arange(N, dtype=jnp.int32)
+    exported = export.export(step, disabled_checks=allowed)(*state, actions)
+    (tmp_path / "program").write_bytes(bytes(exported.serialize()))
+    new_rows, new_obs = step(*state, actions)
+    arrays = {"rows": state.rows, "obs": state.obs, "actions": actions}
+    np.savez(tmp_path / "arrays.npz", **arrays, new_rows=new_rows, new_obs=new_obs)
+    done = subprocess.run([sys.executable, "-c", OTHER_PROCESS], cwd=tmp_path, capture_output=True, text=True)
+    error, last = done.stdout.splitlines()
+    assert last == "equal", done.stderr
+    assert "has not made the environments" in error and "call parl.jax.make" in error and '"pong"' in error
 
 
 # ---------------------------------------------------------------------- DLPack
