@@ -274,27 +274,38 @@ def test_actions_of_every_integer_type(pong: parl.jax.AtariEnv, state: Any) -> N
 # ---------------------------------------------------------------------- kept pictures
 
 
-@pytest.mark.parametrize(("game", "frameskip"), [("pong", 4), ("mr_do", 1)])
-def test_pictures_that_later_frames_show_are_kept(game: str, frameskip: int) -> None:
-    """Without idle frames the first step shows a picture of the boot; single frames show the one before."""
-    options: dict[str, Any] = {"noop_max": 0, "use_fire_reset": False, "frameskip": frameskip}
-    env = parl.jax.make(game, 2, **options)
+def kept_bytes(state: Any) -> Any:
+    """(N,) bytes of the pictures that the environments keep."""
+    return np.asarray(state.rows)[:, 4:8].copy().view(np.uint32)[:, 0]
+
+
+@pytest.mark.parametrize("frameskip", [1, 4])
+def test_pictures_that_later_frames_show_are_kept(frameskip: int) -> None:
+    """Tic-Tac-Toe 3D draws parts of its picture, so that observations show older ones."""
+    env = parl.jax.make("tic_tac_toe_3d", N, frameskip=frameskip)
+    model = parl.AtariVectorEnv("tic_tac_toe_3d", N, frameskip=frameskip)
+    state, _ = env.reset_with_seeds(jnp.arange(N))
+    model.reset(seed=0)
+    step, rng, most = jax.jit(env.step), np.random.default_rng(0), 0
+    for _ in range(150):
+        actions = rng.integers(0, env.num_actions, N)
+        state, obs, *_ = step(state, jnp.asarray(actions))
+        same(obs, model.step(actions)[0])
+        most = max(most, kept_bytes(state).max())
+    assert most > 5_000
+
+
+def test_too_many_pictures() -> None:
+    """Without idle frames after a reset the picture of the boot is kept, until a whole step has run."""
+    options: dict[str, Any] = {"noop_max": 0, "use_fire_reset": False}
+    env = parl.jax.make("pong", 2, **options)
     state, _ = env.reset_with_seeds(jnp.array([1, 2]))
-
-    def kept_bytes(state: Any) -> Any:
-        return np.asarray(state.rows)[:, 4:8].copy().view(np.uint32)
-
-    assert (kept_bytes(state) > 150).all()
-    model = parl.AtariVectorEnv(game, 2, **options)
-    model.reset(seed=np.array([1, 2]))
-    step = jax.jit(env.step)
-    for _ in range(5):
-        state, obs, *_ = step(state, jnp.zeros(2, jnp.int32))
-        same(obs, model.step(np.zeros(2, np.int64))[0])
-    assert (kept_bytes(state) > 0).all() == (frameskip == 1)
-
-    small = parl.jax.make(game, 2, picture_bytes=100, **options)
-    with pytest.raises(RUNTIME_ERRORS, match=r"keeps \d+ bytes of pictures.* room for 100"):
+    assert (kept_bytes(state) == 200).all()
+    state, *_ = env.step(state, jnp.zeros(2, jnp.int32))
+    assert (kept_bytes(state) == 0).all()
+    small = parl.jax.make("pong", 2, picture_bytes=199, **options)
+    assert small.state_bytes < env.state_bytes
+    with pytest.raises(RUNTIME_ERRORS, match=r"keeps 200 bytes of pictures.* room for 199"):
         jax.block_until_ready(small.reset_with_seeds(jnp.array([1, 2])))
 
 
