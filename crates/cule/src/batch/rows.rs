@@ -6,7 +6,7 @@
 //! which the caller passes along. Results are those of [`super::CpuBatch`], since both call [`cpu::perform`].
 //!
 //! Unlike the rows of [`super::Batch::save`], these have no checksum, which would take longer than reading and
-//! writing them (1 to 3 us of the 35 us of a step). All values that are used as indices are checked.
+//! writing them. All values that are used as indices are checked.
 
 use bytemuck::{Pod, Zeroable};
 
