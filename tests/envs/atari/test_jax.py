@@ -378,6 +378,9 @@ def test_damaged_rows(pong: parl.jax.AtariEnv, state: Any) -> None:
     # Bytes and rows of kept pictures.
     assert "not 420 rows of its pictures" in message(damaged(state, 1, 4, [5, 0, 0, 0, 164, 1, 0, 0]))
     assert "pictures" in message(damaged(state, 1, 4, [255] * 8))
+    # A number of draws that a reset would repeat for a minute: the fourth to last number of the fixed part.
+    end = pong.state_bytes - 12_288
+    assert "4294967295 draws of idle frames" in message(damaged(state, 0, end - 16, [255] * 4))
     other, _ = parl.jax.make("breakout", N).reset(jax.random.key(0))
     assert "game" in message(other) or "cartridge" in message(other)
 

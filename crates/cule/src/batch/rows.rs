@@ -25,6 +25,9 @@ use crate::random::Random;
 
 /// Version of the layout of a row.
 const VERSION: u32 = 1;
+/// Maximum number of draws of the generator of idle frames, which a reset makes again: they take about half a
+/// second. An environment makes a few in a reset.
+const MOST_NOOP_DRAWS: u32 = 1 << 27;
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -278,6 +281,10 @@ impl RowBatch {
             return Err("its environment has not been reset".into());
         }
         slot.check(&self.game, &self.rules)?;
+        let draws = slot.head.noop_draws;
+        if draws > MOST_NOOP_DRAWS {
+            return Err(format!("{draws} draws of idle frames, expected at most {MOST_NOOP_DRAWS}"));
+        }
         slot.pictures = self.load_pictures(header, room)?;
         slot.planes.copy_from_slice(obs);
         Ok(())
