@@ -17,6 +17,7 @@ mod screen;
 mod slot;
 mod states;
 mod team;
+mod variation;
 
 pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use config::BatchConfig;
@@ -24,6 +25,7 @@ pub use cpu::{ConsoleStatus, CpuBatch};
 pub use outputs::Outputs;
 pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};
+pub use variation::Variation;
 
 use crate::CuleError;
 use crate::env::Action;
@@ -121,6 +123,8 @@ pub struct Settings {
     pub console_frame_limit: u32,
     /// Make sound. Batches on CPU threads only.
     pub sound: bool,
+    /// For each of the games, what differs from these settings; empty if nothing does.
+    pub variations: Vec<Variation>,
 }
 
 impl Default for Settings {
@@ -155,6 +159,7 @@ impl Default for Settings {
             difficulty: None,
             console_frame_limit: 0,
             sound: false,
+            variations: vec![],
         }
     }
 }
