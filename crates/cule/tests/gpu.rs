@@ -491,7 +491,7 @@ fn environments_of_several_variations() {
         vary(0, 0, 0.25, (4, 4), &[]),
     ];
     let mut games = loaded(&["breakout"; 4]);
-    games[3].0 = rom::patched(&games[3].0, &[(None, 0xF7FF, 3)]).unwrap();
+    games[3].0 = rom::patched(&games[3].0, &[(None, 0xF07D, 0x10)]).unwrap();
     for boot in [Boot::Exact, Boot::Snapshot] {
         // On a device RAM is changed with boot states only.
         let mut variations = variations.clone();

@@ -159,9 +159,7 @@ def parse_ram(name: str, value: Any) -> Bytes:
     for key, byte in _items(name, value):
         place = _number(name, key)
         if not 0 <= place < 2 * _RAM_BYTES:
-            raise AtariError(
-                f"{name} has the key {place}, expected an index 0 to 127 or an address 128 to 255"
-            )
+            raise AtariError(f"{name} has the key {place}, expected an index 0 to 127 or address 128 to 255")
         found[place % _RAM_BYTES] = _byte(name, key, byte)
     return tuple(sorted(found.items()))
 

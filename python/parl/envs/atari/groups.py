@@ -213,7 +213,7 @@ class Groups:
             group.join()
 
     def adopt(self, other: Groups) -> None:
-        """Takes over the states of the environments of ``other``, which play the same games, and closes it."""
+        """Takes over the states of ``other``, whose environments play the same games, and closes it."""
         for group, old in zip(self.all, other.all, strict=True):
             envs = list(range(group.first, group.first + group.size))
             if old.first != group.first or old.size != group.size:

@@ -1,6 +1,4 @@
-"""Settings that may differ between the environments of a batch: mode, difficulty, sticky actions, changes of
-ROM and RAM.
-"""
+"""What each environment of a batch plays: mode, difficulty, sticky actions, frame skip, changes of RAM."""
 
 from __future__ import annotations
 
@@ -79,20 +77,26 @@ class Variation:
         values["modifications"] = [tuple(settings["modifications"])]
         return variations_of(values, 1)[0]
 
+    def changes(self) -> tuple[Patches, Bytes, Bytes]:
+        """``patches``, ``ram`` and ``hold`` with those of the modifications."""
+        known = [modification(self.game, name) for name in self.modifications]
+        patches = {at[:2]: at[2] for one in (*known, self) for at in one.patches}
+        ram = {index: value for one in (*known, self) for index, value in one.ram}
+        hold = {index: value for one in (*known, self) for index, value in one.hold}
+        places = tuple((bank, address, value) for (bank, address), value in patches.items())
+        return places, tuple(sorted(ram.items())), tuple(sorted(hold.items()))
+
     def native(self) -> dict[str, Any]:
         """The entry of ``variations`` in the configuration of ``_native.AtariBatch``."""
-        known = [modification(self.game, name) for name in self.modifications]
-        patches = {at[:2]: at[2] for one in known for at in one.patches} | {p[:2]: p[2] for p in self.patches}
-        ram = {at: value for one in known for at, value in one.ram} | dict(self.ram)
-        hold = {at: value for one in known for at, value in one.hold} | dict(self.hold)
+        patches, ram, hold = map(list, self.changes())
         return {
             "mode": self.mode,
             "difficulty": self.difficulty,
             "repeat_action_probability": self.repeat_action_probability,
             "frameskip": self.frameskip,
-            "patches": [(bank, address, value) for (bank, address), value in patches.items()],
-            "ram": sorted(ram.items()),
-            "hold": sorted(hold.items()),
+            "patches": patches,
+            "ram": ram,
+            "hold": hold,
         }
 
 
@@ -115,7 +119,7 @@ def _modifications(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _is_single(name: str, value: Any) -> bool:
+def is_single(name: str, value: Any) -> bool:
     """Whether ``value`` is that of all environments, not one per environment."""
     if name == "frameskip" and isinstance(value, tuple):
         # Two numbers are the bounds of a random number of frames.
@@ -135,7 +139,7 @@ def entries(name: str, value: Any, num_envs: int) -> list[Any]:
     Raises:
         AtariError: there is no entry, or there are more than environments.
     """
-    if _is_single(name, value):
+    if is_single(name, value):
         return [value] * num_envs
     values: list[Any] = value.tolist() if hasattr(value, "tolist") else list(value)
     # More games than environments have always been allowed.
@@ -181,7 +185,7 @@ def variations_of(values: Mapping[str, Any], num_envs: int) -> list[Variation]:
 def _parsed(name: str, value: Any, num_envs: int) -> list[Any]:
     parse = _PARSERS[name]
     given = entries(name, value, num_envs)
-    if _is_single(name, value):
+    if is_single(name, value):
         return [parse(value)] * num_envs
     return [parse(one) for one in given]
 
@@ -207,7 +211,7 @@ def changed(
         return None
     count = len(current)
     for name, value in given.items():
-        if not _is_single(name, value) and len(value) != count:
+        if not is_single(name, value) and len(value) != count:
             raise AtariError(f"options[{name!r}] has {len(value)} entries, expected {count}: num_envs")
     columns = {name: _parsed(name, value, count) for name, value in given.items()}
     found = list(current)
@@ -240,11 +244,29 @@ def numbers_of(variations: Sequence[Variation], known: Sequence[Variation]) -> l
     return [numbers[one] for one in variations]
 
 
+def expanded(game: str, given: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    """``patches``, ``ram`` and ``hold`` with those of modifications, in a form that JSON can hold.
+
+    Args:
+        game: id of the game.
+        given: values of ``patches``, ``ram`` and ``hold``, or None.
+        names: of the modifications.
+
+    Raises:
+        AtariError: the game has no such modification.
+    """
+    plain_game = {"mode": None, "difficulty": None, "repeat_action_probability": 0.0, "frameskip": 1}
+    one = variations_of({"game": game, **plain_game, **given, "modifications": [names]}, 1)[0]
+    patches, ram, hold = one.changes()
+    found = {"patches": _patches_text(patches), "ram": _ram_text(ram), "hold": _ram_text(hold)}
+    return {name: value or None for name, value in found.items()}
+
+
 def plain(name: str, value: Any) -> Any:
-    """The value of a keyword of :data:`KEYS` in a form that JSON can hold and that gives the same variations."""
+    """The value of a keyword of :data:`KEYS` in a form that JSON can hold, with the same effect."""
     if isinstance(value, np.generic):
         return value.item()
-    if _is_single(name, value):
+    if is_single(name, value):
         if name == "patches" and value is not None:
             return _patches_text(parse_patches(value))
         if name in ("ram", "hold") and value is not None:
