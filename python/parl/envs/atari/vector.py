@@ -242,14 +242,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 arguments.integer("img_height", rows, 1, 4096),
                 arguments.integer("img_width", columns, 1, 4096),
             )
+        shown = obs_type or ("gray" if grayscale else "rgb")
+        plane_bytes = arguments.plane_bytes(shown, size)
+        arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
         self._variations = tuple(variations.variations_of({**self._arguments, "game": games}, self.num_envs))
         first = self._variations[0]
         frames = first.frameskip
         if sound and any(one.frameskip != frames for one in self._variations):
             raise AtariError("sound is True and frameskip differs between environments, expected one value")
-        shown = obs_type or ("gray" if grayscale else "rgb")
-        plane_bytes = arguments.plane_bytes(shown, size)
-        arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
         self._reward_dtype = np.dtype(reward_dtype)
         self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
         self._config: dict[str, Any] = {
