@@ -281,8 +281,7 @@ def test_infinite_lives() -> None:
     [
         ({"mode": 3}, r"mode 3 is not one of breakout's modes \[0, 4, 8"),
         ({"mode": [0, 5]}, r"mode 5 is not one of breakout's modes \[0, 4, 8"),
-        ({"mode": [0, 4, 8]}, "mode has 3 entries, expected 1 to 2"),
-        ({"mode": []}, "mode has 0 entries, expected 1 to 2"),
+        ({"mode": []}, "mode is an empty sequence, expected at least one entry"),
         ({"mode": -1}, "mode is -1, expected 0 to"),
         ({"difficulty": [0, 2]}, r"difficulty 2 is not one of breakout's difficulties \[0, 1\]"),
         ({"repeat_action_probability": [0.0, 1.5]}, "repeat_action_probability is 1.5, expected 0 to 1"),
@@ -302,12 +301,12 @@ def test_infinite_lives() -> None:
 def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(AtariError, match=message):
         parl.AtariVectorEnv("breakout", 2, **options)
-    if "sound" in options or message.startswith("mode has"):
+    if "sound" in options:
         return
     envs = parl.AtariVectorEnv("breakout", 2)
     envs.reset(seed=0)
     before = envs.get_state()
-    with pytest.raises(AtariError, match=message):
+    with pytest.raises(AtariError, match="has 0 entries" if options == {"mode": []} else message):
         envs.reset(options=options)
     np.testing.assert_array_equal(envs.get_state(), before)
     envs.step(np.zeros(2, int))

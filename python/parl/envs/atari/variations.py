@@ -137,15 +137,13 @@ def entries(name: str, value: Any, num_envs: int) -> list[Any]:
     """The value of each environment: ``value``, or its entry i modulo their number for environment i.
 
     Raises:
-        AtariError: there is no entry, or there are more than environments.
+        AtariError: there is no entry.
     """
     if is_single(name, value):
         return [value] * num_envs
     values: list[Any] = value.tolist() if hasattr(value, "tolist") else list(value)
-    # More games than environments have always been allowed.
-    most = len(values) if name == "game" else num_envs
-    if not 1 <= len(values) <= most:
-        raise AtariError(f"{name} has {len(values)} entries, expected 1 to {num_envs}: num_envs")
+    if not values:
+        raise AtariError(f"{name} is an empty sequence, expected at least one entry")
     return [values[i % len(values)] for i in range(num_envs)]
 
 
@@ -171,12 +169,15 @@ def variations_of(values: Mapping[str, Any], num_envs: int) -> list[Variation]:
         num_envs: number of environments N.
 
     Raises:
-        AtariError: a value is out of its bounds, or there are more values than environments.
+        AtariError: a value is out of its bounds, or a sequence of values is empty.
         TypeError: a value has another type.
     """
-    columns = [_parsed(name, values[name], num_envs) for name in KEYS]
-    found = [Variation(*row) for row in zip(*columns, strict=True)]
-    for one in dict.fromkeys(found):
+    if all(is_single(name, values[name]) for name in KEYS):
+        found = [Variation(*(_PARSERS[name](values[name]) for name in KEYS))] * num_envs
+    else:
+        columns = [_parsed(name, values[name], num_envs) for name in KEYS]
+        found = [Variation(*row) for row in zip(*columns, strict=True)]
+    for one in distinct(found):
         for name in one.modifications:
             modification(one.game, name)
     return found
@@ -230,7 +231,7 @@ def config_of(variations: Sequence[Variation], among: Iterable[Variation] | None
         variations: of each environment.
         among: all variations of the batch; None for those of the environments.
     """
-    known = list(dict.fromkeys(variations if among is None else among))
+    known = distinct(variations if among is None else among)
     return {
         "games": [one.game for one in known],
         "variations": [one.native() for one in known],
@@ -241,7 +242,18 @@ def config_of(variations: Sequence[Variation], among: Iterable[Variation] | None
 def numbers_of(variations: Sequence[Variation], known: Sequence[Variation]) -> list[int]:
     """The index in ``known`` of each variation."""
     numbers = {one: number for number, one in enumerate(known)}
-    return [numbers[one] for one in variations]
+    by_id = {id(one): numbers[one] for one in _objects(variations)}
+    return [by_id[id(one)] for one in variations]
+
+
+def _objects(variations: Iterable[Variation]) -> Iterable[Variation]:
+    """The objects among ``variations``: many environments may have the same one."""
+    return {id(one): one for one in variations}.values()
+
+
+def distinct(variations: Iterable[Variation]) -> list[Variation]:
+    """The different ones of ``variations``, in the order of their first occurrence."""
+    return list(dict.fromkeys(_objects(variations)))
 
 
 def expanded(game: str, given: Mapping[str, Any], names: Any) -> dict[str, Any]:

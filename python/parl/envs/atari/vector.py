@@ -245,7 +245,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         shown = obs_type or ("gray" if grayscale else "rgb")
         plane_bytes = arguments.plane_bytes(shown, size)
         arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
-        self._variations = tuple(variations.variations_of({**self._arguments, "game": games}, self.num_envs))
+        self._variations = tuple(
+            variations.variations_of(
+                {**self._arguments, "game": games[0] if len(games) == 1 else games}, self.num_envs
+            )
+        )
         first = self._variations[0]
         frames = first.frameskip
         if sound and any(one.frameskip != frames for one in self._variations):
@@ -293,7 +297,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._native: Any = self._make_native(self._config)
         self.closed = False
         # All variations of `_native`, in its order.
-        self._known = tuple(dict.fromkeys(self._variations))
+        self._known = tuple(variations.distinct(self._variations))
         self.games = games
         self.render_mode = render_mode
         self.metadata = {
