@@ -66,7 +66,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             when ``batch_size`` is N, is never pinned.
         max_num_frames_per_episode: emulated frames after which an episode is truncated; None for no limit.
             See ``limit_counts``.
-        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1).
+        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1);
+            or a list with one value per environment, see ``mode``.
         full_action_space: whether all actions of the console are available, or only those that have an effect
             in the game.
         continuous: whether actions are float32 (radius, angle, fire) of a joystick; paddles move by the
@@ -78,7 +79,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         grayscale: whether pixels are gray values; otherwise they are red, green and blue.
         stack_num: number of images in an observation, the newest last; None for a single image without the
             stack dimension.
-        frameskip: frames per step, or (low, high) to draw the number from ``low..high-1`` for each step.
+        frameskip: frames per step, or (low, high) to draw the number from ``low..high-1`` for each step; or a
+            list of these, see ``mode``.
         maxpool: whether an image is the pixelwise maximum of the last two frames.
         noop_max: upper bound of the number of no-op frames after a reset, at most 100,000. See ``noops``.
         episodic_life: whether a lost life ends the episode and resets the game.
@@ -91,7 +93,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
             or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
         channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
-        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0.
+        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0. Or a
+            sequence: environment i has the entry at index i modulo their number. ``reset`` can change these
+            and all other values that may differ between environments; see :attr:`variations`.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
             (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
             and the game is reset), ``"any"`` (as ``"ends"``, the last life included) or ``"continues"`` (the
@@ -126,6 +130,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             observations are views, so that a step writes one plane and copies none; must exceed
             ``stack_num``. An observation is then valid until the next call. 0: each observation is a new
             tensor.
+
+        patches: bytes of the ROM that are replaced: a mapping of addresses of the cartridge (0xF000 to 0xFFFF)
+            to values, with keys (bank, address) if it has several banks of 4 KiB; or a list of mappings.
+        ram: bytes of RAM that a reset sets, after the boot and before the no-op frames: a mapping of indices
+            of ``info["ram"]`` (or addresses 0x80 to 0xFF) to values; or a list of mappings.
+        hold: as ``ram``, and the bytes are set before each frame too. Not on a CUDA device.
+        modifications: name of a modification of :func:`parl.variations`; or a list with a name, a tuple of
+            names or None per environment.
 
     The thread that runs a console writes the observation directly into the array that is returned. The array
     belongs to the caller: its memory is reused only after no reference to it is left. With ``out=`` the
