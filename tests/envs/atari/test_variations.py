@@ -134,7 +134,7 @@ DIFFERENT: dict[str, list[Any]] = {
     "patches": [None, None, {0xF07D: 0x10}, None, None],
     "ram": [None, {57: 2}, None, {"0xB9": 1}, None],
     "hold": [None, None, None, None, {0x39: 3}],
-    "modifications": [None, None, None, "infinite_lives", None],
+    "modifications": [None, None, None, "infinite_lives", ("infinite_lives", "other_colors")],
 }
 
 

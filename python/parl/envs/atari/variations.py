@@ -121,8 +121,8 @@ def _modifications(value: Any) -> tuple[str, ...]:
 
 def is_single(name: str, value: Any) -> bool:
     """Whether ``value`` is that of all environments, not one per environment."""
-    if name == "frameskip" and isinstance(value, tuple):
-        # Two numbers are the bounds of a random number of frames.
+    if name in ("frameskip", "modifications") and isinstance(value, tuple):
+        # The bounds of a random number of frames, or several names.
         return True
     return isinstance(value, str | bytes | Mapping) or not _has_entries(value)
 
@@ -283,7 +283,7 @@ def plain(name: str, value: Any) -> Any:
             return _patches_text(parse_patches(value))
         if name in ("ram", "hold") and value is not None:
             return _ram_text(parse_ram(name, value))
-        return value
+        return [list(value)] if name == "modifications" and isinstance(value, tuple) else value
     values: list[Any] = value.tolist() if hasattr(value, "tolist") else list(value)
     if name == "modifications":
         return [list(one) if isinstance(one, tuple) else one for one in values]

@@ -136,8 +136,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ram: bytes of RAM that a reset sets, after the boot and before the no-op frames: a mapping of indices
             of ``info["ram"]`` (or addresses 0x80 to 0xFF) to values; or a list of mappings.
         hold: as ``ram``, and the bytes are set before each frame too. Not on a CUDA device.
-        modifications: name of a modification of :func:`parl.variations`; or a list with a name, a tuple of
-            names or None per environment.
+        modifications: name of a modification of :func:`parl.variations`, or a tuple of names; or a list of
+            these.
 
     The thread that runs a console writes the observation directly into the array that is returned. The array
     belongs to the caller: its memory is reused only after no reference to it is left. With ``out=`` the
