@@ -130,9 +130,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             observations are views, so that a step writes one plane and copies none; must exceed
             ``stack_num``. An observation is then valid until the next call. 0: each observation is a new
             tensor.
-
-        patches: bytes of the ROM that are replaced: a mapping of addresses of the cartridge (0xF000 to 0xFFFF)
-            to values, with keys (bank, address) if it has several banks of 4 KiB; or a list of mappings.
+        patches: bytes of the ROM that are replaced: a mapping of addresses of the cartridge (0xF000 to
+            0xFFFF) to values, with keys (bank, address) if it has several banks of 4 KiB; or a list of
+            mappings.
         ram: bytes of RAM that a reset sets, after the boot and before the no-op frames: a mapping of indices
             of ``info["ram"]`` (or addresses 0x80 to 0xFF) to values; or a list of mappings.
         hold: as ``ram``, and the bytes are set before each frame too. Not on a CUDA device.
