@@ -99,7 +99,7 @@ def resolve(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
     life = "reports" if given.pop("life_loss_info", False) and life == "plain" else life
     given["life_loss"] = given.get("life_loss") or life
     for name in KEYS:
-        value = given.get(name)
+        value: Any = given.get(name)
         if name == "modifications" and not is_single(name, value) and len(value) == 1:
             given[name] = value[0]
         elif not is_single(name, value):

@@ -36,9 +36,9 @@ def test_a_reset_changes_what_environments_play() -> None:
     cpu, gpu = pair("breakout", 4)
     run(cpu, gpu, 3)
     mask = np.array([True, False, True, False])
-    changes: dict[str, Any] = {"mode": [4, 0, 8, 0], "frameskip": 2, "ram": {57: 3}}
-    right = gpu.reset(options={**changes, "reset_mask": torch.from_numpy(mask)})
-    same(cpu.reset(options={**changes, "reset_mask": mask}), right)
+    options: dict[str, Any] = {"mode": [4, 0, 8, 0], "frameskip": 2, "ram": {57: 3}}
+    right = gpu.reset(options={**options, "reset_mask": torch.from_numpy(mask)})
+    same(cpu.reset(options={**options, "reset_mask": mask}), right)
     for _ in range(5):
         actions = np.array([1, 2, 3, 0])
         same(cpu.step(actions), gpu.step(torch.from_numpy(actions)))

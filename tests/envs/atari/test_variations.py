@@ -181,10 +181,10 @@ def test_new_variations_at_a_reset() -> None:
         envs.reset(seed=0)
         envs.step(np.zeros(batch_size or 4, int))
         before = None if batch_size else envs.get_state()
-        changes: dict[str, Any] = {"mode": [0, 0, 4, 8], "frameskip": 2, "hold": {57: 5}}
+        options: dict[str, Any] = {"mode": [0, 0, 4, 8], "frameskip": 2, "hold": {57: 5}}
         if not batch_size:
-            changes["reset_mask"] = np.array([False, False, True, True])
-        envs.reset(options=changes)
+            options["reset_mask"] = np.array([False, False, True, True])
+        envs.reset(options=options)
         assert [one.mode for one in envs.variations][2:] == [4, 8]
         assert [one.frameskip for one in envs.variations][2:] == [(2, 2)] * 2
         if before is not None:

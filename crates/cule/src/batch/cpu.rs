@@ -316,7 +316,10 @@ impl CpuBatch {
             return Err(CuleError::Count { what: "games", found: assignment.len(), expected });
         }
         if let Some(env) = assignment.iter().position(|&game| game >= games.len()) {
-            return Err(CuleError::EnvState { env, reason: "is to play a game that the batch does not have" });
+            return Err(CuleError::EnvState {
+                env,
+                reason: "is to play a game that the batch does not have",
+            });
         }
         self.discard_results()?;
         let games = &self.shared.games;
@@ -713,7 +716,11 @@ impl CpuBatch {
 fn sorting_keys(games: &[Game], assignment: &[usize]) -> Vec<usize> {
     let key = |game: &Game| games.iter().position(|other| other.has_rom_of(game)).unwrap_or(0);
     let keys: Vec<usize> = games.iter().map(key).collect();
-    if keys.iter().all(|&key| key == 0) { vec![] } else { assignment.iter().map(|&game| keys[game]).collect() }
+    if keys.iter().all(|&key| key == 0) {
+        vec![]
+    } else {
+        assignment.iter().map(|&game| keys[game]).collect()
+    }
 }
 
 #[allow(non_snake_case, reason = "one error for all callers, named like a constant")]

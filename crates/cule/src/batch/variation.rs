@@ -72,7 +72,8 @@ pub(super) fn fingerprint(rom: &Rom, row: usize, variation: Option<&Variation>) 
         return 0;
     }
     let md5 = if changed { rom.md5.as_bytes() } else { &[] };
-    let bytes = |pairs: &[(u8, u8)]| -> Vec<u8> { pairs.iter().flat_map(|&(at, value)| [at, value]).collect() };
+    let bytes =
+        |pairs: &[(u8, u8)]| -> Vec<u8> { pairs.iter().flat_map(|&(at, value)| [at, value]).collect() };
     // Indices of RAM are below 128, so that 255 separates the lists.
     let all = [md5, &[255], &bytes(ram), &[255], &bytes(hold)].concat();
     // FNV-1a.

@@ -84,14 +84,6 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 f"reset_mask needs batch_size == num_envs: batch_size is {self.batch_size}, "
                 f"num_envs {self.num_envs}; leave the mask out to reset all"
             )
-        if options is not None and not variations.KEYS_SET.isdisjoint(options):
-            on_host = mask.cpu().numpy() if isinstance(mask, torch.Tensor) else mask
-            wanted = variations.changed(
-                self._variations, options, arguments.reset_mask({"reset_mask": on_host}, self.num_envs)
-            )
-            self._discard_results()
-            self._forget_slides()
-            self._vary(wanted or self._variations)
         if isinstance(mask, torch.Tensor):
             given, chosen = self._seeds_and_mask(seed, mask)
         else:
@@ -99,6 +91,16 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             seeds = arguments.seeds(seed, on_host, self.num_envs, self._seed_limit)
             given = None if seeds is None else self._to_device(torch.tensor(seeds, dtype=torch.int64))
             chosen = None if on_host is None else self._to_device(torch.from_numpy(on_host.astype(np.uint8)))
+        if options is not None and not variations.KEYS_SET.isdisjoint(options):
+            host_mask: Any = options.get("reset_mask")
+            if isinstance(host_mask, torch.Tensor):
+                host_mask = host_mask.cpu().numpy()
+            wanted = variations.changed(
+                self._variations, options, arguments.reset_mask({"reset_mask": host_mask}, self.num_envs)
+            )
+            self._discard_results()
+            self._forget_slides()
+            self._vary(wanted or self._variations)
         if isinstance(seed, int) and seed >= 0:
             VectorEnv.reset(self, seed=seed)
         self._discard_results()

@@ -381,7 +381,10 @@ impl<D: Device> CudaBatch<D> {
             return Err(CuleError::Count { what: "games", found, expected });
         }
         if let Some(env) = assignment.iter().position(|&game| game >= self.games.len()) {
-            return Err(CuleError::EnvState { env, reason: "is to play a game that the batch does not have" });
+            return Err(CuleError::EnvState {
+                env,
+                reason: "is to play a game that the batch does not have",
+            });
         }
         self.check_faults(stream)?;
         let changed: Vec<usize> =
