@@ -15,6 +15,7 @@ from parl.lazy import importer
 
 if TYPE_CHECKING:
     from parl import adapters, atari, datasets, errors, jax, replay, types
+    from parl.atari.modifications import variations
     from parl.envs import AtariVectorEnv, make_vec
     from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
     from parl.train import Callback, evaluate, load, register_algorithm, resume, train
@@ -45,6 +46,7 @@ __all__ = [
     "train",
     "tune",
     "types",
+    "variations",
 ]
 
 # Public name -> module that defines it. The value of a module's own name is the module.
@@ -70,6 +72,7 @@ _MODULES = {
     "train": "parl.train",
     "tune": "parl.train.search",
     "types": "parl.types",
+    "variations": "parl.atari.modifications",
 }
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.

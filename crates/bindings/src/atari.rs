@@ -20,6 +20,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::arrays::{new_array, typed_slice_mut};
 use crate::errors::cule_error;
+use crate::vector::Patch;
 
 /// Largest step of a paddle in a frame. A larger step has the same effect: the paddle reaches its end.
 const MAX_PADDLE_STEP: f64 = 1e6;
@@ -113,6 +114,12 @@ impl Rom {
     #[getter]
     fn md5(&self) -> &str {
         &self.rom.md5
+    }
+
+    /// A ROM with bytes replaced: per byte the bank, if the cartridge has several, the address and the value.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn patched(&self, py: Python<'_>, patches: Vec<Patch>) -> PyResult<Self> {
+        detached(py, || Ok(Self { rom: rom::patched(&self.rom, &patches)?, path: self.path.clone() }))
     }
 
     /// Name of the game with this image's hash.

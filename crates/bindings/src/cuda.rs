@@ -129,6 +129,12 @@ impl CudaAtariBatch {
         self.with(py, |batch| batch.reset(seeds, mask, &out, stream))
     }
 
+    /// Gives the environments other entries of `games` from their next reset on. Waits for the device.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn assign(&self, py: Python<'_>, assignment: Vec<usize>, stream: u64) -> PyResult<()> {
+        self.with(py, |batch| batch.assign(&assignment, stream))
+    }
+
     /// Steps every environment. `actions` are int32 or, with `wide`, int64; for continuous environments
     /// float32 (n, 4): to the right, up, trigger, strength. Does not wait for the device.
     fn step(

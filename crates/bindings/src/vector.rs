@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cule::batch::{
     Autoreset, Batch, BatchConfig, Boot, BranchOutputs, BranchReport, Branches, ChannelOrder, CpuBatch,
-    Noops, ObsType, Outputs, Padding, Report, Settings,
+    Noops, ObsType, Outputs, Padding, Report, Settings, Variation,
 };
 use cule::env::rules::{self, StepRules};
 use cule::env::{Action, full_strength};
@@ -88,6 +88,24 @@ pub(crate) struct Config {
     pub(crate) continuous_action_threshold: f32,
     mode: Option<u32>,
     difficulty: Option<u32>,
+    /// What differs from these settings in each of `games`; empty if nothing does.
+    variations: Vec<GameVariation>,
+}
+
+/// Bank if the cartridge has several, address and value of a byte of a ROM.
+pub(crate) type Patch = (Option<u32>, u32, u8);
+
+/// An entry of `variations`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct GameVariation {
+    mode: Option<u32>,
+    difficulty: Option<u32>,
+    repeat_action_probability: f64,
+    frameskip: (u32, u32),
+    patches: Vec<Patch>,
+    ram: Vec<(u8, u8)>,
+    hold: Vec<(u8, u8)>,
 }
 
 /// The entry of `table` with the name `value`, or a ValueError that lists the names.
@@ -96,6 +114,27 @@ fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> 
         let known: Vec<&str> = table.iter().map(|(key, _)| *key).collect();
         PyValueError::new_err(format!("{name} is {value:?}, expected one of {known:?}"))
     })
+}
+
+/// The probability of sticky actions as consoles store it: in single precision.
+fn probability(value: f64) -> PyResult<f64> {
+    if value.is_nan() {
+        return Err(PyValueError::new_err("repeat_action_probability is nan, expected 0 to 1"));
+    }
+    Ok(f64::from(value as f32))
+}
+
+impl GameVariation {
+    fn settings(&self) -> PyResult<Variation> {
+        Ok(Variation {
+            mode: self.mode,
+            difficulty: self.difficulty,
+            repeat_probability: probability(self.repeat_action_probability)?,
+            frame_skip: self.frameskip,
+            ram: self.ram.clone(),
+            hold: self.hold.clone(),
+        })
+    }
 }
 
 impl Config {
@@ -108,14 +147,9 @@ impl Config {
             ("any", rules::ANY_LIFE_ENDS),
         ];
         let clip = [("none", rules::CLIP_NONE), ("clamp", rules::CLIP_CLAMP), ("sign", rules::CLIP_SIGN)];
-        let probability = self.repeat_action_probability;
-        if probability.is_nan() {
-            return Err(PyValueError::new_err("repeat_action_probability is nan, expected 0 to 1"));
-        }
         Ok(Settings {
             rules: StepRules {
-                // Consoles store it in single precision.
-                repeat_probability: f64::from(probability as f32),
+                repeat_probability: probability(self.repeat_action_probability)?,
                 frame_limit: self.max_num_frames_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 step_limit: self.max_num_steps_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 life: choose("life", &self.life, &life)?,
@@ -170,6 +204,7 @@ impl Config {
             difficulty: self.difficulty,
             console_frame_limit: self.console_frame_limit,
             sound: self.sound,
+            variations: self.variations.iter().map(GameVariation::settings).collect::<PyResult<_>>()?,
         })
     }
 }
@@ -185,8 +220,13 @@ impl Config {
 
     /// Loads the ROMs, and returns them with their rows in the table of games.
     pub(crate) fn load(&self) -> Result<Vec<(rom::Rom, usize)>, CuleError> {
-        let load = |game: &String| Ok((rom::load(game, &self.folders, false)?, console::game_row(game)?));
-        self.games.iter().map(load).collect()
+        let load = |(i, game): (usize, &String)| {
+            let rom = rom::load(game, &self.folders, false)?;
+            let patches = self.variations.get(i).map_or(&[][..], |one| &one.patches);
+            let rom = if patches.is_empty() { rom } else { rom::patched(&rom, patches)? };
+            Ok((rom, console::game_row(game)?))
+        };
+        self.games.iter().enumerate().map(load).collect()
     }
 }
 
@@ -454,6 +494,21 @@ impl AtariBatch {
         let mut targets = Targets::new(self.num_envs, obs, None, ram, audio)?;
         self.with(py, |batch| batch.reset(seeds.as_deref(), mask.as_deref(), targets.outputs()))?;
         targets.results(py)
+    }
+
+    /// Gives the environments other entries of `games` from their next reset on.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn assign(&self, py: Python<'_>, assignment: Vec<usize>) -> PyResult<()> {
+        self.with(py, |batch| batch.assign(&assignment))
+    }
+
+    /// Takes over the states of the environments of `other`, which play the same games, and closes it.
+    fn adopt(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        let taken = py.detach(|| other.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let Some(mut taken) = taken else {
+            return Err(PyValueError::new_err("the environments are closed"));
+        };
+        self.with(py, |batch| batch.adopt(&mut taken))
     }
 
     /// Steps every environment.

@@ -44,7 +44,7 @@ struct Batch {
     const uint32_t* order;
     const uint32_t* env_games;
     const cule::env::state::EnvGame* games;
-    const cule::env::state::EnvSettings* rules;
+    const cule::env::state::EnvSettings* rules;  // per game
     const cule::env::state::ResetState* reset_states;
     const uint8_t* roms;
     const uint64_t* records;   // one record of the jump-table interpreter per ROM byte
@@ -228,6 +228,9 @@ struct Workspace {
         for (uint32_t byte = 0; byte < size; ++byte) place[i * size + byte] = from[byte];
     }
 }
+
+// The settings of an environment: those of its game.
+[[maybe_unused]] static __device__ const cule::env::state::EnvSettings& rules_of(const Batch& b, uint32_t env) { return b.rules[b.env_games[env]]; }
 
 [[maybe_unused]] static __device__ Slice<const uint8_t> rom_of(const Batch& b, const cule::env::state::EnvGame& game) {
     return Slice<const uint8_t>(b.roms + game.rom_at, game.rom_bytes);
@@ -470,7 +473,7 @@ template <class Runs>
     Runs runner{rom_of(b, game)};
     workspace.board->partial_row.uses_classes = 1;
     cule::env::reset::copy_reset_state(runner, head, output, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
-                             Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), *b.rules, game);
+                             Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), rules_of(b, env), game);
     keep_pictures(b, env, output, workspace);
 }
 

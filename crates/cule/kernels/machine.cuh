@@ -236,10 +236,10 @@ struct State {
     machine::Machine machine;
     games::Rules rules;
     env::Env env;
-    uint32_t unused;
+    uint32_t variation;
 };
 static_assert(sizeof(State) == 624 && alignof(State) == 4);
-static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, unused) == 620);
+static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, variation) == 620);
 
 // Action of one player in a frame.
 struct Action {

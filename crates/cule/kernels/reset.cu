@@ -13,6 +13,7 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
     load_head(b, env, head);
     StepOutput output = b.step_outputs[env];
     const EnvGame& game = b.games[b.env_games[env]];
+    const cule::env::state::EnvSettings& rules = rules_of(b, env);
     if (call.mode == RESET_REQUESTED && call.mask != nullptr && call.mask[env] == 0) {
         if (head.ready == 0) fault(b, FAULT_NOT_RESET, env);
         output.push = cule::env::state::PUSH_NOTHING;
@@ -23,16 +24,16 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
         return;
     }
     if (call.mode == RESET_REQUESTED && call.seeds != nullptr && call.seeds[env] >= 0) {
-        cule::env::state::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), b.rules->noops);
+        cule::env::state::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), rules.noops);
     }
-    if (cule::env::reset::can_copy_reset_state(head, *b.rules, game)) {
+    if (cule::env::reset::can_copy_reset_state(head, rules, game)) {
         reset_from_table<Compact>(b, env, head, output, workspace);
     } else {
         Compact runner{rom_of(b, game)};
         workspace.board->partial_row.uses_classes = 1;
         const uint32_t given_up =
             cule::env::reset::reset(runner, head, output, b.randoms[env], workspace.generators[0], workspace.generators[1],
-                                     *workspace.board, kept_of(b, env), boot_of(b, env), *b.rules, game);
+                                     *workspace.board, kept_of(b, env), boot_of(b, env), rules, game);
         if (given_up != 0) fault(b, FAULT_MODE, env);
         keep_pictures(b, env, output, workspace);
     }

@@ -42,7 +42,7 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
     output.reset_due = 0;
     Head head;
     load_head(b, env, head);
-    const EnvSettings& rules = *b.rules;
+    const EnvSettings& rules = rules_of(b, env);
     const EnvGame& game = b.games[b.env_games[env]];
     bool shows = true;
     uint32_t stack_moved = 0;
@@ -81,7 +81,7 @@ static __device__ void reset_within_step(const Batch& b, const Call& call, uint3
     if (output.reset_due == 0) return;
     Head head;
     load_head(b, env, head);
-    if (!cule::env::reset::can_copy_reset_state(head, *b.rules, b.games[b.env_games[env]])) {
+    if (!cule::env::reset::can_copy_reset_state(head, rules_of(b, env), b.games[b.env_games[env]])) {
         b.queue[atomicAdd(b.queued, 1)] = env;
         return;
     }

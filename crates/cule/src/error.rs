@@ -97,6 +97,16 @@ pub enum CuleError {
         /// The allowed values.
         bound: &'static str,
     },
+    /// A patch of a ROM is for a byte that the cartridge does not have.
+    #[error("patches: {} is not a byte of the ROM: {reason}", place(*.bank, *.address))]
+    Patch {
+        /// The bank, if one was given.
+        bank: Option<u32>,
+        /// The address.
+        address: u32,
+        /// What does not fit.
+        reason: String,
+    },
     /// A RAM index is out of range.
     #[error("RAM index {index} is outside 0..128")]
     RamIndex {
@@ -217,6 +227,10 @@ pub enum CuleError {
         /// Number of frames run.
         frames: u32,
     },
+}
+
+fn place(bank: Option<u32>, address: u32) -> String {
+    bank.map_or_else(|| format!("0x{address:04X}"), |bank| format!("{bank}:0x{address:04X}"))
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -176,6 +176,54 @@ pub fn image(rom: &Rom) -> Vec<u8> {
     bytes
 }
 
+/// Returns the position in the file of the byte at `address`, which the processor sees in `bank`.
+///
+/// A cartridge without bank switching (2K, 4K) has no banks. In others, `bank` is the number of a block of 4 KiB
+/// of the file. An address of a cartridge has bit 12 set, as $F000 to $FFFF have; its lower 12 bits are the
+/// position in the block.
+///
+/// # Errors
+/// [`CuleError::Patch`] if the cartridge has no such byte.
+pub fn position(rom: &Rom, bank: Option<u32>, address: u32) -> Result<usize, CuleError> {
+    let fail = |reason: String| Err(CuleError::Patch { bank, address, reason });
+    let size = image(rom).len().min(rom.bytes.len());
+    let banks = size.div_ceil(4096);
+    if address > 0xFFFF || address & 0x1000 == 0 {
+        return fail("a cartridge is at 0xF000 to 0xFFFF, or where else bit 12 of the address is set".into());
+    }
+    let within = (address & 0xFFF) as usize;
+    match bank {
+        None if size <= 4096 => Ok(within % size),
+        Some(_) if size <= 4096 => fail("its cartridge has no banks: give the address alone".into()),
+        None => fail(format!("its cartridge has {banks} banks: give the bank and the address")),
+        Some(bank) => {
+            let at = bank as usize * 4096 + within;
+            if bank as usize >= banks || at >= size {
+                let last = banks - 1;
+                return fail(format!("its cartridge has {size} bytes in the banks 0 to {last}"));
+            }
+            Ok(at)
+        }
+    }
+}
+
+/// Returns a ROM with bytes replaced: per byte the bank, the address (see [`position`]) and the value.
+///
+/// # Errors
+/// [`CuleError::Patch`] if the cartridge does not have one of the bytes.
+pub fn patched(rom: &Rom, patches: &[(Option<u32>, u32, u8)]) -> Result<Rom, CuleError> {
+    let mut bytes = rom.bytes.clone();
+    let half = image(rom).len();
+    for &(bank, address, value) in patches {
+        let at = position(rom, bank, address)?;
+        // A file may hold the image twice.
+        for copy in (at..bytes.len()).step_by(half).take(if rom.bytes.len() == 2 * half { 2 } else { 1 }) {
+            bytes[copy] = value;
+        }
+    }
+    Ok(Rom { md5: md5_hex(&bytes), bytes, scheme: rom.scheme })
+}
+
 /// Reads the file of a game and compares its MD5 with the table of games.
 ///
 /// `allow_unknown`: accept a file that is not the known ROM of this name.

@@ -7,6 +7,18 @@ from parl.atari.actions import Action
 from parl.atari.archive import StateArchive
 from parl.atari.catalogue import Game, game_id, games
 from parl.atari.console import Console
+from parl.atari.modifications import GameVariations, Modification
 from parl.atari.roms import rom_folder, rom_folders
 
-__all__ = ["Action", "Console", "Game", "StateArchive", "game_id", "games", "rom_folder", "rom_folders"]
+__all__ = [
+    "Action",
+    "Console",
+    "Game",
+    "GameVariations",
+    "Modification",
+    "StateArchive",
+    "game_id",
+    "games",
+    "rom_folder",
+    "rom_folders",
+]

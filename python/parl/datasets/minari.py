@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from parl.atari.catalogue import game_id
 from parl.datasets.dataset import Dataset
 from parl.datasets.options import resolve
 from parl.datasets.recording import log_episodes
@@ -159,7 +160,7 @@ def from_minari(
     recorded = json.loads(metadata.get(_OPTIONS, "{}"))
     if isinstance(recorded.get("frameskip"), list):
         recorded["frameskip"] = tuple(recorded["frameskip"])
-    options = resolve({**recorded, **env_options})
+    options = resolve(game_id(game), {**recorded, **env_options})
     indices = [int(number) for number in found.episode_indices]
     if seeds is None:
         seeds = [_seed_of(name, one) for one in found.storage.get_episode_metadata(indices)]

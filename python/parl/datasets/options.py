@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from parl import _native
 from parl.atari.catalogue import game_id
+from parl.atari.modifications import parse_patches
 from parl.atari.roms import rom_folders
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options, preset_settings
+from parl.envs.atari.variations import KEYS, expanded, is_single, plain
 from parl.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ FIXED = (
     "max_num_frames_per_episode",
     "max_num_steps_per_episode",
     "limit_counts",
+    "patches",
+    "ram",
+    "hold",
 )
 """Keywords of :class:`parl.AtariVectorEnv` on which the frames of an episode depend: a replay keeps them."""
 CHOSEN = (
@@ -46,8 +51,9 @@ CHOSEN = (
     "show_last_frame",
 )
 """Keywords that a replay may choose: observations, rewards, flags."""
-ALIASES = ("episodic_life", "life_loss_info")
-"""Keywords that ``life_loss`` replaces."""
+ALIASES = ("episodic_life", "life_loss_info", "modifications")
+"""Keywords that ``life_loss``, and ``patches``, ``ram`` and ``hold`` replace."""
+_BYTES = ("patches", "ram", "hold")
 THREADS = ("num_threads", "thread_affinity_offset")
 """Keywords of recording and replay that have no effect on results."""
 # With these a lost life changes `terminated` and nothing else.
@@ -63,14 +69,16 @@ def expand(options: Mapping[str, Any]) -> dict[str, Any]:
     return preset_options(given.pop("preset", "ale")) | given
 
 
-def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every keyword of :data:`FIXED` and :data:`CHOSEN` with its value, for the header of a dataset.
 
     Args:
+        game: id of the game, of whose ``modifications`` the header has the bytes.
         options: keywords of :func:`parl.make_vec`, ``preset`` included.
 
     Raises:
-        ConfigError: a keyword is unknown, or an action would not be one number of a game.
+        ConfigError: a keyword is unknown or has a value per environment, or an action would not be one number
+            of a game.
     """
     given = expand(options)
     known = {*FIXED, *CHOSEN, *ALIASES}
@@ -90,7 +98,21 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     life = "ends" if given.pop("episodic_life", False) else "plain"
     life = "reports" if given.pop("life_loss_info", False) and life == "plain" else life
     given["life_loss"] = given.get("life_loss") or life
-    return {name: given.get(name, defaults[name]) for name in (*FIXED, *CHOSEN)}
+    for name in KEYS:
+        value: Any = given.get(name)
+        if name == "modifications" and not is_single(name, value) and len(value) == 1:
+            given[name] = value[0]
+        elif not is_single(name, value):
+            raise ConfigError(
+                f"{name} is {value!r}: all episodes of a dataset have one value; record a dataset for each"
+            )
+    names = given.pop("modifications", None)
+    if names is not None:
+        given |= expanded(game, {key: given.get(key) for key in _BYTES}, names)
+    found = {name: given.get(name, defaults[name]) for name in (*FIXED, *CHOSEN)}
+    # The header of an unchanged game is that of earlier versions.
+    changes = {name: plain(name, found.pop(name)) for name in _BYTES}
+    return found | {name: value for name, value in changes.items() if value}
 
 
 def view_options(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,9 +134,9 @@ def view_options(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict
         elif name in CHOSEN:
             view[name] = value
         elif name in FIXED:
-            if value != recorded[name]:
+            if plain(name, value) != recorded.get(name):
                 raise ConfigError(
-                    f"{name} is {value!r}, but the episodes were recorded with {recorded[name]!r}: with "
+                    f"{name} is {value!r}, but the episodes were recorded with {recorded.get(name)!r}: with "
                     "another value the same actions give other episodes"
                 )
         else:
@@ -129,7 +151,8 @@ def view_options(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict
 
 def console_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords of environments with the recorded frames that draw no pictures."""
-    options = {name: recorded[name] for name in FIXED} | CONSOLE
+    # Datasets of earlier versions have no changes of ROM and RAM.
+    options = {name: recorded[name] for name in FIXED if name in recorded} | CONSOLE
     if options["life_loss"] in _FLAGS_ONLY:
         options["life_loss"] = "plain"
     return options
@@ -160,6 +183,17 @@ def rom_md5(game: str) -> str:
     """
     rom: str = _native.Rom.find(game_id(game), [folder for folder, _ in rom_folders()], False).md5
     return rom
+
+
+def patched_md5(game: str, patches: Mapping[str, int]) -> str:
+    """The md5 of the ROM of a game with ``patches`` of the header of a dataset.
+
+    Raises:
+        FileNotFoundError: there is no ROM of the game.
+        AtariError: the ROM does not have one of the bytes.
+    """
+    rom = _native.Rom.find(game_id(game), [folder for folder, _ in rom_folders()], False)
+    return rom.patched(parse_patches(patches)).md5
 
 
 def check_console(path: Any, header: Mapping[str, Any], envs: AtariVectorEnv) -> None:

@@ -15,7 +15,15 @@ from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
 from parl.datasets.dataset import Dataset, load
 from parl.datasets.format import Writer
-from parl.datasets.options import expand, make_envs, resolve, rom_md5, split_threads, view_options
+from parl.datasets.options import (
+    expand,
+    make_envs,
+    patched_md5,
+    resolve,
+    rom_md5,
+    split_threads,
+    view_options,
+)
 from parl.envs.atari import arguments
 from parl.errors import DatasetError
 
@@ -79,12 +87,15 @@ def record(
     threads, env_options = split_threads(env_options)
     chosen = policies.load_policy(policy)
     own = policies.options_of(chosen, game)
-    options = resolve({**own, **expand(env_options)})
+    given = {**own, **expand(env_options)}
+    options = resolve(game, given)
     consoles = LoggedConsoles(game, num_envs, options, threads)
     rng = np.random.default_rng(seed)
     act = policies.acting(chosen, len(consoles.envs.action_codes), rng)
     shown = make_envs(game, num_envs, view_options(options, {}), threads) if act.needs_pictures else None
     about = {"steps": steps, "seed": seed, "num_envs": num_envs, "policy": _name_of(policy)}
+    if given.get("modifications") is not None:
+        about["modifications"] = given["modifications"]
     header = header_of(game, options, consoles, about)
     writer = Writer(path, header, compress=compress, overwrite=overwrite)
     try:
@@ -150,6 +161,7 @@ def header_of(
     return {
         "game": game,
         "rom_md5": rom_md5(game),
+        **({"patched_md5": patched_md5(game, options["patches"])} if "patches" in options else {}),
         "actions": list(consoles.envs.action_codes),
         "interval": consoles.interval,
         "states": STATE_VERSION,
@@ -180,7 +192,7 @@ def from_play(play: str | Path, path: str | Path, *, overwrite: bool = False, **
         raise DatasetError(f"{play} is not a file of parl play --record: {error}") from None
     game = str(columns.pop("game"))
     same = {name: int(value) for name, value in columns.items()}
-    options = resolve({**env_options, **same, **_PLAY})
+    options = resolve(game, {**env_options, **same, **_PLAY})
     episodes = [part for part in np.split(actions, starts[1:]) if len(part)]
     return log_episodes(path, game, options, [(0, part) for part in episodes], str(play), overwrite)
 

@@ -50,7 +50,7 @@ def protocol_facts(run: RunDirectory, env_steps: int, episodes: int | None = Non
     return [
         ("algorithm", config["algorithm"]),
         ("environment", settings["env"]),
-        *((key, str(value)) for key, value in options.items() if not isinstance(value, dict | list)),
+        *((key, str(value)) for key, value in options.items()),
         *(("wrapped in", name) for name in settings.get("wrappers", ())),
         ("actions", "greedy"),
         ("episodes", f"{'' if episodes is None else f'{episodes} '}whole undiscounted episodes"),

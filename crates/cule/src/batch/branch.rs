@@ -87,16 +87,15 @@ pub(super) fn run(
     request: &Branches<'_>,
     out: BranchOutputs<'_>,
 ) -> Result<Vec<u8>, CuleError> {
-    let rules = shared.rules();
     let total = check(shared, request, &out)?;
     if total == 0 {
         return Ok(vec![]);
     }
     let starts = parse(shared, pool, request)?;
-    let undrawn = EnvSettings { draws: 0, ..*rules };
     // Without observations no frame is drawn: then kept pictures are not needed either.
-    let shows = out.obs.is_some() || rules.draws == 0;
-    let rules = if shows { rules } else { &undrawn };
+    let shows = out.obs.is_some() || shared.rules()[0].draws == 0;
+    let undrawn: Vec<_> = shared.rules().iter().map(|rules| EnvSettings { draws: 0, ..*rules }).collect();
+    let rules = if shows { shared.rules() } else { &undrawn[..] };
     let size = if out.saves { states::row_bytes_without_pictures(&starts[0]) } else { 0 };
     let mut rows = memory::filled(0, total.saturating_mul(size))?;
     let mut large: Vec<Option<Slot>> = memory::reserved(if out.saves { total } else { 0 })?;
@@ -147,7 +146,7 @@ fn check(shared: &Shared, request: &Branches<'_>, out: &BranchOutputs<'_>) -> Re
     }
     if let Some(obs) = &out.obs {
         check_length("observations", obs.len(), total.saturating_mul(shared.obs_bytes()))?;
-    } else if out.saves && shared.rules().draws != 0 {
+    } else if out.saves && shared.rules()[0].draws != 0 {
         let value = "true without observations".into();
         return Err(CuleError::Setting { name: "saves", value, bound: "false, or observations of RAM" });
     }
@@ -174,18 +173,23 @@ fn parse(shared: &Shared, pool: &Pool<Workspace>, request: &Branches<'_>) -> Res
 /// Reads one state, of any game of the batch.
 fn start(shared: &Shared, row: &[u8]) -> Result<Slot, CuleError> {
     let games = shared.games();
-    let of = states::game_row(row);
-    let index = games.iter().position(|game| Some(game.row) == of).unwrap_or(0);
-    let slot = states::load(row, index, &games[index], shared.rules())?;
+    let mut fitting = (0..games.len()).filter(|&index| states::is_of(row, &games[index]));
+    let index = fitting.next().unwrap_or(0);
+    let slot = states::load(row, index, &games[index], &shared.rules()[index])?;
+    if fitting.next().is_some() {
+        let reason = "environments with its game, mode and difficulty differ in frameskip or \
+                      repeat_action_probability, of which branch needs one value";
+        return Err(CuleError::State { reason: reason.into() });
+    }
     if slot.head.ready == 0 {
         return Err(CuleError::State { reason: "its environment has not been reset".into() });
     }
     Ok(slot)
 }
 
-fn run_one(shared: &Shared, work: &mut Workspace, rules: &EnvSettings, shows: bool, job: Job<'_>) {
+fn run_one(shared: &Shared, work: &mut Workspace, rules: &[EnvSettings], shows: bool, job: Job<'_>) {
     let mut slot = job.start.clone();
-    let game = &shared.games()[slot.game];
+    let (game, rules) = (&shared.games()[slot.game], &rules[slot.game]);
     if !shows {
         slot.pictures = None;
     }

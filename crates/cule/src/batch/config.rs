@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use super::game::Game;
 use super::pool::thread_count;
 use super::slot::Slot;
-use super::{Autoreset, ChannelOrder, ObsType, Settings};
+use super::{Autoreset, ChannelOrder, ObsType, Settings, variation};
 use crate::CuleError;
+use crate::env::state::EnvSettings;
 use crate::random::Random;
 use crate::rom::Rom;
 use crate::sound::SAMPLES;
@@ -56,7 +57,8 @@ pub(super) fn needed_bytes(config: &BatchConfig<'_>, settings: &Settings, game: 
         2 + usize::from(settings.autoreset == Autoreset::SameStep)
     };
     let env = size_of::<Mutex<Slot>>() + size_of::<Random>() + 64;
-    let audio = if settings.sound { settings.max_frames() * SAMPLES } else { 0 };
+    let frames = settings.with_longest_steps(config.games.len()).max_frames();
+    let audio = if settings.sound { frames * SAMPLES } else { 0 };
     let env = planes.saturating_add(audio).saturating_mul(copies).saturating_add(env);
     let threads = thread_count(config.threads, envs) * THREAD_BYTES;
     envs.saturating_mul(env).saturating_add(threads)
@@ -69,11 +71,12 @@ pub(super) fn entropy_of(config: &BatchConfig<'_>, env: usize) -> u64 {
 
 /// Loads the games of a batch. Their observations must have the same size.
 pub(super) fn load_games(config: &BatchConfig<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
-    let mixed = config.games.len() > 1;
+    let mixed = config.games.iter().any(|(_, row)| *row != config.games[0].1);
     let games = config
         .games
         .iter()
-        .map(|(rom, row)| Game::new(rom, *row, settings, mixed))
+        .enumerate()
+        .map(|(i, (rom, row))| Game::new(rom, *row, &settings.of_game(i), mixed))
         .collect::<Result<Vec<_>, _>>()?;
     let shape = games[0].screen.shape();
     if let Some(other) = games.iter().find(|game| game.screen.shape() != shape) {
@@ -91,6 +94,19 @@ pub(super) fn load_games(config: &BatchConfig<'_>, settings: &Settings) -> Resul
     Ok(games)
 }
 
+/// The environments' settings of each game.
+pub(super) fn env_settings(settings: &Settings, games: &[Game]) -> Vec<EnvSettings> {
+    (0..games.len()).map(|game| settings.of_game(game).of_envs(games)).collect()
+}
+
+pub(super) fn check_frame_skip((low, high): (u32, u32)) -> Result<(), CuleError> {
+    if low == 0 || high < low || high > 10_000 {
+        let value = format!("{low}..{high}");
+        return Err(CuleError::Setting { name: "frameskip", value, bound: "1 to 10000 frames" });
+    }
+    Ok(())
+}
+
 /// Checks the numbers of a batch against their bounds.
 pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(), CuleError> {
     let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
@@ -104,10 +120,8 @@ pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(),
     if settings.stack == 0 || settings.stack > 1024 {
         return setting("stack_num", settings.stack.to_string(), "1 to 1024");
     }
-    let (low, high) = settings.frame_skip;
-    if low == 0 || high < low || high > 10_000 {
-        return setting("frameskip", format!("{low}..{high}"), "1 to 10000 frames");
-    }
+    check_frame_skip(settings.frame_skip)?;
+    variation::check(settings, config.games.len())?;
     if settings.noop_max > 100_000 {
         return setting("noop_max", settings.noop_max.to_string(), "at most 100000");
     }

@@ -51,7 +51,10 @@ pub(super) enum Command {
 /// State that all threads share.
 pub(super) struct Shared {
     settings: Settings,
-    rules: EnvSettings,
+    /// The environments' settings, per game.
+    rules: Vec<EnvSettings>,
+    /// Frames of the longest step of a game.
+    max_frames: usize,
     games: Vec<Game>,
     slots: Vec<Mutex<Slot>>,
     wants_ram: bool,
@@ -67,7 +70,7 @@ pub struct CpuBatch {
     affinity: Option<Affinity>,
     queue: Option<Queue>,
     batch_size: usize,
-    /// The game of each environment if the batch plays several games; otherwise empty.
+    /// A number for the cartridge of each environment if there are several cartridges; otherwise empty.
     mixed: Vec<usize>,
     /// Environments of the last received batch: the next `send` gives actions for these.
     ready_envs: Vec<usize>,
@@ -77,7 +80,7 @@ pub struct CpuBatch {
 
 impl Shared {
     pub(super) fn workspace(&self) -> Workspace {
-        Workspace::new(&self.rules)
+        Workspace::new(&self.settings.with_longest_steps(self.games.len()).of_envs(&self.games))
     }
 
     pub(super) fn envs(&self) -> usize {
@@ -95,7 +98,8 @@ impl Shared {
         self.settings.stack * self.games[0].screen.size_bytes()
     }
 
-    pub(super) fn rules(&self) -> &EnvSettings {
+    /// The environments' settings, one for each of the games.
+    pub(super) fn rules(&self) -> &[EnvSettings] {
         &self.rules
     }
 
@@ -105,7 +109,7 @@ impl Shared {
 
     /// Bytes of the sound of an environment, 0 without sound.
     fn audio_bytes(&self) -> usize {
-        if self.settings.sound { self.settings.max_frames() * SAMPLES } else { 0 }
+        if self.settings.sound { self.max_frames * SAMPLES } else { 0 }
     }
 
     /// Runs a command in environment `id` and writes its rows of the results.
@@ -141,8 +145,8 @@ impl Shared {
         row: Row<'_>,
     ) -> Result<Report, CuleError> {
         let mut slot = lock(&self.slots[id]);
-        let game = &self.games[slot.game];
-        perform(&mut slot, work, (game, &self.settings, &self.rules), id, command, row)
+        let (game, rules) = (&self.games[slot.game], &self.rules[slot.game]);
+        perform(&mut slot, work, (game, &self.settings, rules), id, command, row)
     }
 
     /// Steps an environment with one action after the other until its episode ends; returns the number of
@@ -151,9 +155,9 @@ impl Shared {
         let (mut steps, mut ended) = (0, false);
         let result = catch_panic(|| {
             let mut slot = lock(&self.slots[id]);
-            let game = &self.games[slot.game];
+            let (game, rules) = (&self.games[slot.game], &self.rules[slot.game]);
             for &action in actions {
-                slot.step(work, game, &self.rules, action);
+                slot.step(work, game, rules, action);
                 steps += 1;
                 ended = slot.has_ended();
                 if ended {
@@ -244,17 +248,24 @@ impl CpuBatch {
     /// to its game, or memory or threads are not available.
     pub fn new(config: &BatchConfig<'_>, settings: Settings) -> Result<Self, CuleError> {
         config::check(config, &settings)?;
-        let mixed = config.games.len() > 1;
         let games = config::load_games(config, &settings)?;
         let envs = config.assignment.len();
         let asynchronous = config.batch_size < envs;
-        let rules = settings.of_envs(&games);
+        let rules = config::env_settings(&settings, &games);
         memory::check(config::needed_bytes(config, &settings, &games[0]))?;
         let mut slots = memory::reserved(envs)?;
         for (i, &game) in config.assignment.iter().enumerate() {
-            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, config::entropy_of(config, i))?));
+            slots.push(Mutex::new(Slot::new(
+                game,
+                &games[game],
+                &rules[game],
+                config::entropy_of(config, i),
+            )?));
         }
-        let shared = Arc::new(Shared { slots, wants_ram: config.wants_ram, settings, rules, games });
+        let max_frames = settings.with_longest_steps(games.len()).max_frames();
+        let mixed = sorting_keys(&games, config.assignment);
+        let wants_ram = config.wants_ram;
+        let shared = Arc::new(Shared { slots, wants_ram, settings, rules, max_frames, games });
         let threads = if asynchronous { 1 } else { config.threads };
         let affinity = config.affinity.map(Affinity::new).transpose()?;
         let pool = Pool::new(threads, envs, affinity.as_ref(), || shared.workspace())?;
@@ -270,7 +281,7 @@ impl CpuBatch {
             affinity,
             queue,
             batch_size: config.batch_size,
-            mixed: if mixed { config.assignment.to_vec() } else { vec![] },
+            mixed,
             ready_envs: vec![],
             busy: memory::filled(false, envs)?,
         })
@@ -307,6 +318,67 @@ impl CpuBatch {
         GAMES[self.shared.games[lock(&self.shared.slots[env]).game].row].name
     }
 
+    /// Gives environments other games of the batch, each its index, from their next reset on, which must be a
+    /// reset of all environments that change. Generators go on; with another ROM the cartridge is loaded anew.
+    /// Results that have not been received are discarded.
+    ///
+    /// # Errors
+    /// `assignment` does not have one game per environment, or a game does not exist.
+    pub fn assign(&mut self, assignment: &[usize]) -> Result<(), CuleError> {
+        let (games, expected) = (&self.shared.games, self.num_envs());
+        if assignment.len() != expected {
+            return Err(CuleError::Count { what: "games", found: assignment.len(), expected });
+        }
+        if let Some(env) = assignment.iter().position(|&game| game >= games.len()) {
+            return Err(CuleError::EnvState {
+                env,
+                reason: "is to play a game that the batch does not have",
+            });
+        }
+        self.discard_results()?;
+        let games = &self.shared.games;
+        for (slot, &game) in self.shared.slots.iter().zip(assignment) {
+            let mut slot = lock(slot);
+            if slot.game != game {
+                let same_rom = games[slot.game].has_rom_of(&games[game]);
+                slot.change_game(game, &games[game], same_rom);
+            }
+        }
+        self.mixed = sorting_keys(games, assignment);
+        Ok(())
+    }
+
+    /// Copies the states of the environments of `other`, which play the same games. Results of `other` that have
+    /// not been received are discarded.
+    ///
+    /// # Errors
+    /// The numbers of environments differ.
+    pub fn adopt(&mut self, other: &mut Self) -> Result<(), CuleError> {
+        let (found, expected) = (other.num_envs(), self.num_envs());
+        if found != expected {
+            return Err(CuleError::Count { what: "environments", found, expected });
+        }
+        other.discard_results()?;
+        for (own, slot) in self.shared.slots.iter().zip(&other.shared.slots) {
+            let mut own = lock(own);
+            *own = Slot { game: own.game, ..lock(slot).clone() };
+        }
+        self.ready_envs.clone_from(&other.ready_envs);
+        Ok(())
+    }
+
+    /// Waits for the results that have not been received, and discards them.
+    fn discard_results(&mut self) -> Result<(), CuleError> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        while queue.pending() > 0 {
+            if let Some(old) = queue.receive(queue.pending(), Duration::from_secs(1))? {
+                queue.recycle(old);
+            }
+        }
+        self.busy.fill(false);
+        Ok(())
+    }
+
     /// The native picture of an environment: palette indices, number of rows, and whether the television is
     /// PAL.
     ///
@@ -320,7 +392,7 @@ impl CpuBatch {
                 return Err(NOT_RESET(env));
             }
             let game = &self.shared.games[slot.game];
-            let (pixels, pal) = slot.picture(work, game, &self.shared.rules);
+            let (pixels, pal) = slot.picture(work, game, &self.shared.rules[slot.game]);
             *picture = Some((pixels, game.height(), pal));
             Ok(())
         })?;
@@ -501,7 +573,10 @@ impl CpuBatch {
         self.check_exists(env)?;
         self.check_idle(&[env])?;
         let mut slot = lock(&self.shared.slots[env]);
-        *slot = states::load_core(core, words, &slot, &self.shared.games[slot.game], &self.shared.rules)?;
+        *slot = {
+            let (game, rules) = (&self.shared.games[slot.game], &self.shared.rules[slot.game]);
+            states::load_core(core, words, &slot, game, rules)?
+        };
         Ok(())
     }
 
@@ -563,12 +638,8 @@ impl CpuBatch {
     /// `seeds` does not have one entry per environment, or the batch is synchronous.
     pub fn send_reset(&mut self, seeds: Option<&[Option<i64>]>) -> Result<(), CuleError> {
         let commands = self.resets(seeds, None)?;
+        self.discard_results()?;
         let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
-        while queue.pending() > 0 {
-            if let Some(old) = queue.receive(queue.pending(), Duration::from_secs(1))? {
-                queue.recycle(old);
-            }
-        }
         queue.send(commands.into_iter().enumerate())?;
         self.busy.fill(true);
         self.ready_envs.clear();
@@ -655,6 +726,17 @@ impl CpuBatch {
     }
 }
 
+/// A number for the cartridge of each environment, equal for equal cartridges; empty if there is only one.
+fn sorting_keys(games: &[Game], assignment: &[usize]) -> Vec<usize> {
+    let key = |game: &Game| games.iter().position(|other| other.has_rom_of(game)).unwrap_or(0);
+    let keys: Vec<usize> = games.iter().map(key).collect();
+    if keys.iter().all(|&key| key == 0) {
+        vec![]
+    } else {
+        assignment.iter().map(|&game| keys[game]).collect()
+    }
+}
+
 #[allow(non_snake_case, reason = "one error for all callers, named like a constant")]
 fn NOT_RESET(env: usize) -> CuleError {
     CuleError::EnvState { env, reason: "has not been reset: call reset first" }
@@ -718,7 +800,7 @@ impl Batch for CpuBatch {
         for (i, &env) in envs.iter().enumerate() {
             let index = lock(&self.shared.slots[env]).game;
             let (game, row) = (&self.shared.games[index], &rows[i * size..(i + 1) * size]);
-            loaded.push(states::load(row, index, game, &self.shared.rules)?);
+            loaded.push(states::load(row, index, game, &self.shared.rules[index])?);
         }
         for (mut slot, &env) in loaded.into_iter().zip(envs) {
             let mut current = lock(&self.shared.slots[env]);

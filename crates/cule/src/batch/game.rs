@@ -1,6 +1,7 @@
 //! One game of a batch: its ROM, its state after loading, and its conversion to observations. Host only.
 
 use super::screen::Screen;
+use super::variation::{self, Variation};
 use super::{ObsType, Settings};
 use crate::CuleError;
 use crate::console::{Console, Options};
@@ -32,6 +33,8 @@ pub(super) struct Game {
     /// The sound of `EnvGame::loaded` and `EnvGame::boot`, if environments make sound.
     pub sounds: Option<[Sound; 2]>,
     pub screen: Screen,
+    /// Changes of its RAM, if there are any.
+    pub changes: Option<Variation>,
     options: Options,
     mode: Option<u32>,
     difficulty: Option<u32>,
@@ -60,6 +63,11 @@ impl Game {
             boot_pictures: vec![],
             sounds: None,
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
+            changes: settings
+                .variations
+                .first()
+                .filter(|one| !one.ram.is_empty() || !one.hold.is_empty())
+                .cloned(),
             options,
             mode: settings.mode,
             difficulty: settings.difficulty,
@@ -69,13 +77,19 @@ impl Game {
             return Err(CuleError::SchemeUnsupported { scheme: rom.scheme, size: rom.bytes.len() });
         }
         let height = console.height();
-        let boot = *console.state();
+        let mut boot = *console.state();
+        boot.variation = variation::fingerprint(rom, row, settings.variations.first());
+        if let Some(changes) = &game.changes {
+            variation::poke(&mut boot.machine.riot.ram, &changes.ram);
+            variation::poke(&mut boot.machine.riot.ram, &changes.hold);
+        }
         let all_actions = full_actions || settings.full_actions;
         let actions = if all_actions { GAMES[row].legal } else { GAMES[row].minimal };
         let draws = draws_since(0, &console.env_random);
         let fixed = draws == Some(0)
             || (settings.rules.repeat_probability <= 0.0 && GAMES[row].special != Special::Adventure);
-        let (loaded, loaded_sound) = Console::loaded(&game.rom, row, options);
+        let (mut loaded, loaded_sound) = Console::loaded(&game.rom, row, options);
+        loaded.variation = boot.variation;
         let acts = settings.max_frames();
         game.sounds = loaded_sound
             .zip(console.copy_sound())
@@ -119,6 +133,11 @@ impl Game {
         }
         console.reset()?;
         Ok(console)
+    }
+
+    /// True if both are the same game with the same image.
+    pub(super) fn has_rom_of(&self, other: &Self) -> bool {
+        (self.row, &self.rom.md5) == (other.row, &other.rom.md5)
     }
 
     pub(super) fn name(&self) -> &'static str {

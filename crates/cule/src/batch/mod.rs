@@ -18,6 +18,7 @@ mod screen;
 mod slot;
 mod states;
 mod team;
+mod variation;
 
 pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use config::BatchConfig;
@@ -26,6 +27,7 @@ pub use outputs::Outputs;
 pub use rows::{RowBatch, RowInputs, RowOutputs};
 pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};
+pub use variation::Variation;
 
 use crate::CuleError;
 use crate::env::Action;
@@ -123,6 +125,8 @@ pub struct Settings {
     pub console_frame_limit: u32,
     /// Make sound. Batches on CPU threads only.
     pub sound: bool,
+    /// For each of the games, what differs from these settings; empty if nothing does.
+    pub variations: Vec<Variation>,
 }
 
 impl Default for Settings {
@@ -157,6 +161,7 @@ impl Default for Settings {
             difficulty: None,
             console_frame_limit: 0,
             sound: false,
+            variations: vec![],
         }
     }
 }

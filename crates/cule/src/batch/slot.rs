@@ -9,6 +9,7 @@ use super::Report;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
+use super::variation::{VariedRunner, poke};
 use crate::console::undrawn::{CpuRunner, SoundRunner, UndrawnFrames};
 use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::env::{Action, reset, step};
@@ -49,9 +50,14 @@ impl Workspace {
 }
 
 /// The interpreter that runs the frames of a game, and makes `sound`.
-fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames, sound: Option<&'a mut Sound>) -> CpuRunner<'a> {
+fn runner<'a>(
+    game: &'a Game,
+    undrawn: &'a mut UndrawnFrames,
+    sound: Option<&'a mut Sound>,
+) -> VariedRunner<'a, CpuRunner<'a>> {
     let sound = sound.map(|sound| SoundRunner::new(sound, game.sounds.as_ref()));
-    CpuRunner { code: &game.code, undrawn, keeps_undrawn: false, sound }
+    let cpu = CpuRunner { code: &game.code, undrawn, keeps_undrawn: false, sound };
+    VariedRunner::new(cpu, game.changes.as_ref())
 }
 
 /// One environment.
@@ -123,6 +129,7 @@ impl Slot {
             &game.env_game,
         );
         self.take_registers(&work.board);
+        self.hold(game);
         if frames != 0 {
             return Err(CuleError::ModeSelection { game: game.name(), mode: game.env_game.mode, frames });
         }
@@ -162,7 +169,28 @@ impl Slot {
             action,
         );
         self.take_registers(&work.board);
+        self.hold(game);
         output
+    }
+
+    /// Sets the bytes of RAM that the game's variation holds.
+    fn hold(&mut self, game: &Game) {
+        if let Some(changes) = &game.changes {
+            poke(&mut self.head.state.machine.riot.ram, &changes.hold);
+        }
+    }
+
+    /// Makes the next reset begin a game of another variation, which `game` is.
+    pub(super) fn change_game(&mut self, index: usize, game: &Game, same_rom: bool) {
+        self.game = index;
+        self.head.continues = 0;
+        self.head.state.rules.mode = game.env_game.mode;
+        self.head.state.env.difficulty = game.env_game.difficulty;
+        self.head.state.variation = game.env_game.boot.variation;
+        if !same_rom {
+            // The next reset loads the other cartridge.
+            self.mark_failed();
+        }
     }
 
     /// Seeds the generators as a seeded reset does, without the reset.
@@ -300,6 +328,16 @@ impl Slot {
         }
         if head.state.env.game != game.row as u32 {
             return Err(format!("game {}, expected {}", head.state.env.game, game.row));
+        }
+        let (state, own) = (&head.state, &game.env_game);
+        if (state.rules.mode, state.env.difficulty) != (own.mode, own.difficulty) {
+            return Err(format!(
+                "it is of mode {} and difficulty {}, its environment has mode {} and difficulty {}",
+                state.rules.mode, state.env.difficulty, own.mode, own.difficulty
+            ));
+        }
+        if state.variation != own.boot.variation {
+            return Err("it is of a game with other changes of ROM or RAM than its environment".into());
         }
         self.check_counters(rules)
     }

@@ -15,6 +15,7 @@ use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::Slot;
 use crate::CuleError;
+use crate::env::State;
 use crate::env::state::{EnvSettings, Head, LastFrames};
 use crate::machine::{self, input};
 use crate::random::{self, Random};
@@ -151,10 +152,14 @@ pub(super) fn load_core(
     Ok(slot)
 }
 
-/// The game of a row, as its index in the table of games; `None` if the row has no header.
-pub(super) fn game_row(row: &[u8]) -> Option<usize> {
-    let head = row.get(..size_of::<Header>())?;
-    Some(bytemuck::pod_read_unaligned::<Header>(head).game as usize)
+/// True if a row is of this game, with its mode, difficulty and changes; false if the row is too short.
+pub(super) fn is_of(row: &[u8], game: &Game) -> bool {
+    let Some((header, body)) = row.split_at_checked(size_of::<Header>()) else { return false };
+    let Some(state) = body.get(..size_of::<State>()) else { return false };
+    let state: State = bytemuck::pod_read_unaligned(state);
+    let key = |state: &State| (state.rules.mode, state.env.difficulty, state.variation);
+    bytemuck::pod_read_unaligned::<Header>(header).game as usize == game.row
+        && key(&state) == key(&game.env_game.boot)
 }
 
 /// The header of a row, and what follows it without the padding.

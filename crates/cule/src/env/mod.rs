@@ -156,8 +156,8 @@ pub struct State {
     pub machine: Machine,
     pub rules: Rules,
     pub env: Env,
-    /// Keeps the size a multiple of eight.
-    pub unused: u32,
+    /// Identifies the changes of the game's ROM and RAM; 0 without changes.
+    pub variation: u32,
 }
 
 /// Action of one player in a frame.

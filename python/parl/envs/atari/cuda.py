@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from parl import cuda
-from parl.envs.atari import arguments
+from parl.envs.atari import arguments, variations
 from parl.envs.atari.branches import BranchResult
 from parl.envs.atari.groups import Group, Groups, parse_form
 from parl.envs.atari.sliding import Sliding
@@ -74,7 +74,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """As :meth:`parl.AtariVectorEnv.reset`, with tensors; does not synchronize.
 
         ``options["reset_mask"]`` may also be a bool tensor, such as ``terminated | truncated``; ``seed`` must
-        then be an int or None.
+        then be an int or None. With options that change what environments play, it synchronizes.
         """
         self._check_open()
         torch, device = self._torch_module, self._device
@@ -91,12 +91,19 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             seeds = arguments.seeds(seed, on_host, self.num_envs, self._seed_limit)
             given = None if seeds is None else self._to_device(torch.tensor(seeds, dtype=torch.int64))
             chosen = None if on_host is None else self._to_device(torch.from_numpy(on_host.astype(np.uint8)))
+        if options is not None and not variations.KEYS_SET.isdisjoint(options):
+            host_mask: Any = options.get("reset_mask")
+            if isinstance(host_mask, torch.Tensor):
+                host_mask = host_mask.cpu().numpy()
+            wanted = variations.changed(
+                self._variations, options, arguments.reset_mask({"reset_mask": host_mask}, self.num_envs)
+            )
+            self._discard_results()
+            self._forget_slides()
+            self._vary(wanted or self._variations)
         if isinstance(seed, int) and seed >= 0:
             VectorEnv.reset(self, seed=seed)
-        # Results that have not been received are discarded, in order.
-        while self._native.sent:
-            self._native.sent.popleft()[0].join()
-        self._sent = None
+        self._discard_results()
         for group in self._native.all:
             results = self._results_to(out if group.first == 0 else None, group, with_final=False, whole=True)
             seeds = None if given is None else given[group.first : group.first + group.size]
@@ -108,6 +115,12 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         if self.render_mode == "human":
             self._show()
         return results.obs, self._result_infos(results)
+
+    def _discard_results(self) -> None:
+        """Waits for the results that have not been received, in order, and discards them."""
+        while self._native.sent:
+            self._native.sent.popleft()[0].join()
+        self._sent = None
 
     def _seeds_and_mask(self, seed: Any, mask: Any) -> tuple[Tensor | None, Tensor]:
         """Seeds and mask as device tensors: seed + i for the i-th environment of the mask, -1 elsewhere."""

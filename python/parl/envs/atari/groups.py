@@ -212,6 +212,25 @@ class Groups:
             group.end()
             group.join()
 
+    def adopt(self, other: Groups) -> None:
+        """Takes over the states of ``other``, whose environments play the same games, and closes it."""
+        for group, old in zip(self.all, other.all, strict=True):
+            envs = list(range(group.first, group.first + group.size))
+            if old.first != group.first or old.size != group.size:
+                raise AtariError("the groups of two batches differ")
+            self.set_state(other.get_state(envs), envs)
+        other.close()
+
+    def assign(self, assignment: list[int]) -> None:
+        """Gives environments other entries of ``games`` from their next reset on; synchronizes."""
+        for group in self.all:
+            group.begin()
+            own = assignment[group.first : group.first + group.size]
+            stream = group.stream(self.device)
+            _with_offset(lambda g=group, o=own, s=stream: g.core.assign(o, s), group)
+            group.end()
+            group.join()
+
     def pictures(self) -> tuple[NDArray[np.uint8], ...]:
         """Screens of all environments at the native size, (H, 160, 3) uint8 each; synchronizes."""
         found: list[NDArray[np.uint8]] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from gymnasium.vector import AutoresetMode
 
 
@@ -15,7 +17,7 @@ class AtariOptions(TypedDict, total=False):
     num_threads: int
     thread_affinity_offset: int
     max_num_frames_per_episode: int | None
-    repeat_action_probability: float
+    repeat_action_probability: float | Sequence[float]
     full_action_space: bool
     continuous: bool
     continuous_action_threshold: float
@@ -24,7 +26,7 @@ class AtariOptions(TypedDict, total=False):
     img_width: int | None
     grayscale: bool
     stack_num: int | None
-    frameskip: int | tuple[int, int]
+    frameskip: int | tuple[int, int] | Sequence[Any]
     maxpool: bool
     noop_max: int
     episodic_life: bool
@@ -34,8 +36,8 @@ class AtariOptions(TypedDict, total=False):
     device: str
     obs_type: Literal["gray", "rgb", "index", "ram"] | None
     channel_order: Literal["last", "first"]
-    mode: int | None
-    difficulty: int | None
+    mode: int | Sequence[int | None] | None
+    difficulty: int | Sequence[int | None] | None
     life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None
     padding: Literal["zero", "reset"]
     noops: Literal["after_fire", "before_fire", "numpy"]
@@ -51,3 +53,7 @@ class AtariOptions(TypedDict, total=False):
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
     sliding_buffer_planes: int
+    patches: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None
+    ram: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None
+    hold: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None
+    modifications: str | Sequence[Any] | None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from parl.atari.actions import Action
 from parl.atari.console import AUDIO_SAMPLES
+from parl.envs.atari.variations import KEYS
 from parl.envs.atari.vector import make_vec
 from parl.errors import AtariError
 
@@ -117,13 +118,13 @@ class AtariEnv(gymnasium.Env[Any, Any]):
 
         Args:
             seed: as the seed of environment 0 of a vector environment; None keeps the generators.
-            options: ignored.
+            options: the keys of :meth:`parl.AtariVectorEnv.reset` that change what the environment plays;
+                others are ignored.
 
         Returns:
             The observation, uint8 or with ``sound_obs`` a dictionary, and the infos of
             :meth:`parl.AtariVectorEnv.reset` as scalars.
         """
-        del options
         own = seed
         if seed is not None and seed >= 0 and self._envs.settings["noops"] == "numpy":
             # As in ale-py's environment: wrappers draw their number of no-op frames from this generator.
@@ -131,7 +132,8 @@ class AtariEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=own)
         if self._envs.closed:
             self._envs = self._make()
-        obs, infos = self._envs.reset(seed=seed)
+        changes = {name: value for name, value in (options or {}).items() if name in KEYS}
+        obs, infos = self._envs.reset(seed=seed, options=changes)
         return self._observation(obs, infos), self._single(infos)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

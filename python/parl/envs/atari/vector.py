@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from parl import _native
 from parl.atari.catalogue import game_id
 from parl.atari.roms import rom_folders
-from parl.envs.atari import arguments
+from parl.envs.atari import arguments, variations
 from parl.envs.atari.arguments import INT32_MAX
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
+from parl.envs.atari.variations import Variation
 from parl.envs.atari.window import Window, grid
 from parl.errors import AtariError
 from parl.signatures import show_init, show_options
@@ -65,7 +66,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             when ``batch_size`` is N, is never pinned.
         max_num_frames_per_episode: emulated frames after which an episode is truncated; None for no limit.
             See ``limit_counts``.
-        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1).
+        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1);
+            or a list with one value per environment, see ``mode``.
         full_action_space: whether all actions of the console are available, or only those that have an effect
             in the game.
         continuous: whether actions are float32 (radius, angle, fire) of a joystick; paddles move by the
@@ -77,7 +79,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         grayscale: whether pixels are gray values; otherwise they are red, green and blue.
         stack_num: number of images in an observation, the newest last; None for a single image without the
             stack dimension.
-        frameskip: frames per step, or (low, high) to draw the number from ``low..high-1`` for each step.
+        frameskip: frames per step, or (low, high) to draw the number from ``low..high-1`` for each step; or a
+            list of these, see ``mode``.
         maxpool: whether an image is the pixelwise maximum of the last two frames.
         noop_max: upper bound of the number of no-op frames after a reset, at most 100,000. See ``noops``.
         episodic_life: whether a lost life ends the episode and resets the game.
@@ -90,7 +93,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
             or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
         channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
-        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0.
+        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0. Or a
+            sequence: environment i has the entry at index i modulo their number. ``reset`` can change these
+            and all other values that may differ between environments; see :attr:`variations`.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
             (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
             and the game is reset), ``"any"`` (as ``"ends"``, the last life included) or ``"continues"`` (the
@@ -125,6 +130,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             observations are views, so that a step writes one plane and copies none; must exceed
             ``stack_num``. An observation is then valid until the next call. 0: each observation is a new
             tensor.
+        patches: bytes of the ROM that are replaced: a mapping of addresses of the cartridge (0xF000 to
+            0xFFFF) to values, with keys (bank, address) if it has several banks of 4 KiB; or a list of
+            mappings.
+        ram: bytes of RAM that a reset sets, after the boot and before the no-op frames: a mapping of indices
+            of ``info["ram"]`` (or addresses 0x80 to 0xFF) to values; or a list of mappings.
+        hold: as ``ram``, and the bytes are set before each frame too. Not on a CUDA device.
+        modifications: name of a modification of :func:`parl.variations`, or a tuple of names; or a list of
+            these.
 
     The thread that runs a console writes the observation directly into the array that is returned. The array
     belongs to the caller: its memory is reused only after no reference to it is left. With ``out=`` the
@@ -168,7 +181,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         num_threads: int = 0,
         thread_affinity_offset: int = -1,
         max_num_frames_per_episode: int | None = 108_000,
-        repeat_action_probability: float = 0.0,
+        repeat_action_probability: float | Sequence[float] = 0.0,
         full_action_space: bool = False,
         continuous: bool = False,
         continuous_action_threshold: float = 0.5,
@@ -177,7 +190,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         img_width: int | None = 84,
         grayscale: bool = True,
         stack_num: int | None = 4,
-        frameskip: int | tuple[int, int] = 4,
+        frameskip: int | tuple[int, int] | Sequence[Any] = 4,
         maxpool: bool = True,
         noop_max: int = 30,
         episodic_life: bool = False,
@@ -187,8 +200,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         device: str = "cpu",
         obs_type: Literal["gray", "rgb", "index", "ram"] | None = None,
         channel_order: Literal["last", "first"] = "last",
-        mode: int | None = None,
-        difficulty: int | None = None,
+        mode: int | Sequence[int | None] | None = None,
+        difficulty: int | Sequence[int | None] | None = None,
         life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None = None,
         padding: Literal["zero", "reset"] = "zero",
         noops: Literal["after_fire", "before_fire", "numpy"] = "after_fire",
@@ -204,6 +217,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         output: Literal["numpy", "torch"] = "numpy",
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
         sliding_buffer_planes: int = 0,
+        patches: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
+        ram: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
+        hold: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
+        modifications: str | Sequence[Any] | None = None,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_device(device)
@@ -222,7 +239,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
         if not games:
             raise AtariError("game is an empty sequence, expected at least one game")
-        ids = list(dict.fromkeys(games))
         self.num_envs = arguments.integer("num_envs", num_envs, 1, INT32_MAX)
         self.batch_size = arguments.integer("batch_size", batch_size, 0, self.num_envs) or self.num_envs
         self._autoreset = arguments.autoreset_mode(autoreset_mode)
@@ -238,54 +254,62 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 arguments.integer("img_height", rows, 1, 4096),
                 arguments.integer("img_width", columns, 1, 4096),
             )
-        frames = arguments.frameskip(frameskip)
         shown = obs_type or ("gray" if grayscale else "rgb")
         plane_bytes = arguments.plane_bytes(shown, size)
         arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
+        self._variations = tuple(
+            variations.variations_of(
+                {**self._arguments, "game": games[0] if len(games) == 1 else games}, self.num_envs
+            )
+        )
+        first = self._variations[0]
+        frames = first.frameskip
+        if sound and any(one.frameskip != frames for one in self._variations):
+            raise AtariError("sound is True and frameskip differs between environments, expected one value")
         self._reward_dtype = np.dtype(reward_dtype)
         self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
-        self._native: Any = self._make_native(
-            {
-                "games": ids,
-                "folders": [str(folder) for folder, _ in rom_folders()],
-                "assignment": [ids.index(games[i % len(games)]) for i in range(self.num_envs)],
-                "num_threads": arguments.integer("num_threads", num_threads, 0, INT32_MAX),
-                "thread_affinity_offset": arguments.affinity(thread_affinity_offset),
-                "batch_size": self.batch_size,
-                "ordered": bool(ordered),
-                "ram_info": bool(ram_info),
-                "sound": bool(sound),
-                "entropy": secrets.randbits(64),
-                "repeat_action_probability": arguments.probability(repeat_action_probability),
-                "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
-                "max_num_steps_per_episode": arguments.integer(
-                    "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
-                ),
-                "console_frame_limit": limit if limit_counts == "console" else 0,
-                "life": self.life_loss,
-                "reward_clip": arguments.clip(reward_clipping),
-                "frameskip": frames,
-                "maxpool": bool(maxpool),
-                "stack_num": stack,
-                "padding": padding,
-                "noops": noops,
-                "noop_max": arguments.noop_max(noop_max),
-                "use_fire_reset": bool(use_fire_reset),
-                "show_last_frame": bool(show_last_frame),
-                "both_ends": bool(allow_terminated_and_truncated),
-                "boot": boot or ("exact" if device == "cpu" else "snapshot"),
-                "autoreset": self._autoreset.value,
-                "obs_type": shown,
-                "channels_first": channel_order == "first",
-                "size": size,
-                "full_action_space": bool(full_action_space),
-                "continuous": bool(continuous),
-                "continuous_action_threshold": float(continuous_action_threshold),
-                "mode": arguments.choice("mode", mode),
-                "difficulty": arguments.choice("difficulty", difficulty),
-            }
-        )
+        self._config: dict[str, Any] = {
+            **variations.config_of(self._variations),
+            "folders": [str(folder) for folder, _ in rom_folders()],
+            "num_threads": arguments.integer("num_threads", num_threads, 0, INT32_MAX),
+            "thread_affinity_offset": arguments.affinity(thread_affinity_offset),
+            "batch_size": self.batch_size,
+            "ordered": bool(ordered),
+            "ram_info": bool(ram_info),
+            "sound": bool(sound),
+            "entropy": secrets.randbits(64),
+            "repeat_action_probability": first.repeat_action_probability,
+            "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
+            "max_num_steps_per_episode": arguments.integer(
+                "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
+            ),
+            "console_frame_limit": limit if limit_counts == "console" else 0,
+            "life": self.life_loss,
+            "reward_clip": arguments.clip(reward_clipping),
+            "frameskip": frames,
+            "maxpool": bool(maxpool),
+            "stack_num": stack,
+            "padding": padding,
+            "noops": noops,
+            "noop_max": arguments.noop_max(noop_max),
+            "use_fire_reset": bool(use_fire_reset),
+            "show_last_frame": bool(show_last_frame),
+            "both_ends": bool(allow_terminated_and_truncated),
+            "boot": boot or ("exact" if device == "cpu" else "snapshot"),
+            "autoreset": self._autoreset.value,
+            "obs_type": shown,
+            "channels_first": channel_order == "first",
+            "size": size,
+            "full_action_space": bool(full_action_space),
+            "continuous": bool(continuous),
+            "continuous_action_threshold": float(continuous_action_threshold),
+            "mode": first.mode,
+            "difficulty": first.difficulty,
+        }
+        self._native: Any = self._make_native(self._config)
         self.closed = False
+        # All variations of `_native`, in its order.
+        self._known = tuple(variations.distinct(self._variations))
         self.games = games
         self.render_mode = render_mode
         self.metadata = {
@@ -350,12 +374,22 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         plain = {
             name: value.value
             if isinstance(value, AutoresetMode)
+            else variations.plain(name, value)
+            if name in variations.KEYS
             else value.item()
             if isinstance(value, np.generic)
             else value
             for name, value in self._arguments.items()
         }
         return {"preset": self._preset, **plain}
+
+    @property
+    def variations(self) -> tuple[Variation, ...]:
+        """What each environment plays from its next reset on, and with which settings, (N,).
+
+        ``reset`` changes them; an environment that resets itself keeps its variation.
+        """
+        return self._variations
 
     @property
     def life_loss(self) -> str:
@@ -411,7 +445,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
                 with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
                 a negative seed, and all with None, keep the states of their generators.
-            options: ``{"reset_mask": (N,) bool array}``; other keys are ignored.
+            options: ``{"reset_mask": (N,) bool array}``; and what the environments that are reset play from
+                now on: ``"mode"``, ``"difficulty"``, ``"repeat_action_probability"``, ``"frameskip"``,
+                ``"patches"``, ``"ram"``, ``"hold"``, ``"modifications"`` and ``"game"``, with one value or N.
+                A variation that the batch has not had makes it load the game anew. Other keys are ignored.
             out: uint8 array to write the observations to.
 
         Returns:
@@ -421,8 +458,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
         Raises:
             TypeError: seed or mask have another type.
-            ValueError: seed or mask have another length or are out of their bounds; or the environments are
-                closed.
+            ValueError: seed, mask or an option have another length or are out of their bounds; or the
+                environments are closed.
         """
         self._check_open()
         mask = arguments.reset_mask(options, self.num_envs)
@@ -432,6 +469,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 f"num_envs {self.num_envs}; leave the mask out to reset all"
             )
         seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
+        wanted = variations.changed(self._variations, options, mask)
+        if wanted is not None:
+            self._vary(wanted)
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
         if self.is_async:
@@ -445,6 +485,31 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if self.render_mode == "human":
             self._show()
         return self._out(obs), infos
+
+    def _vary(self, wanted: Sequence[Variation]) -> None:
+        """Sets what the environments play from their next reset on.
+
+        Raises:
+            AtariError: a game does not have its mode, difficulty or bytes, or another action space or size of
+                observations than the environments.
+        """
+        if self._sound and any(one.frameskip != self._variations[0].frameskip for one in wanted):
+            raise AtariError("sound is True and frameskip changes, expected one value for all environments")
+        if not set(wanted) <= set(self._known):
+            known = dict.fromkeys([*self._variations, *wanted])
+            config = {**self._config, **variations.config_of(self._variations, known)}
+            native = self._make_native(config)
+            found, expected = ((list(one.actions), list(one.obs_shape)) for one in (native, self._native))
+            if found != expected:
+                native.close()
+                raise AtariError(
+                    f"the games would have actions {found[0]} and observations {found[1]}, the environments "
+                    f"have {expected[0]} and {expected[1]}: make environments with these games"
+                )
+            native.adopt(self._native)
+            self._native, self._known = native, tuple(known)
+        self._native.assign(variations.numbers_of(wanted, self._known))
+        self._variations = tuple(wanted)
 
     # ------------------------------------------------------------------ steps
 
@@ -698,11 +763,17 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def plain_state(self) -> tuple[Any, tuple[str, ...]]:
         """Consoles and generators as plain data, for ``parl.envs.snapshot``."""
         self._check_idle()
-        state = {"states": self._take_states(list(range(self.num_envs))), "last_batch": self._last_batch()}
+        state = {
+            "states": self._take_states(list(range(self.num_envs))),
+            "last_batch": self._last_batch(),
+            "variations": [one.settings for one in self._variations],
+        }
         return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")
 
     def set_plain_state(self, state: Any) -> None:
         """Restores what :meth:`plain_state` returned."""
+        if "variations" in state:
+            self._vary([Variation.of_settings(one) for one in state["variations"]])
         self._put_states(state["states"], list(range(self.num_envs)))
         self._set_last_batch(state["last_batch"])
 
@@ -718,6 +789,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "states": self._take_states(list(range(self.num_envs))),
             "last_batch": self._last_batch(),
             "preset": self._preset,
+            "variations": self._variations,
             "spec": self.spec,
             "np_random": (self._np_random, self._np_random_seed),
             "spaces": (self.single_action_space, self.action_space),
@@ -725,6 +797,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         AtariVectorEnv.__init__(self, **state["arguments"])
+        self._vary(state["variations"])
         self._put_states(state["states"], list(range(self.num_envs)))
         self._set_last_batch(state["last_batch"])
         self._preset = state["preset"]

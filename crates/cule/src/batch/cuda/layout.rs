@@ -126,6 +126,12 @@ pub fn order(playing: &[usize], lanes: u32) -> Vec<u32> {
     order
 }
 
+/// An upper bound of the length of [`order`] for any assignment of environments to games.
+pub fn most_threads(envs: usize, games: usize, lanes: u32) -> u32 {
+    let partial = games.saturating_sub(1).min(envs);
+    ((envs.div_ceil(lanes.max(1) as usize) + partial) * LANES as usize) as u32
+}
+
 /// Environments of a warp: as few as let all of them run at the same time, since those that share a warp wait
 /// for each other where their programs differ.
 pub fn lanes(envs: usize, resident: u32) -> u32 {

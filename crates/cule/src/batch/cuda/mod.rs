@@ -139,9 +139,12 @@ const TRANSFER_BYTES: usize = 64 << 20;
 pub struct CudaBatch<D: Device> {
     device: D,
     settings: Settings,
-    rules: EnvSettings,
+    /// The environments' settings, per game.
+    rules: Vec<EnvSettings>,
     games: Vec<Game>,
     env_games: Vec<usize>,
+    /// `env_games` and the environment of each thread on the device.
+    assigned: [D::Memory; 2],
     plan: Plan,
     resident: u32,
     /// Resets after the end of an episode may need a separate launch.
@@ -197,29 +200,36 @@ impl<D: Device> CudaBatch<D> {
         let games = super::config::load_games(config, &settings)?;
         let envs = config.assignment.len();
         let all = games.iter().fold(0, |all, game| all | game.env_game.actions);
-        let rules = settings.of_envs(&games);
+        let rules = super::config::env_settings(&settings, &games);
+        let longest = settings.with_longest_steps(games.len());
         let tables = Tables::new(&games, &settings, &rules, all);
         let plane_bytes = games[0].screen.size_bytes();
-        let picture = rules.picture_bytes as usize;
-        let inputs = settings.frame_skip.1 as usize * size_of::<Input>();
+        check_changes(&games, &tables, &settings)?;
+        let picture = rules[0].picture_bytes as usize;
+        let inputs = longest.frame_skip.1 as usize * size_of::<Input>();
         let board_bytes = std::mem::offset_of!(Board, ram).next_multiple_of(16);
         let generators = 2 * size_of::<Random>();
         let pictures = state::WORK_PICTURES as usize * picture;
         let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
         let lanes = device.lanes().unwrap_or_else(|| layout::lanes(envs, device.resident_warps()));
         let order = layout::order(config.assignment, lanes);
-        let (groups, _) = layout::blocks_and_warps(order.len() as u32 / LANES, device.resident_warps());
-        let short_frame_envs =
-            config.assignment.iter().filter(|&&game| tables.has_short_frames[game]).count();
-        let saved_pictures = if rules.draws == 0 {
+        // Other assignments of environments to games may need more warps.
+        let most_threads = layout::most_threads(envs, games.len(), lanes);
+        let (groups, _) = layout::blocks_and_warps(most_threads / LANES, device.resident_warps());
+        let may_be_short = |game: usize| {
+            tables.has_short_frames[game] || games.len() > 1 && tables.has_short_frames.contains(&true)
+        };
+        let short_frame_envs = config.assignment.iter().filter(|&&game| may_be_short(game)).count();
+        let saved_pictures = if rules[0].draws == 0 {
             0
         } else {
-            layout::saved_pictures(envs, short_frame_envs, rules.noop_max as usize)
+            layout::saved_pictures(envs, short_frame_envs, settings.noop_max as usize)
         };
         let cart_ram = games.iter().any(has_cart_ram);
         let (heads, randoms) = initial_states(config, &games, &rules, cart_ram)?;
         let mut allocations = Allocations { device: &device, memory: vec![], bytes: 0 };
-        let env_games: Vec<u32> = config.assignment.iter().map(|&game| game as u32).collect();
+        let assigned = [device.allocate(envs * 4)?, device.allocate(most_threads as usize * 4)?];
+        allocations.bytes += (envs + most_threads as usize) * 4;
         let mut plan = Plan {
             heads: allocations.upload(&heads)?,
             randoms: allocations.upload(&randoms)?,
@@ -232,10 +242,10 @@ impl<D: Device> CudaBatch<D> {
             queue: allocations.allocate(envs * 4)?,
             queued: allocations.allocate(8)?,
             faults: 0,
-            order: allocations.upload(&order)?,
-            env_games: allocations.upload(&env_games)?,
+            order: device.address(&assigned[1]),
+            env_games: device.address(&assigned[0]),
             games: allocations.upload(&tables.games)?,
-            rules: allocations.upload(&[rules])?,
+            rules: allocations.upload(&rules)?,
             reset_states: allocations.upload(&tables.reset_states)?,
             roms: allocations.upload(&tables.roms)?,
             records: allocations.upload(&tables.records)?,
@@ -254,7 +264,7 @@ impl<D: Device> CudaBatch<D> {
             reset_state_count: tables.reset_states.len() as u32,
             plane_bytes: plane_bytes as u32,
             stack: settings.stack as u32,
-            inputs_per_env: settings.frame_skip.1,
+            inputs_per_env: longest.frame_skip.1,
             boot_bytes: tables.boot_bytes as u32,
             cell_count: tables.cells.len() as u32,
             weight_count: tables.weights.len() as u32,
@@ -277,6 +287,7 @@ impl<D: Device> CudaBatch<D> {
             queues: !quick || settings.boot == super::Boot::Exact || settings.life_continues,
             shape: super::config::obs_shape(&games[0], &settings),
             env_games: config.assignment.to_vec(),
+            assigned,
             device,
             settings,
             rules,
@@ -289,6 +300,7 @@ impl<D: Device> CudaBatch<D> {
             _memory: memory,
             bytes,
         };
+        batch.write_assignment(0)?;
         // Waits for the device, because later calls may use other streams.
         batch.check_faults(0)?;
         Ok(batch)
@@ -357,6 +369,48 @@ impl<D: Device> CudaBatch<D> {
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// As [`super::CpuBatch::assign`]; waits for the device.
+    ///
+    /// # Errors
+    /// As [`super::CpuBatch::assign`], a fault, see [`CudaBatch::check_faults`], or an error of the device.
+    pub fn assign(&mut self, assignment: &[usize], stream: u64) -> Result<(), CuleError> {
+        let (found, expected) = (assignment.len(), self.num_envs());
+        if found != expected {
+            return Err(CuleError::Count { what: "games", found, expected });
+        }
+        if let Some(env) = assignment.iter().position(|&game| game >= self.games.len()) {
+            return Err(CuleError::EnvState {
+                env,
+                reason: "is to play a game that the batch does not have",
+            });
+        }
+        self.check_faults(stream)?;
+        let changed: Vec<usize> =
+            (0..expected).filter(|&env| self.env_games[env] != assignment[env]).collect();
+        for some in changed.chunks(self.rows_at_once()) {
+            let mut slots = self.slots(some, stream)?;
+            let mut rows = Vec::with_capacity(some.len() * self.row_bytes());
+            for (slot, &env) in slots.iter_mut().zip(some) {
+                let (old, new) = (&self.games[slot.game], &self.games[assignment[env]]);
+                slot.change_game(assignment[env], new, old.has_rom_of(new));
+                rows.extend(self.row(slot));
+            }
+            self.transfer(some, &mut rows, true, stream)?;
+        }
+        self.env_games = assignment.to_vec();
+        self.write_assignment(stream)
+    }
+
+    /// Writes which game each environment plays, and which environment each thread runs.
+    fn write_assignment(&mut self, stream: u64) -> Result<(), CuleError> {
+        let order = layout::order(&self.env_games, self.plan.lanes);
+        let games: Vec<u32> = self.env_games.iter().map(|&game| game as u32).collect();
+        self.device.write(&mut self.assigned[0], bytemuck::cast_slice(&games), stream)?;
+        self.device.write(&mut self.assigned[1], bytemuck::cast_slice(&order), stream)?;
+        self.plan.threads = order.len() as u32;
+        Ok(())
     }
 
     // ------------------------------------------------------------ running
@@ -444,7 +498,7 @@ impl<D: Device> CudaBatch<D> {
 
     /// Bytes of a kept picture.
     fn picture_bytes(&self) -> usize {
-        if self.plan.saved_count == 0 { 0 } else { self.rules.picture_bytes as usize }
+        if self.plan.saved_count == 0 { 0 } else { self.rules[0].picture_bytes as usize }
     }
 
     fn transfer(&self, envs: &[usize], rows: &mut [u8], writes: bool, stream: u64) -> Result<(), CuleError> {
@@ -504,14 +558,15 @@ impl<D: Device> CudaBatch<D> {
     ) -> Result<Vec<(Vec<u8>, usize, bool)>, CuleError> {
         self.check_faults(stream)?;
         let slots = self.slots(envs, stream)?;
-        let mut work = Workspace::new(&self.rules);
+        let longest = self.settings.with_longest_steps(self.games.len());
+        let mut work = Workspace::new(&longest.of_envs(&self.games));
         let mut pictures = Vec::with_capacity(envs.len());
         for (slot, &env) in slots.iter().zip(envs) {
             if slot.head.ready == 0 {
                 return Err(CuleError::EnvState { env, reason: NOT_RESET });
             }
             let game = &self.games[slot.game];
-            let (pixels, pal) = slot.picture(&mut work, game, &self.rules);
+            let (pixels, pal) = slot.picture(&mut work, game, &self.rules[slot.game]);
             pictures.push((pixels, game.height(), pal));
         }
         Ok(pictures)
@@ -628,7 +683,7 @@ impl<D: Device> CudaBatch<D> {
 
     fn parse_state(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
         let index = self.env_games[env];
-        let slot = states::load(row, index, &self.games[index], &self.rules)?;
+        let slot = states::load(row, index, &self.games[index], &self.rules[index])?;
         let machines = [&slot.head.state.machine, &slot.head.last_frames.start];
         if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
             return Err(CuleError::State { reason: "it has cartridge RAM that its cartridge lacks".into() });
@@ -660,18 +715,35 @@ fn has_cart_ram(game: &Game) -> bool {
     cart::is_superchip(cart) || cart.kind == cart::KIND_DPC || cart.ram != [0; 128]
 }
 
+/// Checks that the kernels can apply the changes of RAM: as parts of boot states, which resets copy.
+fn check_changes(games: &[Game], tables: &Tables, settings: &Settings) -> Result<(), CuleError> {
+    for (game, env_game) in games.iter().zip(&tables.games) {
+        let Some(changes) = &game.changes else { continue };
+        if !changes.hold.is_empty() {
+            let value = "given for environments on a CUDA device".into();
+            return Err(CuleError::Setting { name: "hold", value, bound: "device=\"cpu\"" });
+        }
+        if env_game.reset_state_frames == 0 || settings.boot == super::Boot::Exact {
+            let value = format!("given for {} on a CUDA device", game.name());
+            let bound = "device=\"cpu\": its resets run the boot of the console";
+            return Err(CuleError::Setting { name: "ram", value, bound });
+        }
+    }
+    Ok(())
+}
+
 /// Initial heads, as an array (word, environment), and generators of all environments.
 fn initial_states(
     config: &BatchConfig<'_>,
     games: &[Game],
-    rules: &EnvSettings,
+    rules: &[EnvSettings],
     cart_ram: bool,
 ) -> Result<(Vec<u32>, Vec<Random>), CuleError> {
     let envs = config.assignment.len();
     let mut heads = memory::filled(0u32, envs.saturating_mul(layout::head_words(cart_ram)))?;
     let mut randoms = memory::reserved(envs)?;
     for (env, &game) in config.assignment.iter().enumerate() {
-        let slot = Slot::new(game, &games[game], rules, super::config::entropy_of(config, env))?;
+        let slot = Slot::new(game, &games[game], &rules[game], super::config::entropy_of(config, env))?;
         let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
         let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
         for (place, (_, &value)) in stored.enumerate() {

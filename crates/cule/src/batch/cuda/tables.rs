@@ -32,10 +32,10 @@ pub(super) struct Tables {
 const ROM_BORDER: usize = 16;
 
 impl Tables {
-    pub(super) fn new(games: &[Game], settings: &Settings, rules: &EnvSettings, actions: u32) -> Self {
+    pub(super) fn new(games: &[Game], settings: &Settings, rules: &[EnvSettings], actions: u32) -> Self {
         let height = games.iter().map(Game::height).max().unwrap_or(0);
         let mut tables = Self { boot_bytes: 2 * height * tia::WIDTH, ..Self::default() };
-        for game in games {
+        for (game, rules) in games.iter().zip(rules) {
             let image = game.code.image();
             let found = ResetStates::new(game, rules);
             tables.has_short_frames.push(found.has_short_frames);
