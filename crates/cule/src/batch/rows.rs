@@ -148,6 +148,7 @@ impl RowBatch {
             return setting("sound", "true".into(), "false");
         }
         let game = config::load_games(config, &settings)?.remove(0);
+        let settings = settings.of_game(0);
         let rules = settings.of_envs(std::slice::from_ref(&game));
         let slot = Slot::new(0, &game, &rules, 0)?;
         let pool = Pool::new(config.threads, usize::MAX, None, || (Workspace::new(&rules), slot.clone()))?;
