@@ -33,7 +33,7 @@ myst_heading_anchors = 4
 autodoc_typehints = "none"  # Docstrings give types, shapes and units.
 autodoc_member_order = "bysource"
 # Other libraries have their own sites; their names are no links here.
-_NAMES = "GoalFunction collections pathlib numpy torch gymnasium stable_baselines3 torchrl tianshou cpprb"
+_NAMES = "GoalFunction collections pathlib numpy torch jax gymnasium stable_baselines3 torchrl tianshou cpprb"
 OTHERS = rf"({'|'.join(_NAMES.split())})\b.*"
 nitpick_ignore_regex = [("py:.*", OTHERS)]
 
