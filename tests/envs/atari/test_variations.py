@@ -31,10 +31,12 @@ FRAMES: dict[str, Any] = {
 GAMES = ("breakout", "freeway", "space_invaders", "asteroids", "tennis", "adventure")
 
 
-def ale_console(rom: Path, mode: int, difficulty: int) -> ale_py.ALEInterface:
+def ale_console(
+    rom: Path, mode: int, difficulty: int, sticky: float = 0.0, seed: int = 0
+) -> ale_py.ALEInterface:
     ale = ale_py.ALEInterface()
-    ale.setInt("random_seed", 0)
-    ale.setFloat("repeat_action_probability", 0.0)
+    ale.setInt("random_seed", seed)
+    ale.setFloat("repeat_action_probability", sticky)
     ale.loadROM(rom)
     ale.setMode(mode)
     ale.setDifficulty(difficulty)
@@ -59,8 +61,10 @@ def compare(
         actions = rng.integers(0, len(envs.action_codes), envs.num_envs)
         obs, rewards, _, _, infos = envs.step(actions)
         for i, ale in enumerate(ales):
-            points = ale.act(envs.action_codes[actions[i]])
-            after(ale)
+            points = 0
+            for _ in range(envs.variations[i].frameskip[0]):
+                points += ale.act(envs.action_codes[actions[i]])
+                after(ale)
             assert points == rewards[i], (i, step)
             np.testing.assert_array_equal(infos["ram"][i], ale.getRAM(), f"environment {i}, step {step}")
             np.testing.assert_array_equal(obs[i, 0], ale.getScreen(), f"environment {i}, step {step}")
@@ -77,23 +81,24 @@ def test_modes_and_difficulties_equal_ale_py(game: str) -> None:
     ales = [ale_console(rom_of(game), *pair) for pair in pairs]
     compare(envs, ales, 60, seed=1)
     mask = np.arange(len(pairs)) % 2 == 0
-    others = {"mode": modes[1:] + modes[:1], "difficulty": difficulties[1:] + difficulties[:1]}
+    others = {"mode": modes[::-1], "difficulty": difficulties[::-1]}
     envs.reset(options={**others, "reset_mask": mask})
     for i in np.flatnonzero(mask):
         ales[i].setMode(others["mode"][i])
         ales[i].setDifficulty(others["difficulty"][i])
         ales[i].reset_game()
     compare(envs, ales, 60, seed=2)
-    kept = [pair if not mask[i] else pairs[(i + 1) % len(pairs)] for i, pair in enumerate(pairs)]
+    kept = [pairs[-1 - i] if mask[i] else pair for i, pair in enumerate(pairs)]
     assert [(one.mode, one.difficulty) for one in envs.variations] == kept
 
 
+@pytest.mark.parametrize("frameskip", [1, 3])
 @pytest.mark.parametrize("game", ["breakout", "space_invaders", "pitfall"])
-def test_ram_equals_ale_py(game: str) -> None:
+def test_ram_equals_ale_py(game: str, frameskip: int) -> None:
     """``ram`` is ``setRAM`` after each reset, ``hold`` is ``setRAM`` after each frame too."""
     rng = np.random.default_rng(5)
     ram, hold = ({int(at): int(rng.integers(256)) for at in rng.choice(128, 3, False)} for _ in range(2))
-    envs = parl.AtariVectorEnv(game, 1, ram=ram, hold={**hold, 127: 77}, **FRAMES)
+    envs = parl.AtariVectorEnv(game, 1, ram=ram, hold={**hold, 127: 77}, **{**FRAMES, "frameskip": frameskip})
     mode = parl.variations(game).modes[0]
     ale = ale_console(rom_of(game), mode, 0)
 
@@ -108,6 +113,30 @@ def test_ram_equals_ale_py(game: str) -> None:
         set_bytes(ale, {**ram, **hold, 127: 77})
         np.testing.assert_array_equal(infos["ram"][0], ale.getRAM())
         compare(envs, [ale], 80, 3, lambda ale: set_bytes(ale, {**hold, 127: 77}))
+
+
+@pytest.mark.parametrize("game", ["berzerk", "double_dunk"])
+def test_a_boot_that_draws_random_numbers_is_that_of_the_unchanged_game(game: str) -> None:
+    """Such a boot is run by the environment itself, twice, since it is not known in advance."""
+    ram = {index: 0xA5 for index in range(0, 128, 3)}
+    envs = parl.AtariVectorEnv(game, 1, ram=ram, repeat_action_probability=0.25, **FRAMES)
+    _, infos = envs.reset(seed=7)
+    ale = ale_console(rom_of(game), parl.variations(game).modes[0], 0, sticky=0.25, seed=7)
+    for index, value in ram.items():
+        ale.setRAM(index, value)
+    np.testing.assert_array_equal(infos["ram"][0], ale.getRAM())
+
+
+def test_a_patch_at_a_reset_loads_the_cartridge_anew() -> None:
+    envs = parl.AtariVectorEnv("seaquest", 1, **FRAMES)
+    envs.reset(seed=0)
+    for _ in range(50):
+        envs.step(np.ones(1, int))
+    obs, infos = envs.reset(options={"patches": {0xF132: 0xB6}})
+    expected, facts = parl.AtariVectorEnv("seaquest", 1, patches={0xF132: 0xB6}, **FRAMES).reset(seed=0)
+    np.testing.assert_array_equal(obs, expected)
+    np.testing.assert_array_equal(infos["ram"], facts["ram"])
+    assert infos["frame_number"] == facts["frame_number"]
 
 
 def test_a_patched_rom_equals_ale_py(tmp_path: Path) -> None:
