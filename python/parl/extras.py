@@ -16,6 +16,7 @@ _EXTRAS = {
     "matplotlib": "plot",
     "imageio": "video",
     "minari": "minari",
+    "pettingzoo": "pettingzoo",
 }
 
 

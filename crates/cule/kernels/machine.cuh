@@ -236,10 +236,10 @@ struct State {
     machine::Machine machine;
     games::Rules rules;
     env::Env env;
-    uint32_t unused;
+    int32_t second_return;
 };
 static_assert(sizeof(State) == 624 && alignof(State) == 4);
-static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, unused) == 620);
+static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, second_return) == 620);
 
 // Action of one player in a frame.
 struct Action {
@@ -702,6 +702,8 @@ PARL_CONST uint32_t ADVENTURE_FRAMES = 130u;
 PARL_TABLE Array<Array<uint32_t, 2>, 4> MENU = 
     Array<Array<uint32_t, 2>, 4>{{Array<uint32_t, 2>{{0x08u, 1u}}, Array<uint32_t, 2>{{0x10u, 2u}},
     Array<uint32_t, 2>{{0x04u, 4u}}, Array<uint32_t, 2>{{0x20u, 8u}}}};
+// Its first entry, for two players.
+PARL_TABLE Array<uint32_t, 2> PLAYERS = Array<uint32_t, 2>{{0x40u, 16u}};
 }
 
 namespace cule::env::reset {
@@ -833,6 +835,8 @@ PARL_CONST uint16_t LEFT_A = 32;
 PARL_CONST uint16_t RIGHT_A = 64;
 // PAL without detection in the first frames.
 PARL_CONST uint16_t FORCED_PAL = 128;
+// Only modes for two players are selected, and not mode 0, which ale-py does not select either.
+PARL_CONST uint16_t SELECTS_FOR_TWO = 256;
 // Action codes that start a game. `RESET` is the console's switch.
 PARL_CONST uint8_t NOOP = 0;
 PARL_CONST uint8_t FIRE = 1;
@@ -1129,9 +1133,10 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().start_lives, games::row::bcd2(0xA1, 0xA6), games::row::GAME().lives,
     games::row::GAME().reported, games::row::when(games::row::above(0xA4, 16)), games::row::GAME().special,
     games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
-    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO),
     games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
-    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::scaled(0xD9, -1, 1, 2u), games::row::GAME().start, games::row::GAME().start_score,
     games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
     games::row::GAME().reported, games::row::GAME().end, games::row::Special::Boxing, 0x91},
     games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
@@ -1247,12 +1252,12 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0xE5, 255),
     games::row::is(0x80, 8)), games::row::Special::Et, games::row::GAME().last_read},
     games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
-    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
-    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
-    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
-    games::row::difference(games::row::Form::Bcd, 0xBD, 0xBE), games::row::GAME().lives,
-    games::row::GAME().reported, games::row::when_either(games::row::is(0xBD, 153), games::row::is(0xBE,
-    153)), games::row::GAME().special, 0xBE}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().height, static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO),
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0x80, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::difference(games::row::Form::Bcd, 0xBD, 0xBE),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_either(games::row::is(0xBD, 153),
+    games::row::is(0xBE, 153)), games::row::GAME().special, 0xBE}, games::row::Game{games::row::GAME().pal,
     games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
     games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
     games::row::GAME().legal, games::row::shown(0xD6, 2u), games::row::GAME().start,
@@ -2392,6 +2397,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& run
 template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t entry);
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_set(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, Array<uint32_t, 2> entry);
 template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 }
 
@@ -2436,7 +2442,7 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game);
 }
 
 namespace cule::env::step {
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action);
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action, env::Action second);
 PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
 template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::FrameRun& frame_run, uint32_t early, uint32_t skip);
 template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
@@ -2525,7 +2531,7 @@ PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended);
 }
 
 namespace cule::games::select {
-PARL_FN uint32_t press_frames(uint32_t game);
+PARL_FN uint32_t press_frames(uint32_t game, uint32_t mode);
 PARL_FN uint32_t first_press(uint32_t game);
 PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
 PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram);
@@ -3162,7 +3168,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& run
             env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
         }
     }
-    const uint32_t frames = games::select::press_frames(game);
+    const uint32_t frames = games::select::press_frames(game, state.rules.mode);
     if (frames == games::select::NO_SELECTION) {
         return 0u;
     }
@@ -3221,7 +3227,10 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner
 // Double Dunk: sets the entries of a menu with the stick.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     env::boot::press_select(runner, state, board, 1u);
-    uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    uint32_t given_up = env::boot::double_dunk_set(runner, state, random, board, rules, env::boot::PLAYERS);
+    if (given_up == 0u) {
+        given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    }
     uint32_t entry = 0u;
     while ((given_up == 0u) && (entry < 4u)) {
         given_up = env::boot::double_dunk_entry(runner, state, random, board, rules, entry);
@@ -3242,9 +3251,14 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunne
     if (given_up != 0u) {
         return given_up;
     }
-    const bool on = (state.rules.mode & env::boot::MENU[entry][1u]) != 0u;
+    return env::boot::double_dunk_set(runner, state, random, board, rules, env::boot::MENU[entry]);
+}
+
+// Sets the current entry of the menu: its bit in RAM as its bit of the mode.
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_set(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, Array<uint32_t, 2> entry) {
+    const bool on = (state.rules.mode & entry[1u]) != 0u;
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
-    while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & env::boot::MENU[entry][0u]) != 0u) != on) {
+    while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & entry[0u]) != 0u) != on) {
         if (!env::boot::can_continue(selection, 2u * rules.frame_skip)) {
             return selection.spent;
         }
@@ -3690,9 +3704,9 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game) {
 
 namespace cule::env::step {
 
-// Runs one step with an action. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
+// Runs one step with an action of each player. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
 // for work pictures and for the inputs of the frames.
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action) {
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action, env::Action second) {
     uint32_t skip = settings.skip[0u];
     if (settings.skip[1u] != skip) {
         skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
@@ -3710,7 +3724,7 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
     uint32_t left = skip;
     while ((left > 0u) && (stopped_at == 0u)) {
         int32_t reward = 0;
-        if (env::begin_frame(head.state, random, settings.rules.repeat_probability, action, env::full_strength(static_cast<uint32_t>(env::NOOP)))) {
+        if (env::begin_frame(head.state, random, settings.rules.repeat_probability, action, second)) {
             rs::put(inputs[ran], head.state.machine.input);
             ran += 1u;
             head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
@@ -4793,9 +4807,10 @@ PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended) {
 
 namespace cule::games::select {
 
-// Frames for which SELECT is pressed per attempt, or `NO_SELECTION`.
-PARL_FN uint32_t press_frames(uint32_t game) {
-    return games::table::GAMES[game].select.frames;
+// Frames for which SELECT is pressed per attempt to reach a mode, or `NO_SELECTION`.
+PARL_FN uint32_t press_frames(uint32_t game, uint32_t mode) {
+    const games::row::Game& row = games::table::GAMES[game];
+    return ((mode == 0u) && ((row.flags & games::row::SELECTS_FOR_TWO) != 0)) ? games::select::NO_SELECTION : row.select.frames;
 }
 
 // Frames for which SELECT is pressed once before the attempts.

@@ -26,7 +26,7 @@ fn env_state() {
     assert_eq!(offset_of!(T, machine), 0);
     assert_eq!(offset_of!(T, rules), 472);
     assert_eq!(offset_of!(T, env), 568);
-    assert_eq!(offset_of!(T, unused), 620);
+    assert_eq!(offset_of!(T, second_return), 620);
 }
 
 #[test]

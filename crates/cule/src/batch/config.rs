@@ -104,6 +104,9 @@ pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(),
     if settings.stack == 0 || settings.stack > 1024 {
         return setting("stack_num", settings.stack.to_string(), "1 to 1024");
     }
+    if settings.players == 0 || settings.players > 2 {
+        return setting("players", settings.players.to_string(), "1 or 2");
+    }
     let (low, high) = settings.frame_skip;
     if low == 0 || high < low || high > 10_000 {
         return setting("frameskip", format!("{low}..{high}"), "1 to 10000 frames");

@@ -156,8 +156,9 @@ pub struct State {
     pub machine: Machine,
     pub rules: Rules,
     pub env: Env,
-    /// Keeps the size a multiple of eight.
-    pub unused: u32,
+    /// Sum of the second player's rewards before clipping, in games that count them separately. Only batches
+    /// for two players change it.
+    pub second_return: i32,
 }
 
 /// Action of one player in a frame.

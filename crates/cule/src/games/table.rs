@@ -130,7 +130,8 @@ pub static GAMES: [Game; GAME_COUNT] = [
     },
     Game {
         name: "boxing", md5: "c3ef5c4653212088eda54dc91d787870", cartridge: "2K",
-        special: Special::Boxing, difficulties: &[0, 1, 2, 3], last_read: 0x91,
+        special: Special::Boxing, difficulties: &[0, 1, 2, 3], flags: HMOVE_BLANKS | SELECTS_FOR_TWO,
+        select: scaled(0xD9, -1, 1, 2), last_read: 0x91,
         ..GAME
     },
     Game {
@@ -244,7 +245,8 @@ pub static GAMES: [Game; GAME_COUNT] = [
     },
     Game {
         name: "fishing_derby", md5: "b8865f05676e64f3bec72b9defdacfa7", cartridge: "2K",
-        difficulties: &[0, 1, 2, 3], score: difference(Form::Bcd, 0xBD, 0xBE),
+        difficulties: &[0, 1, 2, 3], flags: HMOVE_BLANKS | SELECTS_FOR_TWO, select: shown(0x80, 2),
+        score: difference(Form::Bcd, 0xBD, 0xBE),
         end: when_either(is(0xBD, 153), is(0xBE, 153)), last_read: 0xBE,
         ..GAME
     },

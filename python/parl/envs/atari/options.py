@@ -50,4 +50,5 @@ class AtariOptions(TypedDict, total=False):
     reward_dtype: str
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
+    players: int
     sliding_buffer_planes: int
