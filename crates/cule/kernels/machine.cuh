@@ -837,6 +837,8 @@ PARL_CONST uint16_t RIGHT_A = 64;
 PARL_CONST uint16_t FORCED_PAL = 128;
 // Only modes for two players are selected, and not mode 0, which ale-py does not select either.
 PARL_CONST uint16_t SELECTS_FOR_TWO = 256;
+// The rules are those of the modes for two players. Mode 0 has none: no score, no end.
+PARL_CONST uint16_t RULES_FOR_TWO = 512;
 // Action codes that start a game. `RESET` is the console's switch.
 PARL_CONST uint8_t NOOP = 0;
 PARL_CONST uint8_t FIRE = 1;
@@ -1684,18 +1686,21 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().start_score, 5, games::row::times(100, games::row::bcd2(0xE9, 0xE8)),
     games::row::count(0xEA, 7, 0), games::row::GAME().reported, games::row::when(games::row::bits(0xEA, 7,
     0)), games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
-    2u, 39, 256, games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
-    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
-    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
-    games::row::GAME().lives, games::row::GAME().reported, games::row::GAME().end,
-    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
-    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    2u, 39, 256,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO) | games::row::RULES_FOR_TWO),
     games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
-    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
-    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
-    games::row::GAME().reported, games::row::GAME().end, games::row::GAME().special,
-    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
+    games::row::scaled(0x80, 1, -1, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::difference(games::row::Form::Bcd, 0xA1, 0xA2),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0x88, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
     games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO) | games::row::RULES_FOR_TWO),
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0xF8, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::rewards(0, 2147483647, games::row::bcd3(0x87, 0x85, 0x83)),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0x99, 255),
+    games::row::is(0x89, 0xC0)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, 2u, games::row::GAME().first_line, games::row::GAME().height,
     static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::FORCED_PAL), games::row::GAME().paddle_max,
     games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
     games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
@@ -4041,6 +4046,9 @@ PARL_FN void start_values(games::Rules& s, uint32_t game) {
 // not end.
 PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     const games::row::Game& row = games::table::GAMES[game];
+    if (((row.flags & games::row::RULES_FOR_TWO) != 0) && (s.mode == 0u)) {
+        return;
+    }
     switch (row.special) {
         case games::row::Special::Adventure: {
             games::rules::quests::adventure(s, ram);

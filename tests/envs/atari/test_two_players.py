@@ -23,8 +23,13 @@ RAM: dict[str, Any] = {
 NOOP, FIRE, UP, RIGHT, LEFT, DOWN = range(6)
 
 
+ROWS = {row.id: row for row in parl.atari.games()}
+# Those that ale-py plays, too, with one player.
+OF_ALE = [game for game in GAMES if ROWS[game].players == 1]
+
+
 def one_player_modes(game: str) -> tuple[int, ...]:
-    return next(row.modes for row in parl.atari.games() if row.id == game)
+    return ROWS[game].modes
 
 
 def drawn(envs: Any, steps: int, seed: int = 0) -> np.ndarray:
@@ -51,10 +56,15 @@ def played(game: str, actions: Any, **options: Any) -> tuple[np.ndarray, np.ndar
     return np.array(memory), total
 
 
+def digits(ram: np.ndarray, *addresses: int) -> int:
+    """A decimal number in RAM, of the lowest byte first."""
+    return sum(100**i * int(f"{ram[at & 0x7F]:x}") for i, at in enumerate(addresses))
+
+
 # ---------------------------------------------------------------- equal to ale-py with an idle second player
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", OF_ALE)
 def test_with_an_idle_second_player_it_equals_ale_py(game: str) -> None:
     """In ale-py's default mode; Freeway's is a mode for two players."""
     mode = one_player_modes(game)[0]
@@ -91,7 +101,7 @@ def test_with_an_idle_second_player_every_mode_equals_that_of_one_player(game: s
             np.testing.assert_array_equal(obs_2, obs_1)
             np.testing.assert_array_equal(info_2["ram"], info_1["ram"])
             np.testing.assert_array_equal(rewards_2[:, 0], rewards_1)
-        if game != "freeway":  # its second score is a part of the state
+        if mode not in GAMES[game]:  # otherwise the second player's points may be a part of the state
             np.testing.assert_array_equal(two.get_state(), one.get_state())
 
 
@@ -106,7 +116,7 @@ def test_the_second_player_plays_in_modes_for_two_and_not_against_the_console(ga
         alone = actions * [1, 0]
         changed = (played(game, actions, mode=mode)[0] != played(game, alone, mode=mode)[0]).any(0)
         assert changed.sum() > 3, f"mode {mode}"
-    if 0 not in GAMES[game]:
+    if game in OF_ALE and 0 not in GAMES[game]:
         actions = drawn(envs, 60)[:, 0]
         # The programs of paddle games read and keep both paddles.
         changed = (played(game, actions, mode=0)[0] != played(game, actions * [1, 0], mode=0)[0]).any(0)
@@ -190,8 +200,22 @@ def test_in_freeway_each_player_has_points_of_its_own() -> None:
     up = np.full((400, 2), UP)
     up[:, 1] = np.where(np.arange(400) % 2, UP, NOOP)  # half the speed
     ram, total = played("freeway", up)
-    assert total.tolist() == [10 * (score >> 4) + (score & 15) for score in ram[-1, [0x67, 0x68]]]
+    assert total.tolist() == [digits(ram[-1], 0xE7), digits(ram[-1], 0xE8)]
     assert total[0] > total[1] > 0
+
+
+def test_combat_and_joust_have_rules_in_their_modes_for_two_players() -> None:
+    """Without modes for two they run without rules, as they do for one player."""
+    drive = np.random.default_rng(0).choice([FIRE, 10, 11, 12], (2_200, 1))
+    ram, total = played("combat", drive * [1, 0], mode=27)
+    assert total.tolist() == [digits(ram[-1], 0xA1), -digits(ram[-1], 0xA1)]
+    assert total[0] > 3 and len(ram) < 2_100, "a game takes 2 minutes and 16 seconds"
+    flap = np.random.default_rng(1).integers(0, 18, (4_000, 2))
+    ram, total = played("joust", flap)
+    assert total.tolist() == [digits(ram[-1], 0x87, 0x85, 0x83), digits(ram[-1], 0x88, 0x86, 0x84)]
+    assert total.min() > 1_000 and len(ram) < 4_000
+    for game in ("combat", "joust"):
+        assert played(game, flap[:1_000], mode=0)[1].tolist() == [0, 0]
 
 
 # ---------------------------------------------------------------- results and states
@@ -221,11 +245,7 @@ def test_rewards_and_returns_are_those_of_both_players(game: str, autoreset: str
 
 
 def test_a_state_continues_both_players_and_the_second_return() -> None:
-    options: dict[str, Any] = {
-        "players": 2,
-        "max_num_frames_per_episode": 2_000,
-        "repeat_action_probability": 0.25,
-    }
+    options: dict[str, Any] = {"max_num_frames_per_episode": 2_000, "repeat_action_probability": 0.25}
     first, second = (parl.AtariVectorEnv("freeway", 2, players=2, **options) for _ in range(2))
     first.reset(seed=1)
     second.reset(seed=2)
@@ -304,7 +324,7 @@ def test_continuous_actions_tensors_and_sound() -> None:
 @pytest.mark.parametrize(
     ("game", "options", "message"),
     [
-        ("breakout", {}, "breakout has no rules for two players: players=2 is for boxing, .*tennis"),
+        ("breakout", {}, "breakout has no rules for two players: players=2 is for boxing, combat, .*tennis"),
         ("pong", {"mode": 9}, r"mode 9 is not one of pong's modes \[0, 1, 2, 3\]"),
         ("pong", {"players": 3}, "players is 3, expected 1 to 2"),
         ("pong", {"device": "cuda"}, "players is 2 with device='cuda', expected device=\"cpu\""),
@@ -369,12 +389,7 @@ def test_pettingzoos_test_of_max_cycles_passes(checks: Any) -> None:
 
 def test_a_parallel_environment_is_the_vector_environment() -> None:
     env = parl.atari.parallel_env("boxing", frameskip=4, max_cycles=50, render_mode="rgb_array")
-    raw: dict[str, Any] = {
-        "noop_max": 0,
-        "use_fire_reset": False,
-        "maxpool": False,
-        "render_mode": "rgb_array",
-    }
+    raw: dict[str, Any] = {"noop_max": 0, "use_fire_reset": False, "maxpool": False}
     shape: dict[str, Any] = {"img_height": None, "img_width": None, "grayscale": False, "stack_num": None}
     envs = parl.AtariVectorEnv(
         "boxing",

@@ -681,11 +681,15 @@ pub static GAMES: [Game; GAME_COUNT] = [
     Game {
         name: "combat", md5: "0ef64cdbecccb7049752a3de0b7ade14", cartridge: "2K",
         difficulties: &[0, 1, 2, 3], first_line: 39, height: 256, players: 2,
+        flags: HMOVE_BLANKS | SELECTS_FOR_TWO | RULES_FOR_TWO, select: scaled(0x80, 1, -1, 2),
+        score: difference(Form::Bcd, 0xA1, 0xA2), end: when(is(0x88, 0)),
         ..GAME
     },
     Game {
         name: "joust", md5: "3276c777cbe97cdd2b4a63ffc16b7151", cartridge: "F8",
-        difficulties: &[0, 1, 2, 3], players: 2,
+        difficulties: &[0, 1, 2, 3], players: 2, flags: HMOVE_BLANKS | SELECTS_FOR_TWO | RULES_FOR_TWO,
+        select: shown(0xF8, 2), score: rewards(0, i32::MAX, bcd3(0x87, 0x85, 0x83)),
+        end: when_both(is(0x99, 255), is(0x89, 0xC0)),
         ..GAME
     },
     Game {

@@ -27,14 +27,17 @@ pub enum Second {
 
 /// The games for two players, in alphabetical order.
 #[rustfmt::skip]
-pub static TWO_PLAYERS: [TwoPlayers; 8] = [
+pub static TWO_PLAYERS: [TwoPlayers; 10] = [
     TwoPlayers { game: "boxing", modes: &[1], second: Second::Negative },
+    // The games 1 to 27 of its manual.
+    TwoPlayers { game: "combat", modes: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27], second: Second::Negative },
     // The modes of one player plus 16.
     TwoPlayers { game: "double_dunk", modes: &[16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31], second: Second::Negative },
     TwoPlayers { game: "fishing_derby", modes: &[1], second: Second::Negative },
     // The second player plays in the modes of one player, too.
     TwoPlayers { game: "freeway", modes: &[0, 1, 2, 3, 4, 5, 6, 7], second: Second::Score(rewards(0, i32::MAX, bcd1(0xE8))) },
     TwoPlayers { game: "ice_hockey", modes: &[1, 3], second: Second::Negative },
+    TwoPlayers { game: "joust", modes: &[1, 3], second: Second::Score(rewards(0, i32::MAX, bcd3(0x88, 0x86, 0x84))) },
     TwoPlayers { game: "pong", modes: &[2, 3], second: Second::Negative },
     TwoPlayers { game: "surround", modes: &[1, 3, 4, 5, 6, 7, 8, 9, 10, 11], second: Second::Negative },
     TwoPlayers { game: "tennis", modes: &[1, 3], second: Second::Negative },
