@@ -336,6 +336,13 @@ def test_wrong_settings_are_refused(game: Any, options: dict[str, Any], message:
         parl.AtariVectorEnv(game, 2, **{"players": 2, **options})
 
 
+def test_runs_and_single_environments_are_for_one_player() -> None:
+    with pytest.raises(AtariError, match=r"players is 2, expected 1: use parl\.AtariVectorEnv"):
+        parl.envs.AtariEnv("pong", players=2)
+    with pytest.raises(parl.errors.ConfigError, match=r"players is 2, expected 1: .*examples/self_play\.py"):
+        parl.train("ppo", env="parl/Pong-v0", env_options=["players=2"], total_steps=100, quiet=True)
+
+
 def test_modes_for_two_are_refused_for_one() -> None:
     with pytest.raises(AtariError, match=r"mode 2 is not one of pong's modes \[0, 1\]"):
         parl.AtariVectorEnv("pong", 2, mode=2)
