@@ -684,9 +684,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         obs = np.empty(shape, np.uint8) if observe else None
         ram = np.empty((count, branches, 128), np.uint8) if self._ram_info else None
         saves = observe or not self._draws
-        flat = array.reshape(-1, *self._action_shape)
+        flat = array.reshape(count * branches * steps, *self._action_shape)
         numbers, flags, after = self._native.branch(rows, flat, branches, steps, obs, ram, seed, saves)
-        numbers = numbers.reshape(-1, count, branches)
+        numbers = numbers.reshape(len(numbers), count, branches)
         rewards, raw_rewards, lengths, lives = numbers[:4]
         if self.players == 2:
             rewards, raw_rewards = (
