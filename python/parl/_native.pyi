@@ -452,6 +452,8 @@ class GameRow:
     @property
     def modes(self) -> list[int]: ...
     @property
+    def two_player_modes(self) -> list[int]: ...
+    @property
     def difficulties(self) -> list[int]: ...
 
 def game_rows() -> list[GameRow]: ...
@@ -553,9 +555,10 @@ class AtariBatch:
     row per result. Results are two arrays with one column per environment, and whether any episode ended.
     int32 (12, n): reward, reward before clipping, lives, frame number, episode frame number, environment;
     lives, frame number and episode frame number at the end of an episode, its return and its steps; and the
-    return of the whole game. bool (4, n): terminated, truncated, ended, game over. Those of ``branch`` are
-    int64 (4, n): reward, reward before clipping, steps, lives; bool (2, n): terminated, truncated; and
-    states, uint8 (n, size).
+    return of the whole game; with two players (15, n), the last three are reward, reward before clipping and
+    return of the second one. bool (4, n): terminated, truncated, ended, game over. Those of ``branch`` are
+    int64 (4, n): reward, reward before clipping, steps, lives, and with two players (6, n) both rewards of
+    the second one; bool (2, n): terminated, truncated; and states, uint8 (n, size).
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...

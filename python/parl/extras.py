@@ -17,6 +17,7 @@ _EXTRAS = {
     "imageio": "video",
     "minari": "minari",
     "jax": "jax",
+    "pettingzoo": "pettingzoo",
 }
 
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
+use cule::games::two_players;
 use cule::observe::WIDTH;
 use cule::sound::SAMPLES;
 use cule::{CuleError, env, rom};
@@ -43,6 +44,7 @@ pub struct GameRow {
     minimal_actions: Vec<u32>,
     legal_actions: Vec<u32>,
     modes: Vec<u32>,
+    two_player_modes: Vec<u32>,
     difficulties: Vec<u32>,
 }
 
@@ -72,6 +74,7 @@ pub fn game_rows() -> Vec<GameRow> {
         minimal_actions: actions(row.minimal),
         legal_actions: actions(row.legal),
         modes: row.modes.to_vec(),
+        two_player_modes: two_players::of(number).map_or_else(Vec::new, |two| two.modes.to_vec()),
         difficulties: row.difficulties.to_vec(),
     };
     let mut rows: Vec<GameRow> = rom::known().iter().enumerate().map(row).collect();

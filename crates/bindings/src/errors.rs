@@ -120,6 +120,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         | CuleError::SchemeUnsupported { .. }
         | CuleError::GameUnknown { .. }
         | CuleError::Mode { .. }
+        | CuleError::OnePlayer { .. }
         | CuleError::Difficulty { .. }
         | CuleError::Setting { .. }
         | CuleError::BufferLength { .. }

@@ -28,6 +28,9 @@ use crate::errors::cule_error;
 const RECV_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of rows of integers that `step` returns, with one column per environment; `_native.pyi` names them.
 pub(crate) const NUMBERS: usize = 12;
+/// Number of further rows of integers in a batch for two players: reward, reward before clipping and return of
+/// the second player.
+const SECOND: usize = 3;
 /// Number of rows of flags: terminated, truncated, ended, game over.
 pub(crate) const FLAGS: usize = 4;
 /// The integers of a report.
@@ -45,6 +48,9 @@ pub(crate) const NUMBER_COLUMNS: [fn(&Report) -> i32; NUMBERS] = [
     |r| r.episode_length,
     |r| r.game_return,
 ];
+/// The further ones of the second player.
+const SECOND_COLUMNS: [fn(&Report) -> i32; SECOND] =
+    [|r| r.second_reward, |r| r.second_raw_reward, |r| r.second_return];
 /// The flags of a report.
 pub(crate) const FLAG_COLUMNS: [fn(&Report) -> bool; FLAGS] =
     [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
@@ -88,6 +94,7 @@ pub(crate) struct Config {
     pub(crate) continuous_action_threshold: f32,
     mode: Option<u32>,
     difficulty: Option<u32>,
+    pub(crate) players: u32,
     /// What differs from these settings in each of `games`; empty if nothing does.
     variations: Vec<GameVariation>,
 }
@@ -204,6 +211,7 @@ impl Config {
             difficulty: self.difficulty,
             console_frame_limit: self.console_frame_limit,
             sound: self.sound,
+            players: self.players,
             variations: self.variations.iter().map(GameVariation::settings).collect::<PyResult<_>>()?,
         })
     }
@@ -305,6 +313,7 @@ pub struct AtariBatch {
     #[pyo3(get)]
     audio_bytes: usize,
     threshold: Option<f32>,
+    players: usize,
 }
 
 impl AtariBatch {
@@ -324,32 +333,40 @@ impl AtariBatch {
         }
     }
 
-    /// Checks and converts the actions of `count` environments.
+    /// Checks and converts the actions of `count` environments, one per player of each.
     fn parse_actions(&self, actions: &Bound<'_, PyUntypedArray>, count: usize) -> PyResult<Vec<Action>> {
+        let (all, stick) = ([count, self.players, 3], [count, 3]);
+        let shape: &[usize] = match (self.players, self.threshold.is_some()) {
+            (1, false) => &all[..1],
+            (1, true) => &stick,
+            (_, false) => &all[..2],
+            (_, true) => &all,
+        };
         if let Some(threshold) = self.threshold {
             let values = typed_slice::<f32>(actions).ok_or_else(|| {
                 PyTypeError::new_err(format!("actions have dtype {}, expected float32", actions.dtype()))
             })?;
-            if actions.shape() != [count, 3] {
-                let message = format!("actions have shape {:?}, expected [{count}, 3]", actions.shape());
+            if actions.shape() != shape {
+                let message = format!("actions have shape {:?}, expected {shape:?}", actions.shape());
                 return Err(PyValueError::new_err(message));
             }
             return values
                 .chunks_exact(3)
                 .enumerate()
-                .map(|(env, action)| {
+                .map(|(at, action)| {
                     let [r, angle, fire] = [action[0], action[1], action[2]];
                     if !(r.is_finite() && angle.is_finite() && fire.is_finite()) {
+                        let row = at / self.players;
                         return Err(PyValueError::new_err(format!(
-                            "action {action:?} of row {env} is not finite"
+                            "action {action:?} of row {row} is not finite"
                         )));
                     }
                     Ok(rules::continuous_action(r * angle.cos(), r * angle.sin(), fire, r, threshold))
                 })
                 .collect();
         }
-        if actions.shape() != [count] {
-            let message = format!("actions have shape {:?}, expected [{count}]", actions.shape());
+        if actions.shape() != shape {
+            let message = format!("actions have shape {:?}, expected {shape:?}", actions.shape());
             return Err(PyValueError::new_err(message));
         }
         // EnvPool and many action spaces use int32.
@@ -366,10 +383,10 @@ impl AtariBatch {
     fn actions_at(&self, indices: impl Iterator<Item = i64>) -> PyResult<Vec<Action>> {
         indices
             .enumerate()
-            .map(|(row, index)| {
+            .map(|(at, index)| {
                 let code = usize::try_from(index).ok().and_then(|index| self.actions.get(index));
                 code.map(|&code| full_strength(u32::from(code))).ok_or_else(|| {
-                    let count = self.actions.len();
+                    let (row, count) = (at / self.players, self.actions.len());
                     PyValueError::new_err(format!("action {index} of row {row} is outside 0..{count}"))
                 })
             })
@@ -401,10 +418,12 @@ struct Targets<'a> {
     ram: Option<&'a mut [u8]>,
     audio: Option<&'a mut [u8]>,
     reports: Vec<Report>,
+    players: usize,
 }
 
 impl<'a> Targets<'a> {
     fn new(
+        batch: &AtariBatch,
         rows: usize,
         obs: &'a Bound<'_, PyUntypedArray>,
         final_obs: Option<&'a Bound<'_, PyUntypedArray>>,
@@ -419,6 +438,7 @@ impl<'a> Targets<'a> {
             ram: ram.map(|array| bytes_mut(array, "ram")).transpose()?,
             audio: audio.map(|array| bytes_mut(array, "audio")).transpose()?,
             reports: filled(obs.py(), Report::default(), rows)?,
+            players: batch.players,
         })
     }
 
@@ -434,12 +454,15 @@ impl<'a> Targets<'a> {
 
     fn results<'py>(&self, py: Python<'py>) -> PyResult<Results<'py>> {
         let reports = &self.reports;
-        let mut all_numbers = reserved(py, NUMBERS * reports.len())?;
-        all_numbers.extend(NUMBER_COLUMNS.iter().flat_map(|column| reports.iter().map(column)));
+        let second = if self.players == 2 { &SECOND_COLUMNS[..] } else { &[] };
+        let rows = NUMBERS + second.len();
+        let mut all_numbers = reserved(py, rows * reports.len())?;
+        all_numbers
+            .extend(NUMBER_COLUMNS.iter().chain(second).flat_map(|column| reports.iter().map(column)));
         let ended = reports.iter().any(|report| report.ended);
         let mut all_flags = reserved(py, FLAGS * reports.len())?;
         all_flags.extend(FLAG_COLUMNS.iter().flat_map(|column| reports.iter().map(column)));
-        let numbers = PyArray1::from_vec(py, all_numbers).reshape([NUMBERS, reports.len()])?;
+        let numbers = PyArray1::from_vec(py, all_numbers).reshape([rows, reports.len()])?;
         let flags = PyArray1::from_vec(py, all_flags).reshape([FLAGS, reports.len()])?;
         Ok((numbers, flags, ended))
     }
@@ -475,6 +498,7 @@ impl AtariBatch {
             num_threads: batch.threads(),
             audio_bytes: batch.audio_bytes(),
             threshold: config.continuous.then_some(config.continuous_action_threshold),
+            players: config.players as usize,
             batch: Mutex::new(Some(batch)),
         })
     }
@@ -491,7 +515,7 @@ impl AtariBatch {
         audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
         let seeds: Option<Vec<Option<i64>>> = seeds.map(|seeds| seeds.into_iter().map(Some).collect());
-        let mut targets = Targets::new(self.num_envs, obs, None, ram, audio)?;
+        let mut targets = Targets::new(self, self.num_envs, obs, None, ram, audio)?;
         self.with(py, |batch| batch.reset(seeds.as_deref(), mask.as_deref(), targets.outputs()))?;
         targets.results(py)
     }
@@ -523,7 +547,7 @@ impl AtariBatch {
         audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
         let actions = self.parse_actions(actions, self.num_envs)?;
-        let mut targets = Targets::new(self.num_envs, obs, final_obs, ram, audio)?;
+        let mut targets = Targets::new(self, self.num_envs, obs, final_obs, ram, audio)?;
         self.with(py, |batch| batch.step(&actions, targets.outputs()))?;
         targets.results(py)
     }
@@ -546,7 +570,7 @@ impl AtariBatch {
         let actions = self.parse_actions(actions, envs.len())?;
         let seeds: Option<Vec<_>> =
             seeds.map(|seeds| seeds.into_iter().map(|seed| u64::try_from(seed).ok()).collect());
-        let mut targets = Targets::new(envs.len(), obs, final_obs, ram, None)?;
+        let mut targets = Targets::new(self, envs.len(), obs, final_obs, ram, None)?;
         self.with(py, |batch| batch.step_and_reset(&envs, &actions, seeds.as_deref(), targets.outputs()))?;
         targets.results(py)
     }
@@ -601,7 +625,7 @@ impl AtariBatch {
         ram: Option<&Bound<'py, PyUntypedArray>>,
         audio: Option<&Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Results<'py>> {
-        let mut targets = Targets::new(self.batch_size, obs, final_obs, ram, audio)?;
+        let mut targets = Targets::new(self, self.batch_size, obs, final_obs, ram, audio)?;
         while !self.with(py, |batch| batch.receive(RECV_INTERVAL, &mut targets.outputs()))? {
             py.check_signals()?;
         }
@@ -675,8 +699,15 @@ impl AtariBatch {
             Branches { states: rows, count, branches, steps, actions: &actions, seeds: seeds.as_deref() };
         let out = BranchOutputs { obs, ram, reports: &mut reports, saves };
         let rows = self.with(py, |batch| batch.branch(&request, out))?;
-        let columns: [fn(&BranchReport) -> i64; 4] =
-            [|r| r.reward, |r| r.raw_reward, |r| i64::from(r.length), |r| i64::from(r.lives)];
+        let columns: [fn(&BranchReport) -> i64; 6] = [
+            |r| r.reward,
+            |r| r.raw_reward,
+            |r| i64::from(r.length),
+            |r| i64::from(r.lives),
+            |r| r.second_reward,
+            |r| r.second_raw_reward,
+        ];
+        let columns = &columns[..if self.players == 2 { 6 } else { 4 }];
         let mut numbers = reserved(py, columns.len() * total)?;
         numbers.extend(columns.iter().flat_map(|column| reports.iter().map(column)));
         let mut flags = reserved(py, 2 * total)?;

@@ -237,9 +237,12 @@ struct State {
     games::Rules rules;
     env::Env env;
     uint32_t variation;
+    int32_t second_return;
+    uint32_t unused;
 };
-static_assert(sizeof(State) == 624 && alignof(State) == 4);
+static_assert(sizeof(State) == 632 && alignof(State) == 4);
 static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, variation) == 620);
+static_assert(PARL_OFFSET(State, second_return) == 624 && PARL_OFFSET(State, unused) == 628);
 
 // Action of one player in a frame.
 struct Action {
@@ -346,11 +349,11 @@ struct Head {
     uint8_t continues;
     int32_t earlier_return;
 };
-static_assert(sizeof(Head) == 1232 && alignof(Head) == 8);
-static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, last_frames) == 624 && PARL_OFFSET(Head, numpy) == 1144 && PARL_OFFSET(Head, episode) == 1184);
-static_assert(PARL_OFFSET(Head, random_seed) == 1208 && PARL_OFFSET(Head, noop_seed) == 1212 && PARL_OFFSET(Head, noop_draws) == 1216 && PARL_OFFSET(Head, newest) == 1220);
-static_assert(PARL_OFFSET(Head, newest_is_single_frame) == 1224 && PARL_OFFSET(Head, needs_load) == 1225 && PARL_OFFSET(Head, ready) == 1226 && PARL_OFFSET(Head, continues) == 1227);
-static_assert(PARL_OFFSET(Head, earlier_return) == 1228);
+static_assert(sizeof(Head) == 1240 && alignof(Head) == 8);
+static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, last_frames) == 632 && PARL_OFFSET(Head, numpy) == 1152 && PARL_OFFSET(Head, episode) == 1192);
+static_assert(PARL_OFFSET(Head, random_seed) == 1216 && PARL_OFFSET(Head, noop_seed) == 1220 && PARL_OFFSET(Head, noop_draws) == 1224 && PARL_OFFSET(Head, newest) == 1228);
+static_assert(PARL_OFFSET(Head, newest_is_single_frame) == 1232 && PARL_OFFSET(Head, needs_load) == 1233 && PARL_OFFSET(Head, ready) == 1234 && PARL_OFFSET(Head, continues) == 1235);
+static_assert(PARL_OFFSET(Head, earlier_return) == 1236);
 
 // Settings of all environments of a batch.
 struct EnvSettings {
@@ -394,19 +397,19 @@ struct EnvGame {
     uint32_t reset_states_at;
     uint32_t reset_state_frames;
 };
-static_assert(sizeof(EnvGame) == 1304 && alignof(EnvGame) == 8);
-static_assert(PARL_OFFSET(EnvGame, boot) == 0 && PARL_OFFSET(EnvGame, loaded) == 624 && PARL_OFFSET(EnvGame, repeat_probability) == 1248 && PARL_OFFSET(EnvGame, boot_draws) == 1256);
-static_assert(PARL_OFFSET(EnvGame, system_seed) == 1260 && PARL_OFFSET(EnvGame, mode) == 1264 && PARL_OFFSET(EnvGame, difficulty) == 1268 && PARL_OFFSET(EnvGame, fires) == 1272);
-static_assert(PARL_OFFSET(EnvGame, height) == 1276 && PARL_OFFSET(EnvGame, actions) == 1280 && PARL_OFFSET(EnvGame, television) == 1284 && PARL_OFFSET(EnvGame, rom_at) == 1288);
-static_assert(PARL_OFFSET(EnvGame, rom_bytes) == 1292 && PARL_OFFSET(EnvGame, reset_states_at) == 1296 && PARL_OFFSET(EnvGame, reset_state_frames) == 1300);
+static_assert(sizeof(EnvGame) == 1320 && alignof(EnvGame) == 8);
+static_assert(PARL_OFFSET(EnvGame, boot) == 0 && PARL_OFFSET(EnvGame, loaded) == 632 && PARL_OFFSET(EnvGame, repeat_probability) == 1264 && PARL_OFFSET(EnvGame, boot_draws) == 1272);
+static_assert(PARL_OFFSET(EnvGame, system_seed) == 1276 && PARL_OFFSET(EnvGame, mode) == 1280 && PARL_OFFSET(EnvGame, difficulty) == 1284 && PARL_OFFSET(EnvGame, fires) == 1288);
+static_assert(PARL_OFFSET(EnvGame, height) == 1292 && PARL_OFFSET(EnvGame, actions) == 1296 && PARL_OFFSET(EnvGame, television) == 1300 && PARL_OFFSET(EnvGame, rom_at) == 1304);
+static_assert(PARL_OFFSET(EnvGame, rom_bytes) == 1308 && PARL_OFFSET(EnvGame, reset_states_at) == 1312 && PARL_OFFSET(EnvGame, reset_state_frames) == 1316);
 
 // Start of an episode: the console after the boot state and a number of frames with NOOP or FIRE held.
 struct ResetState {
     env::State state;
     env::state::LastFrames last_frames;
 };
-static_assert(sizeof(ResetState) == 1144 && alignof(ResetState) == 4);
-static_assert(PARL_OFFSET(ResetState, state) == 0 && PARL_OFFSET(ResetState, last_frames) == 624);
+static_assert(sizeof(ResetState) == 1152 && alignof(ResetState) == 4);
+static_assert(PARL_OFFSET(ResetState, state) == 0 && PARL_OFFSET(ResetState, last_frames) == 632);
 
 // Instructions of a step or reset to its caller: what to add to the observation, and which pictures to keep.
 struct StepOutput {
@@ -702,6 +705,8 @@ PARL_CONST uint32_t ADVENTURE_FRAMES = 130u;
 PARL_TABLE Array<Array<uint32_t, 2>, 4> MENU = 
     Array<Array<uint32_t, 2>, 4>{{Array<uint32_t, 2>{{0x08u, 1u}}, Array<uint32_t, 2>{{0x10u, 2u}},
     Array<uint32_t, 2>{{0x04u, 4u}}, Array<uint32_t, 2>{{0x20u, 8u}}}};
+// Its first entry, for two players.
+PARL_TABLE Array<uint32_t, 2> PLAYERS = Array<uint32_t, 2>{{0x40u, 16u}};
 }
 
 namespace cule::env::reset {
@@ -833,6 +838,10 @@ PARL_CONST uint16_t LEFT_A = 32;
 PARL_CONST uint16_t RIGHT_A = 64;
 // PAL without detection in the first frames.
 PARL_CONST uint16_t FORCED_PAL = 128;
+// Only modes for two players are selected, and not mode 0, which ale-py does not select either.
+PARL_CONST uint16_t SELECTS_FOR_TWO = 256;
+// The rules are those of the modes for two players. Mode 0 has none: no score, no end.
+PARL_CONST uint16_t RULES_FOR_TWO = 512;
 // Action codes that start a game. `RESET` is the console's switch.
 PARL_CONST uint8_t NOOP = 0;
 PARL_CONST uint8_t FIRE = 1;
@@ -1129,9 +1138,10 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().start_lives, games::row::bcd2(0xA1, 0xA6), games::row::GAME().lives,
     games::row::GAME().reported, games::row::when(games::row::above(0xA4, 16)), games::row::GAME().special,
     games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
-    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO),
     games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
-    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::scaled(0xD9, -1, 1, 2u), games::row::GAME().start, games::row::GAME().start_score,
     games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
     games::row::GAME().reported, games::row::GAME().end, games::row::Special::Boxing, 0x91},
     games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
@@ -1247,12 +1257,12 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0xE5, 255),
     games::row::is(0x80, 8)), games::row::Special::Et, games::row::GAME().last_read},
     games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
-    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
-    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
-    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
-    games::row::difference(games::row::Form::Bcd, 0xBD, 0xBE), games::row::GAME().lives,
-    games::row::GAME().reported, games::row::when_either(games::row::is(0xBD, 153), games::row::is(0xBE,
-    153)), games::row::GAME().special, 0xBE}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().height, static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO),
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0x80, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::difference(games::row::Form::Bcd, 0xBD, 0xBE),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_either(games::row::is(0xBD, 153),
+    games::row::is(0xBE, 153)), games::row::GAME().special, 0xBE}, games::row::Game{games::row::GAME().pal,
     games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
     games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
     games::row::GAME().legal, games::row::shown(0xD6, 2u), games::row::GAME().start,
@@ -1679,18 +1689,21 @@ PARL_TABLE Array<games::row::Game, 109> GAMES =
     games::row::GAME().start_score, 5, games::row::times(100, games::row::bcd2(0xE9, 0xE8)),
     games::row::count(0xEA, 7, 0), games::row::GAME().reported, games::row::when(games::row::bits(0xEA, 7,
     0)), games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
-    2u, 39, 256, games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
-    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
-    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
-    games::row::GAME().lives, games::row::GAME().reported, games::row::GAME().end,
-    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
-    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    2u, 39, 256,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO) | games::row::RULES_FOR_TWO),
     games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
-    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
-    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
-    games::row::GAME().reported, games::row::GAME().end, games::row::GAME().special,
-    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
+    games::row::scaled(0x80, 1, -1, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::difference(games::row::Form::Bcd, 0xA1, 0xA2),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0x88, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
     games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::SELECTS_FOR_TWO) | games::row::RULES_FOR_TWO),
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0xF8, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::rewards(0, 2147483647, games::row::bcd3(0x87, 0x85, 0x83)),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0x99, 255),
+    games::row::is(0x89, 0xC0)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, 2u, games::row::GAME().first_line, games::row::GAME().height,
     static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::FORCED_PAL), games::row::GAME().paddle_max,
     games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
     games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
@@ -2392,6 +2405,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& run
 template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t entry);
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_set(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, Array<uint32_t, 2> entry);
 template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
 }
 
@@ -2436,7 +2450,7 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game);
 }
 
 namespace cule::env::step {
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action);
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action, env::Action second);
 PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
 template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::FrameRun& frame_run, uint32_t early, uint32_t skip);
 template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
@@ -2525,7 +2539,7 @@ PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended);
 }
 
 namespace cule::games::select {
-PARL_FN uint32_t press_frames(uint32_t game);
+PARL_FN uint32_t press_frames(uint32_t game, uint32_t mode);
 PARL_FN uint32_t first_press(uint32_t game);
 PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
 PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram);
@@ -3162,7 +3176,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& run
             env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
         }
     }
-    const uint32_t frames = games::select::press_frames(game);
+    const uint32_t frames = games::select::press_frames(game, state.rules.mode);
     if (frames == games::select::NO_SELECTION) {
         return 0u;
     }
@@ -3221,7 +3235,10 @@ template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner
 // Double Dunk: sets the entries of a menu with the stick.
 template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
     env::boot::press_select(runner, state, board, 1u);
-    uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    uint32_t given_up = env::boot::double_dunk_set(runner, state, random, board, rules, env::boot::PLAYERS);
+    if (given_up == 0u) {
+        given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    }
     uint32_t entry = 0u;
     while ((given_up == 0u) && (entry < 4u)) {
         given_up = env::boot::double_dunk_entry(runner, state, random, board, rules, entry);
@@ -3242,9 +3259,14 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunne
     if (given_up != 0u) {
         return given_up;
     }
-    const bool on = (state.rules.mode & env::boot::MENU[entry][1u]) != 0u;
+    return env::boot::double_dunk_set(runner, state, random, board, rules, env::boot::MENU[entry]);
+}
+
+// Sets the current entry of the menu: its bit in RAM as its bit of the mode.
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_set(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, Array<uint32_t, 2> entry) {
+    const bool on = (state.rules.mode & entry[1u]) != 0u;
     env::boot::Selection selection = env::boot::Selection{0u, 0u};
-    while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & env::boot::MENU[entry][0u]) != 0u) != on) {
+    while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & entry[0u]) != 0u) != on) {
         if (!env::boot::can_continue(selection, 2u * rules.frame_skip)) {
             return selection.spent;
         }
@@ -3690,9 +3712,9 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game) {
 
 namespace cule::env::step {
 
-// Runs one step with an action. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
+// Runs one step with an action of each player. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
 // for work pictures and for the inputs of the frames.
-template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action) {
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action, env::Action second) {
     uint32_t skip = settings.skip[0u];
     if (settings.skip[1u] != skip) {
         skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
@@ -3710,7 +3732,7 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
     uint32_t left = skip;
     while ((left > 0u) && (stopped_at == 0u)) {
         int32_t reward = 0;
-        if (env::begin_frame(head.state, random, settings.rules.repeat_probability, action, env::full_strength(static_cast<uint32_t>(env::NOOP)))) {
+        if (env::begin_frame(head.state, random, settings.rules.repeat_probability, action, second)) {
             rs::put(inputs[ran], head.state.machine.input);
             ran += 1u;
             head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
@@ -4027,6 +4049,9 @@ PARL_FN void start_values(games::Rules& s, uint32_t game) {
 // not end.
 PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
     const games::row::Game& row = games::table::GAMES[game];
+    if (((row.flags & games::row::RULES_FOR_TWO) != 0) && (s.mode == 0u)) {
+        return;
+    }
     switch (row.special) {
         case games::row::Special::Adventure: {
             games::rules::quests::adventure(s, ram);
@@ -4793,9 +4818,10 @@ PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended) {
 
 namespace cule::games::select {
 
-// Frames for which SELECT is pressed per attempt, or `NO_SELECTION`.
-PARL_FN uint32_t press_frames(uint32_t game) {
-    return games::table::GAMES[game].select.frames;
+// Frames for which SELECT is pressed per attempt to reach a mode, or `NO_SELECTION`.
+PARL_FN uint32_t press_frames(uint32_t game, uint32_t mode) {
+    const games::row::Game& row = games::table::GAMES[game];
+    return ((mode == 0u) && ((row.flags & games::row::SELECTS_FOR_TWO) != 0)) ? games::select::NO_SELECTION : row.select.frames;
 }
 
 // Frames for which SELECT is pressed once before the attempts.

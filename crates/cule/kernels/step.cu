@@ -64,7 +64,7 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
         FormRunner runner{rom_of(b, game)};
         workspace.board->partial_row.uses_classes = 1;
         cule::env::step::step(runner, head, output, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
-                                     inputs, rules, game, action_of(b, call, env, game));
+                                     inputs, rules, game, action_of(b, call, env, game), cule::env::full_strength(cule::env::NOOP));
         keep_pictures(b, env, output, workspace);
         store_figures(b, call, env, cule::env::step::report(head, env, rules));
         output.reset_due = head.episode.ended != 0 && call.mode == SAME_STEP;

@@ -14,6 +14,7 @@ use crate::CuleError;
 use crate::env::{self, Action, NOOP, State, full_strength};
 use crate::fast_cpu::Code;
 use crate::games::table::{GAME_COUNT, GAMES, UNKNOWN};
+use crate::games::two_players;
 use crate::machine::Board;
 use crate::random::{self, Random};
 use crate::rom::Rom;
@@ -283,8 +284,16 @@ impl Console {
     /// # Errors
     /// [`CuleError::Mode`] if the game does not have this mode.
     pub fn set_mode(&mut self, mode: u32) -> Result<(), CuleError> {
-        if !self.modes().contains(&mode) {
-            let available = self.modes().to_vec();
+        self.set_mode_for(mode, false)
+    }
+
+    /// As [`Console::set_mode`], with the modes for two players if `two` is true.
+    pub(crate) fn set_mode_for(&mut self, mode: u32, two: bool) -> Result<(), CuleError> {
+        let more = two_players::of(self.game()).filter(|_| two).map_or(&[][..], |entry| entry.modes);
+        if !self.modes().contains(&mode) && !more.contains(&mode) {
+            let mut available = [self.modes(), more].concat();
+            available.sort_unstable();
+            available.dedup();
             return Err(CuleError::Mode { game: self.game_name(), mode, available });
         }
         self.state.rules.mode = mode;

@@ -77,6 +77,14 @@ pub enum CuleError {
         /// Modes of the game.
         available: Vec<u32>,
     },
+    /// There are no rules for two players of the game.
+    #[error("{game} has no rules for two players: players=2 is for {}", available.join(", "))]
+    OnePlayer {
+        /// The game.
+        game: &'static str,
+        /// The games that two can play.
+        available: Vec<&'static str>,
+    },
     /// The game does not have this difficulty.
     #[error("difficulty {difficulty} is not one of {game}'s difficulties {available:?}")]
     Difficulty {

@@ -22,11 +22,13 @@ fn env_env() {
 #[test]
 fn env_state() {
     type T = cule::env::State;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (624, 4));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (632, 4));
     assert_eq!(offset_of!(T, machine), 0);
     assert_eq!(offset_of!(T, rules), 472);
     assert_eq!(offset_of!(T, env), 568);
     assert_eq!(offset_of!(T, variation), 620);
+    assert_eq!(offset_of!(T, second_return), 624);
+    assert_eq!(offset_of!(T, unused), 628);
 }
 
 #[test]
@@ -85,20 +87,20 @@ fn env_state_lastframes() {
 #[test]
 fn env_state_head() {
     type T = cule::env::state::Head;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1232, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1240, 8));
     assert_eq!(offset_of!(T, state), 0);
-    assert_eq!(offset_of!(T, last_frames), 624);
-    assert_eq!(offset_of!(T, numpy), 1144);
-    assert_eq!(offset_of!(T, episode), 1184);
-    assert_eq!(offset_of!(T, random_seed), 1208);
-    assert_eq!(offset_of!(T, noop_seed), 1212);
-    assert_eq!(offset_of!(T, noop_draws), 1216);
-    assert_eq!(offset_of!(T, newest), 1220);
-    assert_eq!(offset_of!(T, newest_is_single_frame), 1224);
-    assert_eq!(offset_of!(T, needs_load), 1225);
-    assert_eq!(offset_of!(T, ready), 1226);
-    assert_eq!(offset_of!(T, continues), 1227);
-    assert_eq!(offset_of!(T, earlier_return), 1228);
+    assert_eq!(offset_of!(T, last_frames), 632);
+    assert_eq!(offset_of!(T, numpy), 1152);
+    assert_eq!(offset_of!(T, episode), 1192);
+    assert_eq!(offset_of!(T, random_seed), 1216);
+    assert_eq!(offset_of!(T, noop_seed), 1220);
+    assert_eq!(offset_of!(T, noop_draws), 1224);
+    assert_eq!(offset_of!(T, newest), 1228);
+    assert_eq!(offset_of!(T, newest_is_single_frame), 1232);
+    assert_eq!(offset_of!(T, needs_load), 1233);
+    assert_eq!(offset_of!(T, ready), 1234);
+    assert_eq!(offset_of!(T, continues), 1235);
+    assert_eq!(offset_of!(T, earlier_return), 1236);
 }
 
 #[test]
@@ -125,30 +127,30 @@ fn env_state_envsettings() {
 #[test]
 fn env_state_envgame() {
     type T = cule::env::state::EnvGame;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1304, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1320, 8));
     assert_eq!(offset_of!(T, boot), 0);
-    assert_eq!(offset_of!(T, loaded), 624);
-    assert_eq!(offset_of!(T, repeat_probability), 1248);
-    assert_eq!(offset_of!(T, boot_draws), 1256);
-    assert_eq!(offset_of!(T, system_seed), 1260);
-    assert_eq!(offset_of!(T, mode), 1264);
-    assert_eq!(offset_of!(T, difficulty), 1268);
-    assert_eq!(offset_of!(T, fires), 1272);
-    assert_eq!(offset_of!(T, height), 1276);
-    assert_eq!(offset_of!(T, actions), 1280);
-    assert_eq!(offset_of!(T, television), 1284);
-    assert_eq!(offset_of!(T, rom_at), 1288);
-    assert_eq!(offset_of!(T, rom_bytes), 1292);
-    assert_eq!(offset_of!(T, reset_states_at), 1296);
-    assert_eq!(offset_of!(T, reset_state_frames), 1300);
+    assert_eq!(offset_of!(T, loaded), 632);
+    assert_eq!(offset_of!(T, repeat_probability), 1264);
+    assert_eq!(offset_of!(T, boot_draws), 1272);
+    assert_eq!(offset_of!(T, system_seed), 1276);
+    assert_eq!(offset_of!(T, mode), 1280);
+    assert_eq!(offset_of!(T, difficulty), 1284);
+    assert_eq!(offset_of!(T, fires), 1288);
+    assert_eq!(offset_of!(T, height), 1292);
+    assert_eq!(offset_of!(T, actions), 1296);
+    assert_eq!(offset_of!(T, television), 1300);
+    assert_eq!(offset_of!(T, rom_at), 1304);
+    assert_eq!(offset_of!(T, rom_bytes), 1308);
+    assert_eq!(offset_of!(T, reset_states_at), 1312);
+    assert_eq!(offset_of!(T, reset_state_frames), 1316);
 }
 
 #[test]
 fn env_state_resetstate() {
     type T = cule::env::state::ResetState;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1144, 4));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1152, 4));
     assert_eq!(offset_of!(T, state), 0);
-    assert_eq!(offset_of!(T, last_frames), 624);
+    assert_eq!(offset_of!(T, last_frames), 632);
 }
 
 #[test]

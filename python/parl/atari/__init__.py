@@ -5,10 +5,11 @@
 
 from parl.atari.actions import Action
 from parl.atari.archive import StateArchive
-from parl.atari.catalogue import Game, game_id, games
+from parl.atari.catalogue import Game, game_id, games, two_player_games
 from parl.atari.console import Console
 from parl.atari.modifications import GameVariations, Modification
 from parl.atari.roms import rom_folder, rom_folders
+from parl.atari.two_players import aec_env, parallel_env
 
 __all__ = [
     "Action",
@@ -17,8 +18,11 @@ __all__ = [
     "GameVariations",
     "Modification",
     "StateArchive",
+    "aec_env",
     "game_id",
     "games",
+    "parallel_env",
     "rom_folder",
     "rom_folders",
+    "two_player_games",
 ]

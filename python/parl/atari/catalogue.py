@@ -37,6 +37,8 @@ class Game:
     """Actions that the game receives; others are replaced by NOOP."""
     modes: tuple[int, ...]
     """Modes of the game; the first is the default."""
+    two_player_modes: tuple[int, ...]
+    """Modes that two play at the same time, with ``AtariVectorEnv(players=2)``; empty if there are none."""
     difficulties: tuple[int, ...]
     """Positions of the two difficulty switches: bit 0 is the left one, bit 1 the right one."""
     screen: tuple[int, int]
@@ -89,6 +91,17 @@ def game_id(name: str) -> str:
     return found
 
 
+def two_player_games() -> dict[str, tuple[int, ...]]:
+    """The games that two play at the same time: id -> modes for two players, the first is the default.
+
+    Examples:
+        >>> import parl
+        >>> parl.atari.two_player_games()["pong"]
+        (2, 3)
+    """
+    return {row.id: tuple(row.two_player_modes) for row in _native.game_rows() if row.two_player_modes}
+
+
 def games() -> list[Game]:
     """All games that parl knows, sorted by id.
 
@@ -111,6 +124,7 @@ def games() -> list[Game]:
                 actions=tuple(Action(number) for number in row.minimal_actions),
                 legal_actions=tuple(Action(number) for number in row.legal_actions),
                 modes=tuple(row.modes),
+                two_player_modes=tuple(row.two_player_modes),
                 difficulties=tuple(row.difficulties),
                 screen=(row.height, SCREEN_WIDTH),
                 md5=row.md5,

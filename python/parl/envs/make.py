@@ -261,12 +261,17 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     Raises:
         ConfigError: the observation space is neither Box nor a Dict of Box spaces, the action space is
             neither Box nor a Discrete or MultiDiscrete that starts at 0, or the autoreset mode is not one
-            of ``AUTORESETS``.
+            of ``AUTORESETS``; or it has two players.
     """
     from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
     from parl.envs.spaces import AdaptedSpaces
 
+    if getattr(env, "players", 1) != 1:
+        raise ConfigError(
+            "players is 2, expected 1: algorithms have one reward per environment; examples/self_play.py "
+            "trains both players with an environment of its own"
+        )
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     branches: tuple[int, ...] = ()

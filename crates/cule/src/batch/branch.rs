@@ -9,7 +9,7 @@ use super::cpu::Shared;
 use super::outputs::{RAM_BYTES, check_length, front};
 use super::pool::Pool;
 use super::slot::{Slot, Workspace};
-use super::states;
+use super::{player_actions, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
 use crate::{CuleError, memory};
@@ -26,7 +26,8 @@ pub struct Branches<'a> {
     pub branches: usize,
     /// Actions of each branch, at least 1.
     pub steps: usize,
-    /// `count * branches * steps` actions, those of a branch one after the other.
+    /// `count * branches * steps` actions, those of a branch one after the other; with two players, twice as
+    /// many: both of a step are side by side.
     pub actions: &'a [Action],
     /// Per branch, the seed of its generators; negative to continue with the generators of the state.
     pub seeds: Option<&'a [i64]>,
@@ -39,6 +40,10 @@ pub struct BranchReport {
     pub reward: i64,
     /// Sum of the rewards before clipping.
     pub raw_reward: i64,
+    /// Of the second player, in batches for two players: the sum of the rewards, each clipped.
+    pub second_reward: i64,
+    /// The sum of its rewards before clipping.
+    pub second_raw_reward: i64,
     /// Steps that have run: less than the number of actions if the episode ended before.
     pub length: u32,
     /// Lives left.
@@ -101,11 +106,12 @@ pub(super) fn run(
     let mut large: Vec<Option<Slot>> = memory::reserved(if out.saves { total } else { 0 })?;
     large.resize_with(total, || None);
     let mut rest = (&mut rows[..], out.obs, out.ram);
+    let each = request.steps * shared.players() as usize;
     let mut jobs: Vec<Job<'_>> = memory::reserved(total)?;
     for (i, (report, large)) in out.reports.iter_mut().zip(&mut large).enumerate() {
         jobs.push(Job {
             start: &starts[i / request.branches],
-            actions: &request.actions[i * request.steps..][..request.steps],
+            actions: &request.actions[i * each..][..each],
             seed: request.seeds.and_then(|seeds| u64::try_from(seeds[i]).ok()),
             obs: rest.1.as_mut().map(|obs| front(obs, shared.obs_bytes())),
             ram: rest.2.as_mut().map(|ram| front(ram, RAM_BYTES)),
@@ -133,8 +139,9 @@ fn check(shared: &Shared, request: &Branches<'_>, out: &BranchOutputs<'_>) -> Re
         }
     }
     let total = request.count.saturating_mul(request.branches);
+    let players = shared.players() as usize;
     let expected = [
-        ("actions", request.actions.len(), total.saturating_mul(request.steps)),
+        ("actions", request.actions.len(), total.saturating_mul(request.steps).saturating_mul(players)),
         ("seeds", request.seeds.map_or(total, <[_]>::len), total),
         ("reports", out.reports.len(), total),
     ];
@@ -200,21 +207,25 @@ fn run_one(shared: &Shared, work: &mut Workspace, rules: &[EnvSettings], shows: 
     // A state whose episode has ended keeps the flags of its end.
     let mut ended = slot.has_ended();
     if ended {
-        let last = slot.report(0, rules);
+        let last = slot.report(0, game, rules);
         (report.terminated, report.truncated) = (last.terminated, last.truncated);
     }
-    for &action in job.actions {
+    let players = shared.players();
+    for at in 0..job.actions.len() / players as usize {
         if ended {
             break;
         }
+        let actions = player_actions(job.actions, players, at);
         if shows {
-            slot.step(work, game, rules, action);
+            slot.step(work, game, rules, actions);
         } else {
-            slot.run(work, game, rules, action);
+            slot.run(work, game, rules, actions);
         }
-        let step = slot.report(0, rules);
+        let step = slot.report(0, game, rules);
         report.reward += i64::from(step.reward);
         report.raw_reward += i64::from(step.raw_reward);
+        report.second_reward += i64::from(step.second_reward);
+        report.second_raw_reward += i64::from(step.second_raw_reward);
         report.length += 1;
         (report.terminated, report.truncated) = (step.terminated, step.truncated);
         ended = step.ended || step.terminated || step.truncated;

@@ -122,6 +122,9 @@ pub(super) fn check(config: &BatchConfig<'_>, settings: &Settings) -> Result<(),
     }
     check_frame_skip(settings.frame_skip)?;
     variation::check(settings, config.games.len())?;
+    if settings.players == 0 || settings.players > 2 {
+        return setting("players", settings.players.to_string(), "1 or 2");
+    }
     if settings.noop_max > 100_000 {
         return setting("noop_max", settings.noop_max.to_string(), "at most 100000");
     }

@@ -11,7 +11,7 @@ use super::outputs::{Job, Outputs, RAM_BYTES, Row, check_length};
 use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Workspace};
-use super::{Autoreset, Batch, Report, Settings, states};
+use super::{Autoreset, Batch, PlayerActions, Report, Settings, player_actions, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
 use crate::games::table::GAMES;
@@ -39,11 +39,11 @@ pub struct ConsoleStatus {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
     /// A step, or the reset after the end of an episode with [`Autoreset::NextStep`].
-    Step(Action),
+    Step(PlayerActions),
     /// A reset, with a new seed if it is `Some`.
     Reset(Option<u64>),
     /// A step, and a reset with this seed after it; without a seed only if the episode has ended.
-    StepAndReset(Action, Option<u64>),
+    StepAndReset(PlayerActions, Option<u64>),
     /// Only write the current observation and figures.
     Show,
 }
@@ -103,6 +103,11 @@ impl Shared {
         &self.rules
     }
 
+    /// Players of an environment, 1 or 2.
+    pub(super) fn players(&self) -> u32 {
+        self.settings.players
+    }
+
     pub(super) fn games(&self) -> &[Game] {
         &self.games
     }
@@ -156,8 +161,9 @@ impl Shared {
         let result = catch_panic(|| {
             let mut slot = lock(&self.slots[id]);
             let (game, rules) = (&self.games[slot.game], &self.rules[slot.game]);
-            for &action in actions {
-                slot.step(work, game, rules, action);
+            let players = self.settings.players;
+            for step in 0..actions.len() / players as usize {
+                slot.step(work, game, rules, player_actions(actions, players, step));
                 steps += 1;
                 ended = slot.has_ended();
                 if ended {
@@ -194,9 +200,9 @@ pub(super) fn perform(
             slot.reset(work, game, rules, None)?;
             report = slot.figures(id);
         }
-        Command::Step(action) => {
-            slot.step(work, game, rules, action);
-            report = slot.report(id, rules);
+        Command::Step(actions) => {
+            slot.step(work, game, rules, actions);
+            report = slot.report(id, game, rules);
             if report.ended && settings.autoreset == Autoreset::SameStep {
                 if let Some(final_obs) = row.final_obs {
                     slot.observe(rules, final_obs);
@@ -212,9 +218,9 @@ pub(super) fn perform(
             slot.reset(work, game, rules, seed)?;
             report = slot.figures(id);
         }
-        Command::StepAndReset(action, seed) => {
-            slot.step(work, game, rules, action);
-            report = slot.report(id, rules);
+        Command::StepAndReset(actions, seed) => {
+            slot.step(work, game, rules, actions);
+            report = slot.report(id, game, rules);
             if let Some(final_obs) = row.final_obs {
                 slot.observe(rules, final_obs);
             }
@@ -519,9 +525,7 @@ impl CpuBatch {
         out: Outputs<'_>,
     ) -> Result<(), CuleError> {
         let expected = envs.len();
-        if actions.len() != expected {
-            return Err(CuleError::Count { what: "actions", found: actions.len(), expected });
-        }
+        self.check_actions(actions, expected)?;
         if let Some(found) = seeds.map(<[_]>::len).filter(|&found| found != expected) {
             return Err(CuleError::Count { what: "seeds", found, expected });
         }
@@ -532,7 +536,11 @@ impl CpuBatch {
         self.check_idle(envs)?;
         self.check_ready(envs.iter().copied())?;
         let seed = |row: usize| seeds.and_then(|seeds| seeds[row]);
-        self.run(expected, |row| (envs[row], Command::StepAndReset(actions[row], seed(row))), out)
+        self.run(
+            expected,
+            |row| (envs[row], Command::StepAndReset(self.of_players(actions, row), seed(row))),
+            out,
+        )
     }
 
     /// Steps one environment with one action after the other until its episode ends, without observations.
@@ -580,6 +588,19 @@ impl CpuBatch {
         Ok(())
     }
 
+    /// Checks the number of actions of `envs` environments.
+    fn check_actions(&self, actions: &[Action], envs: usize) -> Result<(), CuleError> {
+        let expected = envs * self.shared.players() as usize;
+        if actions.len() == expected {
+            return Ok(());
+        }
+        Err(CuleError::Count { what: "actions", found: actions.len(), expected })
+    }
+
+    fn of_players(&self, actions: &[Action], row: usize) -> PlayerActions {
+        player_actions(actions, self.shared.players(), row)
+    }
+
     fn check_exists(&self, env: usize) -> Result<(), CuleError> {
         if env < self.busy.len() {
             return Ok(());
@@ -600,9 +621,7 @@ impl CpuBatch {
     /// The numbers of environments and actions differ, an environment does not exist, has not been reset or
     /// still has a task, or the batch is synchronous.
     pub fn send(&mut self, envs: &[usize], actions: &[Action]) -> Result<(), CuleError> {
-        if envs.len() != actions.len() {
-            return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs.len() });
-        }
+        self.check_actions(actions, envs.len())?;
         let mut marked = 0;
         let mut sent = Ok(());
         for &env in envs {
@@ -621,7 +640,11 @@ impl CpuBatch {
             break;
         }
         let sent = sent.and_then(|()| self.check_ready(envs.iter().copied())).and_then(|()| {
-            let tasks = envs.iter().zip(actions).map(|(&env, &action)| (env, Command::Step(action)));
+            let players = self.shared.players();
+            let tasks = envs
+                .iter()
+                .enumerate()
+                .map(|(i, &env)| (env, Command::Step(player_actions(actions, players, i))));
             self.queue.as_mut().ok_or(SYNCHRONOUS)?.send(tasks)
         });
         if let Err(error) = sent {
@@ -768,11 +791,9 @@ impl Batch for CpuBatch {
 
     fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
         let envs = self.num_envs();
-        if actions.len() != envs {
-            return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs });
-        }
+        self.check_actions(actions, envs)?;
         self.check_ready(0..envs)?;
-        self.run(envs, |env| (env, Command::Step(actions[env])), out)
+        self.run(envs, |env| (env, Command::Step(self.of_players(actions, env))), out)
     }
 
     fn state_bytes(&self, envs: &[usize]) -> usize {

@@ -7,8 +7,9 @@ use crate::CuleError;
 use crate::console::{Console, Options};
 use crate::env::state::{self, EnvGame};
 use crate::fast_cpu::Code;
-use crate::games::row::Special;
+use crate::games::row::{Score, Special};
 use crate::games::table::GAMES;
+use crate::games::two_players::{self, Second, TWO_PLAYERS, TwoPlayers};
 use crate::machine::{cart, tia};
 use crate::observe::palette;
 use crate::random::{self, Random};
@@ -35,6 +36,8 @@ pub(super) struct Game {
     pub screen: Screen,
     /// Changes of its RAM, if there are any.
     pub changes: Option<Variation>,
+    /// Reward of the second player, in a batch for two.
+    pub second: Option<Second>,
     options: Options,
     mode: Option<u32>,
     difficulty: Option<u32>,
@@ -49,6 +52,7 @@ impl Game {
         settings: &Settings,
         full_actions: bool,
     ) -> Result<Self, CuleError> {
+        let two = if settings.players == 2 { Some(two_players(row)?) } else { None };
         let options = Options {
             repeat_action_probability: settings.rules.repeat_probability as f32,
             max_num_frames_per_episode: settings.console_frame_limit,
@@ -68,8 +72,9 @@ impl Game {
                 .first()
                 .filter(|one| !one.ram.is_empty() || !one.hold.is_empty())
                 .cloned(),
+            second: two.map(|two| two.second),
             options,
-            mode: settings.mode,
+            mode: settings.mode.or(two.and_then(|two| two.modes.first().copied())),
             difficulty: settings.difficulty,
         };
         let console = game.boot_console()?;
@@ -126,7 +131,7 @@ impl Game {
     fn boot_console(&self) -> Result<Console, CuleError> {
         let mut console = Console::new(&self.rom, self.row, self.options)?;
         if let Some(mode) = self.mode {
-            console.set_mode(mode)?;
+            console.set_mode_for(mode, self.second.is_some())?;
         }
         if let Some(difficulty) = self.difficulty {
             console.set_difficulty(difficulty)?;
@@ -140,6 +145,14 @@ impl Game {
         (self.row, &self.rom.md5) == (other.row, &other.rom.md5)
     }
 
+    /// The second player's score, in a batch for two and a game that counts it separately.
+    pub(super) fn second_score(&self) -> Option<&Score> {
+        match &self.second {
+            Some(Second::Score(score)) => Some(score),
+            _ => None,
+        }
+    }
+
     pub(super) fn name(&self) -> &'static str {
         GAMES[self.row].name
     }
@@ -148,6 +161,14 @@ impl Game {
     pub(super) fn height(&self) -> usize {
         self.env_game.height as usize
     }
+}
+
+/// The entry of a game for two players.
+fn two_players(row: usize) -> Result<&'static TwoPlayers, CuleError> {
+    two_players::of(row).ok_or_else(|| CuleError::OnePlayer {
+        game: GAMES[row].name,
+        available: TWO_PLAYERS.iter().map(|two| two.game).collect(),
+    })
 }
 
 /// Number of draws that lead from a generator seeded with `seed` to `later`; `None` above [`MOST_DRAWS`].

@@ -30,9 +30,9 @@ pub use states::{VERSION as STATE_VERSION, console_bytes};
 pub use variation::Variation;
 
 use crate::CuleError;
-use crate::env::Action;
 use crate::env::rules::{self, StepRules};
 use crate::env::state::{self, EnvSettings, Figures};
+use crate::env::{Action, NOOP, full_strength};
 use crate::machine::tia;
 
 /// What an environment does after its episode has ended.
@@ -67,6 +67,18 @@ pub enum Noops {
     BeforeFire = state::NOOPS_BEFORE_FIRE,
     /// 1 to `noop_max` idle frames (none if `noop_max` is 0), drawn from NumPy's generator, then FIRE.
     Numpy = state::NOOPS_NUMPY,
+}
+
+/// Actions of both players in a step. In an environment for one player the second is NOOP.
+type PlayerActions = [Action; 2];
+
+/// The actions of number `at` among those of environments with `players` players each.
+fn player_actions(actions: &[Action], players: u32, at: usize) -> PlayerActions {
+    if players == 2 {
+        [actions[2 * at], actions[2 * at + 1]]
+    } else {
+        [actions[at], full_strength(u32::from(NOOP))]
+    }
 }
 
 /// Contents of the older planes of a stack after a reset.
@@ -127,6 +139,9 @@ pub struct Settings {
     pub sound: bool,
     /// For each of the games, what differs from these settings; empty if nothing does.
     pub variations: Vec<Variation>,
+    /// Players of an environment, 1 or 2. With 2 there are twice as many actions: both of an environment are
+    /// side by side. Batches on CPU threads only.
+    pub players: u32,
 }
 
 impl Default for Settings {
@@ -162,6 +177,7 @@ impl Default for Settings {
             console_frame_limit: 0,
             sound: false,
             variations: vec![],
+            players: 1,
         }
     }
 }
@@ -233,6 +249,12 @@ pub struct Report {
     pub game_over: bool,
     /// Sum of rewards before clipping over all episodes of the current game.
     pub game_return: i32,
+    /// Of the second player, in batches for two players: reward, clipped.
+    pub second_reward: i32,
+    /// Its reward before clipping.
+    pub second_raw_reward: i32,
+    /// Sum of its rewards before clipping in the episode that ended.
+    pub second_return: i32,
 }
 
 impl From<Figures> for Report {
@@ -259,6 +281,7 @@ impl From<Figures> for Report {
             episode_length,
             game_over,
             game_return,
+            ..Self::default()
         }
     }
 }
@@ -281,10 +304,10 @@ pub trait Batch {
         out: Outputs<'_>,
     ) -> Result<(), CuleError>;
 
-    /// Steps every environment once.
+    /// Steps every environment once, with one action per player of each.
     ///
     /// # Errors
-    /// `actions` has another length than the batch, or an environment has not been reset.
+    /// `actions` has another length than all players of the batch, or an environment has not been reset.
     fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError>;
 
     /// Bytes of one row of [`Batch::save`] for these environments: the size of the largest state.

@@ -17,7 +17,7 @@ use super::outputs::{RAM_BYTES, Row, check_length, front};
 use super::pictures::Pictures;
 use super::pool::Pool;
 use super::slot::{Slot, Workspace};
-use super::{Autoreset, Report, Settings};
+use super::{Autoreset, Report, Settings, player_actions};
 use crate::CuleError;
 use crate::env::Action;
 use crate::env::state::{EnvSettings, Head, UNKNOWN_DRAWS};
@@ -147,6 +147,9 @@ impl RowBatch {
         if settings.sound {
             return setting("sound", "true".into(), "false");
         }
+        if settings.players != 1 {
+            return setting("players", settings.players.to_string(), "1");
+        }
         let game = config::load_games(config, &settings)?.remove(0);
         let settings = settings.of_game(0);
         let rules = settings.of_envs(std::slice::from_ref(&game));
@@ -224,7 +227,7 @@ impl RowBatch {
                 let reason = "has ended and autoreset is disabled: replace its state by one of a reset";
                 return Err(CuleError::EnvState { env: index, reason });
             }
-            let command = Command::Step(actions[index]);
+            let command = Command::Step(player_actions(actions, 1, index));
             cpu::perform(slot, work, (&self.game, &self.settings, &self.rules), index, command, row)
         })
     }

@@ -5,14 +5,15 @@
 
 use bytemuck::Zeroable;
 
-use super::Report;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
 use super::variation::{VariedRunner, poke};
+use super::{PlayerActions, Report};
 use crate::console::undrawn::{CpuRunner, SoundRunner, UndrawnFrames};
 use crate::env::state::{self, EnvSettings, Head, StepOutput};
-use crate::env::{Action, reset, step};
+use crate::env::{reset, rules, step};
+use crate::games::two_players::{self, Second};
 use crate::machine::input::{self, Input};
 use crate::machine::{self, Board, tia};
 use crate::random::{self, Random};
@@ -71,6 +72,8 @@ pub(super) struct Slot {
     pub pictures: Option<Box<Pictures>>,
     /// Its sound, if it makes any.
     pub sound: Option<Box<Sound>>,
+    /// Reward of the second player in the last step, if the game counts it separately.
+    pub second_reward: i32,
 }
 
 impl Slot {
@@ -92,6 +95,7 @@ impl Slot {
             planes: memory::filled(0, size)?.into(),
             pictures: None,
             sound: game.sounds.as_ref().map(|[loaded, _]| Box::new(loaded.clone())),
+            second_reward: 0,
         };
         state::seed(&mut slot.head, &mut slot.random, entropy, rules.noops);
         Ok(slot)
@@ -133,14 +137,21 @@ impl Slot {
         if frames != 0 {
             return Err(CuleError::ModeSelection { game: game.name(), mode: game.env_game.mode, frames });
         }
+        self.head.state.second_return = 0;
         self.show(&output, work, game, rules);
         self.keep(&output, work, game, rules);
         Ok(())
     }
 
-    /// Runs one step with an action. If the episode has ended, no frame runs.
-    pub(super) fn step(&mut self, work: &mut Workspace, game: &Game, rules: &EnvSettings, action: Action) {
-        let output = self.run(work, game, rules, action);
+    /// Runs one step with an action of each player. If the episode has ended, no frame runs.
+    pub(super) fn step(
+        &mut self,
+        work: &mut Workspace,
+        game: &Game,
+        rules: &EnvSettings,
+        actions: PlayerActions,
+    ) {
+        let output = self.run(work, game, rules, actions);
         self.show(&output, work, game, rules);
         self.keep(&output, work, game, rules);
     }
@@ -151,8 +162,9 @@ impl Slot {
         work: &mut Workspace,
         game: &Game,
         rules: &EnvSettings,
-        action: Action,
+        [action, second]: PlayerActions,
     ) -> StepOutput {
+        let before = game.second_score().map(|score| (score, self.head.state.machine.riot.ram));
         let mut output = self.step_output(work, game, rules);
         self.put_registers(&mut work.board);
         step::step(
@@ -167,8 +179,14 @@ impl Slot {
             rules,
             &game.env_game,
             action,
+            second,
         );
         self.take_registers(&work.board);
+        if let Some((score, before)) = before {
+            let state = &mut self.head.state;
+            self.second_reward = two_players::earned(score, &before, &state.machine.riot.ram);
+            state.second_return = state.second_return.wrapping_add(self.second_reward);
+        }
         self.hold(game);
         output
     }
@@ -295,8 +313,24 @@ impl Slot {
     }
 
     /// Figures of the last step.
-    pub(super) fn report(&self, id: usize, rules: &EnvSettings) -> Report {
-        step::report(&self.head, id as u32, rules).into()
+    pub(super) fn report(&self, id: usize, game: &Game, rules: &EnvSettings) -> Report {
+        let mut report: Report = step::report(&self.head, id as u32, rules).into();
+        match game.second {
+            None => {}
+            Some(Second::Negative) => {
+                report.second_reward = -report.reward;
+                report.second_raw_reward = report.raw_reward.wrapping_neg();
+                report.second_return = report.episode_return.wrapping_neg();
+            }
+            Some(Second::Score(_)) => {
+                report.second_reward = rules::clipped(&rules.rules, self.second_reward);
+                report.second_raw_reward = self.second_reward;
+                if report.ended {
+                    report.second_return = self.head.state.second_return;
+                }
+            }
+        }
+        report
     }
 
     /// Palette indices of the last frame, and whether the television is PAL.

@@ -22,7 +22,7 @@ use crate::random::{self, Random};
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Format version. Incremented whenever the layout after the header changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of the part that all rows have, after the header.
 const FIXED: usize = size_of::<Head>() + size_of::<Random>();
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
@@ -147,7 +147,8 @@ pub(super) fn load_core(
     bytemuck::cast_slice_mut(&mut random.words).copy_from_slice(words);
     random.position = bytemuck::pod_read_unaligned(position);
     let planes = vec![0; like.planes.len()].into();
-    let slot = Slot { game: like.game, head, random, planes, pictures: None, sound: like.sound.clone() };
+    let sound = like.sound.clone();
+    let slot = Slot { game: like.game, head, random, planes, pictures: None, sound, second_reward: 0 };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)
 }
@@ -223,6 +224,7 @@ pub(super) fn load(row: &[u8], index: usize, game: &Game, rules: &EnvSettings) -
         planes: planes.into(),
         pictures: (!pictures.is_empty()).then(|| Box::new(Pictures::from_bytes(pictures))),
         sound: None,
+        second_reward: 0,
     };
     slot.check(game, rules).map_err(bad)?;
     Ok(slot)
@@ -247,6 +249,7 @@ pub fn console_bytes(row: &[u8]) -> Result<Vec<u8>, CuleError> {
     state.env.episode_frame_number = 0;
     state.env.held = [0, 0];
     state.env.held_step = [0, 0];
+    state.second_return = 0;
     let flags = [head.ready, head.episode.ended, head.continues, 0];
     Ok([&header.game.to_le_bytes(), &flags[..], bytemuck::bytes_of(&state)].concat())
 }

@@ -27,6 +27,8 @@ const MOST_OPEN_FRAMES: u32 = 120;
 const ADVENTURE_FRAMES: u32 = 130;
 /// Double Dunk's menu: per entry, the bit in RAM and the bit of the mode.
 const MENU: [[u32; 2]; 4] = [[0x08, 1], [0x10, 2], [0x04, 4], [0x20, 8]];
+/// Its first entry, for two players.
+const PLAYERS: [u32; 2] = [0x40, 16];
 
 #[cfg(not(device))]
 const _: () = assert!(RESET == row::RESET);
@@ -208,7 +210,7 @@ fn select_mode<R: FrameRunner>(
             press(runner, state, random, board, rules, NOOP as u32);
         }
     }
-    let frames: u32 = select::press_frames(game);
+    let frames: u32 = select::press_frames(game, state.rules.mode);
     if frames == select::NO_SELECTION {
         return 0;
     }
@@ -288,7 +290,10 @@ fn select_double_dunk<R: FrameRunner>(
     rules: &BootRules,
 ) -> u32 {
     press_select(runner, state, board, 1);
-    let mut given_up: u32 = double_dunk_down(runner, state, random, board, rules);
+    let mut given_up: u32 = double_dunk_set(runner, state, random, board, rules, PLAYERS);
+    if given_up == 0 {
+        given_up = double_dunk_down(runner, state, random, board, rules);
+    }
     let mut entry: usize = 0;
     while given_up == 0 && entry < 4 {
         given_up = double_dunk_entry(runner, state, random, board, rules, entry);
@@ -317,9 +322,22 @@ fn double_dunk_entry<R: FrameRunner>(
     if given_up != 0 {
         return given_up;
     }
-    let on: bool = state.rules.mode & MENU[entry][1] != 0;
+    double_dunk_set(runner, state, random, board, rules, MENU[entry])
+}
+
+/// Sets the current entry of the menu: its bit in RAM as its bit of the mode.
+#[inline(never)]
+fn double_dunk_set<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+    entry: [u32; 2],
+) -> u32 {
+    let on: bool = state.rules.mode & entry[1] != 0;
     let mut selection: Selection = Selection { spent: 0, open: 0 };
-    while (peek(state, 0x80) as u32 & MENU[entry][0] != 0) != on {
+    while (peek(state, 0x80) as u32 & entry[0] != 0) != on {
         if !can_continue(&selection, 2 * rules.frame_skip) {
             return selection.spent;
         }

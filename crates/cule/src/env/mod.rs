@@ -158,6 +158,11 @@ pub struct State {
     pub env: Env,
     /// Identifies the changes of the game's ROM and RAM; 0 without changes.
     pub variation: u32,
+    /// Sum of the second player's rewards before clipping, in games that count them separately. Only batches
+    /// for two players change it.
+    pub second_return: i32,
+    /// Keeps the size a multiple of eight.
+    pub unused: u32,
 }
 
 /// Action of one player in a frame.

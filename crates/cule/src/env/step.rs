@@ -9,13 +9,13 @@ use super::state::{
     KEPT_FRESH, KEPT_PICTURES, NO_PICTURE, PUSH_COPY, PUSH_PICTURES, PUSH_RAM, StepOutput, copy_from_board,
     copy_picture, copy_to_board, figures, height_bytes, rerun, run_env_frame,
 };
-use crate::env::{self, Action, FrameRunner, NOOP, State, full_strength};
+use crate::env::{self, Action, FrameRunner, State};
 use crate::machine::input::Input;
 use crate::machine::{Board, Machine};
 use crate::numpy_random;
 use crate::random::Random;
 
-/// Runs one step with an action. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
+/// Runs one step with an action of each player. `kept` are the environment's kept pictures; `work` and `inputs` are buffers
 /// for work pictures and for the inputs of the frames.
 #[inline(never)]
 pub fn step<R: FrameRunner>(
@@ -30,6 +30,7 @@ pub fn step<R: FrameRunner>(
     settings: &EnvSettings,
     game: &EnvGame,
     action: Action,
+    second: Action,
 ) {
     let mut skip: u32 = settings.skip[0];
     if settings.skip[1] != skip {
@@ -49,13 +50,7 @@ pub fn step<R: FrameRunner>(
     let mut left: u32 = skip;
     while left > 0 && stopped_at == 0 {
         let mut reward: i32 = 0;
-        if env::begin_frame(
-            &mut head.state,
-            random,
-            settings.rules.repeat_probability,
-            action,
-            full_strength(NOOP as u32),
-        ) {
+        if env::begin_frame(&mut head.state, random, settings.rules.repeat_probability, action, second) {
             inputs[ran] = head.state.machine.input;
             ran += 1;
             head.state.machine.draw = (settings.draws != 0 && (careful || left <= shown_frames)) as u8;

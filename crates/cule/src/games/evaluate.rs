@@ -59,6 +59,9 @@ pub fn start_values(s: &mut Rules, game: usize) {
 /// not end.
 pub fn evaluate(s: &mut Rules, game: usize, ram: &[u8; 128], cart_ram: &[u8; 128]) {
     let row: &Game = &GAMES[game];
+    if row.flags & RULES_FOR_TWO != 0 && s.mode == 0 {
+        return;
+    }
     match row.special {
         Special::Adventure => quests::adventure(s, ram),
         Special::Darkchambers => quests::darkchambers(s, ram),

@@ -27,6 +27,8 @@ pub mod row;
 pub mod rules;
 pub mod select;
 pub mod table;
+#[cfg(not(device))]
+pub mod two_players;
 
 use bytemuck::{Pod, Zeroable};
 

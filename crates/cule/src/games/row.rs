@@ -123,6 +123,10 @@ pub const LEFT_A: u16 = 32;
 pub const RIGHT_A: u16 = 64;
 /// PAL without detection in the first frames.
 pub const FORCED_PAL: u16 = 128;
+/// Only modes for two players are selected, and not mode 0, which ale-py does not select either.
+pub const SELECTS_FOR_TWO: u16 = 256;
+/// The rules are those of the modes for two players. Mode 0 has none: no score, no end.
+pub const RULES_FOR_TWO: u16 = 512;
 
 /// How lives are reported to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

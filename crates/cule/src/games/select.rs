@@ -4,7 +4,7 @@
 //! Device subset.
 
 use super::Rules;
-use super::row::{Game, Press};
+use super::row::{Game, Press, SELECTS_FOR_TWO};
 use super::rules::modes;
 use super::table::GAMES;
 
@@ -13,9 +13,10 @@ pub const NO_SELECTION: u32 = 0;
 /// There is no further starting action.
 pub const NO_ACTION: u8 = 255;
 
-/// Frames for which SELECT is pressed per attempt, or `NO_SELECTION`.
-pub fn press_frames(game: usize) -> u32 {
-    GAMES[game].select.frames
+/// Frames for which SELECT is pressed per attempt to reach a mode, or `NO_SELECTION`.
+pub fn press_frames(game: usize, mode: u32) -> u32 {
+    let row: &Game = &GAMES[game];
+    if mode == 0 && row.flags & SELECTS_FOR_TWO != 0 { NO_SELECTION } else { row.select.frames }
 }
 
 /// Frames for which SELECT is pressed once before the attempts.

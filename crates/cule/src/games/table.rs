@@ -130,7 +130,8 @@ pub static GAMES: [Game; GAME_COUNT] = [
     },
     Game {
         name: "boxing", md5: "c3ef5c4653212088eda54dc91d787870", cartridge: "2K",
-        special: Special::Boxing, difficulties: &[0, 1, 2, 3], last_read: 0x91,
+        special: Special::Boxing, difficulties: &[0, 1, 2, 3], flags: HMOVE_BLANKS | SELECTS_FOR_TWO,
+        select: scaled(0xD9, -1, 1, 2), last_read: 0x91,
         ..GAME
     },
     Game {
@@ -244,7 +245,8 @@ pub static GAMES: [Game; GAME_COUNT] = [
     },
     Game {
         name: "fishing_derby", md5: "b8865f05676e64f3bec72b9defdacfa7", cartridge: "2K",
-        difficulties: &[0, 1, 2, 3], score: difference(Form::Bcd, 0xBD, 0xBE),
+        difficulties: &[0, 1, 2, 3], flags: HMOVE_BLANKS | SELECTS_FOR_TWO, select: shown(0x80, 2),
+        score: difference(Form::Bcd, 0xBD, 0xBE),
         end: when_either(is(0xBD, 153), is(0xBE, 153)), last_read: 0xBE,
         ..GAME
     },
@@ -679,11 +681,15 @@ pub static GAMES: [Game; GAME_COUNT] = [
     Game {
         name: "combat", md5: "0ef64cdbecccb7049752a3de0b7ade14", cartridge: "2K",
         difficulties: &[0, 1, 2, 3], first_line: 39, height: 256, players: 2,
+        flags: HMOVE_BLANKS | SELECTS_FOR_TWO | RULES_FOR_TWO, select: scaled(0x80, 1, -1, 2),
+        score: difference(Form::Bcd, 0xA1, 0xA2), end: when(is(0x88, 0)),
         ..GAME
     },
     Game {
         name: "joust", md5: "3276c777cbe97cdd2b4a63ffc16b7151", cartridge: "F8",
-        difficulties: &[0, 1, 2, 3], players: 2,
+        difficulties: &[0, 1, 2, 3], players: 2, flags: HMOVE_BLANKS | SELECTS_FOR_TWO | RULES_FOR_TWO,
+        select: shown(0xF8, 2), score: rewards(0, i32::MAX, bcd3(0x87, 0x85, 0x83)),
+        end: when_both(is(0x99, 255), is(0x89, 0xC0)),
         ..GAME
     },
     Game {

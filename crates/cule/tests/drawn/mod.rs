@@ -1,6 +1,7 @@
 //! Evaluates a game's rule on random RAM and hashes the results to one number.
 
 use super::games::evaluate::{evaluate, start_values};
+use super::games::table::GAMES;
 use super::games::{self, select};
 
 const STEPS: u64 = 50_000;
@@ -43,7 +44,7 @@ pub fn chain(game: usize, seed: u64) -> u64 {
     let (mut ram, mut cart_ram) = ([0u8; 128], [0u8; 128]);
     let mut rules = games::new(0);
     let mut chain = 0xcbf2_9ce4_8422_2325;
-    for value in [select::press_frames(game), select::first_press(game)] {
+    for value in [select::press_frames(game, GAMES[game].modes[0]), select::first_press(game)] {
         chain = link(chain, i64::from(value));
     }
     for i in 0..600 {

@@ -17,8 +17,9 @@ class BranchResult:
 
     Attributes:
         observations: (N, K, *shape) uint8, after the last step of each sequence; None with ``observe=False``.
-        rewards: (N, K), the sum of the rewards of the steps, in the environments' ``reward_dtype``.
-        raw_rewards: (N, K) int64, the same sum before clipping.
+        rewards: (N, K), with two players (N, K, 2), the sum of the rewards of the steps, in the environments'
+            ``reward_dtype``.
+        raw_rewards: int64 of the same shape, the same sum before clipping.
         terminated: (N, K) bool, whether the last step terminated the episode.
         truncated: (N, K) bool, whether it truncated the episode.
         lengths: (N, K) int64, the number of steps that have run.
@@ -45,21 +46,23 @@ def check_states(states: NDArray[np.uint8]) -> None:
         raise AtariError(f"states have shape {states.shape}, expected (N, S): rows of get_state")
 
 
-def check_actions(actions: NDArray[Any], states: int, num_actions: int | None) -> tuple[int, int]:
+def check_actions(
+    actions: NDArray[Any], states: int, num_actions: int | None, rest: tuple[int, ...]
+) -> tuple[int, int]:
     """Checks the shape and the values of actions, and returns K and L.
 
     Args:
-        actions: (N, K, L), with ``num_actions`` None (N, K, L, 3).
+        actions: (N, K, L, *rest).
         states: N.
         num_actions: number of discrete actions; None for continuous ones.
+        rest: shape of an environment's action.
 
     Raises:
         AtariError: another shape, or an action that is outside the action space.
     """
-    rest = () if num_actions is not None else (3,)
     shape = actions.shape
     if len(shape) != 3 + len(rest) or shape[0] != states or shape[3:] != rest or 0 in shape[1:3]:
-        wanted = f"({states}, K, L{', 3' if rest else ''})"
+        wanted = f"({', '.join(map(str, (states, 'K', 'L', *rest)))})"
         raise AtariError(f"actions have shape {shape}, expected {wanted} with K and L of at least 1")
     if num_actions is not None and actions.size:
         wrong = (actions < 0) | (actions >= num_actions)

@@ -52,6 +52,7 @@ class AtariOptions(TypedDict, total=False):
     reward_dtype: str
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
+    players: int
     sliding_buffer_planes: int
     patches: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None
     ram: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None

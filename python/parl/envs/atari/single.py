@@ -40,8 +40,8 @@ class AtariEnv(gymnasium.Env[Any, Any]):
             the CPU only. With it, or with ``sound=True``, ``info["audio"]`` holds the sound of all frames
             of a step.
         options: keywords of :class:`parl.AtariVectorEnv`, except those for several environments
-            (``num_envs``, ``batch_size``, ``autoreset_mode``, ``ordered``, ``output``). ``stack_num=None``
-            gives observations without the stack dimension.
+            (``num_envs``, ``batch_size``, ``autoreset_mode``, ``ordered``, ``output``) and ``players``.
+            ``stack_num=None`` gives observations without the stack dimension.
 
     Raises:
         AtariError: an argument is out of its bounds or is for several environments.
@@ -62,6 +62,11 @@ class AtariEnv(gymnasium.Env[Any, Any]):
         for name in ("num_envs", "batch_size", "autoreset_mode", "ordered", "output"):
             if name in options:
                 raise AtariError(f"{name} is for several environments: use parl.make_vec")
+        if options.get("players", 1) != 1:
+            raise AtariError(
+                f"players is {options['players']}, expected 1: use parl.AtariVectorEnv or "
+                "parl.atari.parallel_env"
+            )
         if render_mode == "rgb_grid":
             raise AtariError('render_mode is "rgb_grid", expected "rgb_array", "human" or None')
         options.setdefault("num_threads", 1)

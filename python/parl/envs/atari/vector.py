@@ -37,6 +37,8 @@ _RENDER_MODES = ("rgb_array", "rgb_grid", "human")
 # Rows of the int32 figures that `_native.AtariBatch` returns.
 _REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
 _GAME_RETURN = 11
+# With two players, those of the second one.
+_SECOND_REWARD, _SECOND_RAW, _SECOND_RETURN = 12, 13, 14
 # Rows of the flags.
 _ENDED, _GAME_OVER = 2, 3
 # Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
@@ -93,8 +95,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
             or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
         channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
-        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0. Or a
-            sequence: environment i has the entry at index i modulo their number. ``reset`` can change these
+        mode, difficulty: the game's mode and difficulty; None for its first mode, or with ``players=2`` its
+            first one for two players, and difficulty 0. Or a sequence: environment i has the entry at index i modulo their number. ``reset`` can change these
             and all other values that may differ between environments; see :attr:`variations`.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
             (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
@@ -126,6 +128,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
             ``"rgb_grid"``: one image with all of them; ``"human"``: nothing, a window shows the grid after
             each step.
+        players: 1, or 2 for games that two play at the same time: actions are then (N, 2), or with
+            ``continuous`` (N, 2, 3), and rewards (N, 2), the first player's first.
+            :func:`parl.atari.two_player_games` lists the games and their modes for two players; in other
+            modes the console plays the second player, whose actions have no effect. Not on a CUDA device.
         sliding_buffer_planes: on a CUDA device, number of image planes per environment of a buffer in which
             observations are views, so that a step writes one plane and copies none; must exceed
             ``stack_num``. An observation is then valid until the next call. 0: each observation is a new
@@ -216,6 +222,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         reward_dtype: str = "int32",
         output: Literal["numpy", "torch"] = "numpy",
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
+        players: int = 1,
         sliding_buffer_planes: int = 0,
         patches: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
         ram: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
@@ -226,6 +233,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         arguments.check_device(device)
         if sound and device != "cpu":
             raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
+        self.players = arguments.integer("players", players, 1, 2)
+        if self.players == 2 and device != "cpu":
+            raise AtariError(f'players is 2 with device={device!r}, expected device="cpu"')
         if render_mode not in (None, *_RENDER_MODES):
             raise AtariError(f"render_mode is {render_mode!r}, expected one of {_RENDER_MODES} or None")
         if output not in ("numpy", "torch"):
@@ -305,6 +315,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "continuous_action_threshold": float(continuous_action_threshold),
             "mode": first.mode,
             "difficulty": first.difficulty,
+            "players": self.players,
         }
         self._native: Any = self._make_native(self._config)
         self.closed = False
@@ -318,6 +329,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "render_fps": _FPS / frames[0],
         }
         self._continuous = bool(continuous)
+        # Of an environment's action.
+        self._action_shape = (*((2,) if self.players == 2 else ()), *((3,) if self._continuous else ()))
         # Observations show images, not memory.
         self._draws = shown != "ram"
         self._ram_info = bool(ram_info)
@@ -340,7 +353,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if continuous:
             low_corner = np.array([0.0, -np.pi, 0.0], np.float32)
             high_corner = np.array([1.0, np.pi, 1.0], np.float32)
+            if self.players == 2:
+                low_corner, high_corner = np.tile(low_corner, (2, 1)), np.tile(high_corner, (2, 1))
             self.single_action_space = spaces.Box(low_corner, high_corner, dtype=np.float32)
+        elif self.players == 2:
+            self.single_action_space = spaces.MultiDiscrete([len(self._native.actions)] * 2)
         else:
             self.single_action_space = spaces.Discrete(len(self._native.actions))
         self.action_space = batch_space(self.single_action_space, self.batch_size)
@@ -517,12 +534,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """Steps the environments of the batch by one action each.
 
         Args:
-            actions: (batch_size,) integers, or with ``continuous`` (batch_size, 3) float32.
+            actions: (batch_size,) integers, or with ``continuous`` (batch_size, 3) float32; with
+                ``players=2`` (batch_size, 2), or (batch_size, 2, 3).
             out: uint8 array to write the observations to.
 
         Returns:
             observations, uint8 (batch_size, *shape), rewards, terminated and truncated (batch_size,), and
-            infos. Infos hold the entries of :meth:`reset`; ``raw_reward`` if rewards are clipped; and where
+            infos. With ``players=2`` rewards, ``raw_reward`` and ``episode_return`` are (batch_size, 2).
+            Infos hold the entries of :meth:`reset`; ``raw_reward`` if rewards are clipped; and where
             episodes ended in this step ``episode_return`` (before clipping) and ``episode_length`` (in steps)
             with their masks, with SAME_STEP also ``final_obs`` (zeros in rows without an end) and
             ``final_info``. With ``life_loss`` of ``"reports"`` or ``"continues"``, ``game_over`` is true
@@ -687,7 +706,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             states: (N, S) uint8 of :meth:`get_state` or of an earlier call (``result.states[:, k]``), of
                 environments with the same games and the same size of observations.
             actions: (N, K, L) integers: K sequences of L actions for each state; with ``continuous``
-                (N, K, L, 3) float32.
+                (N, K, L, 3) float32; with ``players=2`` (N, K, L, 2), or (N, K, L, 2, 3).
             observe: whether observations are made. Without, no frame is drawn, which takes less time; then
                 ``states`` are returned only with ``obs_type="ram"``, since a state includes the images of
                 its observation.
@@ -696,8 +715,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
         Returns:
             a :class:`~parl.envs.atari.branches.BranchResult` with ``observations`` (N, K, *shape),
-            ``rewards`` and ``raw_rewards`` (N, K), ``terminated`` and ``truncated`` (N, K), ``lengths`` and
-            ``lives`` (N, K), ``states`` (N, K, S), and with ``ram_info`` ``ram`` (N, K, 128).
+            ``rewards`` and ``raw_rewards`` (N, K), with ``players=2`` (N, K, 2), ``terminated`` and
+            ``truncated`` (N, K), ``lengths`` and ``lives`` (N, K), ``states`` (N, K, S), and with
+            ``ram_info`` ``ram`` (N, K, 128).
 
         Raises:
             TypeError: states, actions or seeds have another dtype.
@@ -722,15 +742,21 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         array = self._action_array(actions)
         count = len(rows)
         num_actions = None if self._continuous else len(self._native.actions)
-        branches, steps = check_actions(array, count, num_actions)
+        branches, steps = check_actions(array, count, num_actions, self._action_shape)
         seed = seed_list(seeds, (count, branches), self._seed_limit)
         shape = (count, branches, *self._out_shape[1:])
         obs = np.empty(shape, np.uint8) if observe else None
         ram = np.empty((count, branches, 128), np.uint8) if self._ram_info else None
         saves = observe or not self._draws
-        flat = array.reshape(-1, 3) if self._continuous else array.reshape(-1)
+        flat = array.reshape(count * branches * steps, *self._action_shape)
         numbers, flags, after = self._native.branch(rows, flat, branches, steps, obs, ram, seed, saves)
-        rewards, raw_rewards, lengths, lives = numbers.reshape(4, count, branches)
+        numbers = numbers.reshape(len(numbers), count, branches)
+        rewards, raw_rewards, lengths, lives = numbers[:4]
+        if self.players == 2:
+            rewards, raw_rewards = (
+                np.stack([rewards, numbers[4]], -1),
+                np.stack([raw_rewards, numbers[5]], -1),
+            )
         terminated, truncated = flags.reshape(2, count, branches)
         return BranchResult(
             observations=None if obs is None else self._out(obs),
@@ -901,8 +927,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _actions(self, actions: Any, count: int) -> Arrays:
         array = self._action_array(actions)
-        if not self._continuous and array.shape != (count,):
-            raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
+        if not self._continuous and array.shape != (count, *self._action_shape):
+            raise AtariError(f"actions have shape {array.shape}, expected {(count, *self._action_shape)}")
         return array
 
     def _action_array(self, actions: Any) -> Arrays:
@@ -927,12 +953,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ram: Arrays | None,
         audio: Arrays | None,
     ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        rewards = numbers[_REWARD]
+        rewards = self._of_players(numbers, _REWARD, _SECOND_REWARD)
         if self._reward_dtype != np.int32:
             rewards = rewards.astype(self._reward_dtype)
         infos = self._infos(numbers, ram, _all_true(numbers), audio)
         if self._clips:
-            infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
+            raw = self._of_players(numbers, _RAW, _SECOND_RAW)
+            infos["raw_reward"], infos["_raw_reward"] = raw, infos["_env_id"]
         if any_ended:
             self._add_ends(infos, numbers, flags, None if final_obs is None else self._out(final_obs))
         self._add_game(infos, numbers, flags, any_ended)
@@ -940,6 +967,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
             return obs, rewards, ends, cuts, infos
         return obs, rewards, flags[0], flags[1], infos
+
+    def _of_players(self, numbers: Any, first: int, second: int) -> Any:
+        """A row of the figures, (N,), or with two players the rows of both, (N, 2)."""
+        return numbers[first] if self.players == 1 else np.stack([numbers[first], numbers[second]], 1)
 
     def _infos(self, numbers: Any, ram: Any, mask: Any, audio: Any = None) -> dict[str, Any]:
         """Entries of ``info`` that every environment has, as arrays or tensors; ``mask`` (N,) is all true."""
@@ -969,7 +1000,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _add_ends(self, infos: dict[str, Any], numbers: Any, flags: Any, final_obs: Any) -> None:
         ended = flags[_ENDED]
-        infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
+        returns = self._of_players(numbers, _RETURN, _SECOND_RETURN)
+        infos["episode_return"], infos["_episode_return"] = returns, ended
         infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
         if final_obs is not None:
             final: dict[str, Any] = {}

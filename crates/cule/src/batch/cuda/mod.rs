@@ -594,6 +594,7 @@ impl<D: Device> CudaBatch<D> {
             planes: planes.into(),
             pictures: (output.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
             sound: None,
+            second_reward: 0,
         }
     }
 
