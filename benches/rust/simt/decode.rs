@@ -24,6 +24,7 @@ pub enum Alu {
     MulWide,
     /// The lower half of a product, plus a summand.
     Mad,
+    MadWide,
     Div,
     Rem,
     Min,
@@ -479,6 +480,7 @@ fn arithmetic(parts: &[&str], last: &str, o: &mut Operands<'_, '_>) -> Result<Op
         "mul" if parts.contains(&"hi") => Alu::MulHigh,
         "mul" => Alu::Mul,
         "mad" if parts.contains(&"lo") => Alu::Mad,
+        "mad" if parts.contains(&"wide") => Alu::MadWide,
         "div" => Alu::Div,
         "rem" => Alu::Rem,
         "min" => Alu::Min,

@@ -557,6 +557,9 @@ impl Warp<'_> {
                 };
                 product & low_bits(2 * bits)
             }),
+            Alu::MadWide => {
+                compute(&|a, b, c| ((a & all).wrapping_mul(b & all)).wrapping_add(c) & low_bits(2 * bits));
+            }
             Alu::MulHigh => compute(&|a, b, _| {
                 let product = if of.signed {
                     (i128::from(signed(a, bits)) * i128::from(signed(b, bits))) >> bits
