@@ -61,10 +61,11 @@ mod field {
     pub const STAR_FIELD: u32 = TIA + 96;
     pub const MIRROR: u32 = TIA + 98;
     pub const SEGMENT: u32 = 416;
+    pub const DRAW: u32 = 470;
 }
 
 /// C++ expressions of these offsets.
-const ASSERTED: [(&str, u32); 26] = [
+const ASSERTED: [(&str, u32); 27] = [
     ("cpu) + PARL_OFFSET(Cpu, interrupt", field::INTERRUPT),
     ("riot) + PARL_OFFSET(Riot, ram", field::RAM),
     ("riot) + PARL_OFFSET(Riot, set_at", field::TIMER_SET_AT),
@@ -91,6 +92,7 @@ const ASSERTED: [(&str, u32); 26] = [
     ("tia) + PARL_OFFSET(Tia, star_field", field::STAR_FIELD),
     ("tia) + PARL_OFFSET(Tia, mirror", field::MIRROR),
     ("cart) + PARL_OFFSET(Cart, segment", field::SEGMENT),
+    ("draw", field::DRAW),
 ];
 
 /// The block, before names are replaced by operand numbers.
@@ -352,7 +354,11 @@ const LOAD_ROM: &str = "mad.wide.u32 dd,t0,1,rom; ld.global.nc.u8 o,[dd]";
 /// Reads address `q` into `o`, from plain ROM or RAM; other addresses end the block. `number` is that of the handler. Returns
 /// instructions that follow the handler.
 fn read_any(w: &mut Writer, number: usize) -> String {
-    w.puts(&format!("{}; {}; {LOAD_ROM}; C{number}:", check_plain("q", "flat", &format!("R{number}")), place_in_bank("t0", "q")));
+    w.puts(&format!(
+        "{}; {}; {LOAD_ROM}; C{number}:",
+        check_plain("q", "flat", &format!("R{number}")),
+        place_in_bank("t0", "q")
+    ));
     format!(
         "R{number}:; {}; {}; {LOAD_ROM}; bra C{number}; \
          S{number}:; and.b32 t0,q,0x1280; setp.ne.u32 p,t0,0x80; @p bra LSLOW; {}; ld.shared.u8 o,{}; bra C{number}",
@@ -432,8 +438,14 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         )),
         Form::Timer => {
             // As `machine::riot::read_timer`, before the timer has expired.
-            w.puts(&format!("ld.shared.u32 t1,[m+{}]; ld.shared.u8 t2,[m+{}]", field::TIMER_SET_AT, field::TIMER_SHIFT));
-            w.puts(&format!("shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; sub.u32 t1,t0,t1; sub.u32 t1,t1,1"));
+            w.puts(&format!(
+                "ld.shared.u32 t1,[m+{}]; ld.shared.u8 t2,[m+{}]",
+                field::TIMER_SET_AT,
+                field::TIMER_SHIFT
+            ));
+            w.puts(&format!(
+                "shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; sub.u32 t1,t0,t1; sub.u32 t1,t1,1"
+            ));
             w.puts(&format!("shr.u32 t1,t1,t2; ld.shared.u8 o,[m+{}]", field::TIMER));
             w.puts("setp.ge.u32 p,t1,o; @p bra LSLOW; sub.u32 o,o,t1; sub.u32 o,o,1");
         }
@@ -456,7 +468,9 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
-            w.puts(&format!("{OPERAND}; add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F"));
+            w.puts(&format!(
+                "{OPERAND}; add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F"
+            ));
             w.put("@p bra LSLOW");
             load_pointer(w, "t1");
             w.put("mov.u32 q,w");
@@ -520,8 +534,7 @@ fn push_any(w: &mut Writer, number: usize) {
 }
 
 /// Goes to the address in the record, which is in the bank of the jump.
-const JUMP_IN_BANK: &str =
-    "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; bra LTURN";
+const JUMP_IN_BANK: &str = "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; bra LTURN";
 
 fn special(w: &mut Writer, name: &str, form: Form, number: usize) {
     // Checks that the stack accesses are in RAM: `s - first` is below `bytes`.
@@ -549,7 +562,10 @@ fn special(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         "PLP" => {
             check_stack(w, 0x80, 0x7F);
-            w.puts(&format!("ld.shared.u8 o,{}; add.u32 s,s,1; and.b32 c,o,1; bfe.u32 t0,o,2,1", ram("t0", 1 - 0x80)));
+            w.puts(&format!(
+                "ld.shared.u8 o,{}; add.u32 s,s,1; and.b32 c,o,1; bfe.u32 t0,o,2,1",
+                ram("t0", 1 - 0x80)
+            ));
             w.puts(&format!("st.shared.u8 [m+{}],t0; bfe.u32 d,o,3,1", field::INTERRUPT));
             w.puts("bfe.u32 v,o,6,1; and.b32 n,o,0x80; shl.b32 n,n,8; bfe.u32 t0,o,1,1; xor.b32 t0,t0,1; or.b32 n,n,t0");
             w.puts("add.u32 at,at,1; bra LTOP");
@@ -557,12 +573,20 @@ fn special(w: &mut Writer, name: &str, form: Form, number: usize) {
         "JSR" => {
             check_stack(w, 0x81, 0x7F);
             w.puts("add.u32 q,at,off; add.u32 q,q,2; shr.u32 o,q,8");
-            w.puts(&format!("st.shared.u8 {},o; st.shared.u8 {},q; sub.u32 s,s,2", ram("t0", -0x80), ram("t0", -0x81)));
+            w.puts(&format!(
+                "st.shared.u8 {},o; st.shared.u8 {},q; sub.u32 s,s,2",
+                ram("t0", -0x80),
+                ram("t0", -0x81)
+            ));
             w.puts(if form == Form::JumpInBank { JUMP_IN_BANK } else { "and.b32 q,e0,0xFFFF; bra LJUMP" });
         }
         "RTS" => {
             check_stack(w, 0x80, 0x7E);
-            w.puts(&format!("ld.shared.u8 o,{}; ld.shared.u8 q,{}", ram("t0", 1 - 0x80), ram("t0", 2 - 0x80)));
+            w.puts(&format!(
+                "ld.shared.u8 o,{}; ld.shared.u8 q,{}",
+                ram("t0", 1 - 0x80),
+                ram("t0", 2 - 0x80)
+            ));
             // The byte at this address is read and discarded; it must be in plain ROM.
             w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,o; {}", check_plain("q", "span", "LSLOW")));
             w.puts("add.u32 s,s,2; add.u32 q,q,1; bra LJUMP");
@@ -599,7 +623,11 @@ fn tia_store(w: &mut Writer, register: u32) {
             w.put("bra LCHECK");
         }
         0x06..=0x09 => {
-            check(w, &format!("ld.shared.u8 t0,[m+{}]; xor.b32 t0,t0,o; and.b32 t0,t0,0xFE", field::COLOR + register - 0x06));
+            // While nothing is drawn, a color is stored.
+            let place = field::COLOR + register - 0x06;
+            w.puts(&format!("ld.shared.u8 t1,[m+{place}]; xor.b32 t0,t1,o; and.b32 t0,t0,0xFE"));
+            w.puts(&format!("ld.shared.u8 t2,[m+{}]; setp.eq.u32 p,t2,0; xor.b32 t1,t0,t1", field::DRAW));
+            check(w, &format!("@p st.shared.u8 [m+{place}],t1; @p mov.u32 t0,0"));
         }
         0x0A => {
             w.puts(&format!("ld.shared.u8 t0,[m+{}]; xor.b32 t0,t0,o", field::CTRLPF));
@@ -627,9 +655,14 @@ fn tia_store(w: &mut Writer, register: u32) {
         }
         0x1D | 0x1E => flag(w, field::ENAM + register - 0x1D, 1),
         0x1F => flag(w, field::ENABL, 1),
-        0x22 => check(w, &format!("ld.shared.u8 t1,[m+{}]; shr.u32 t0,o,4; xor.b32 t0,t0,t1", field::MOTION + 2)),
+        0x22 => {
+            check(w, &format!("ld.shared.u8 t1,[m+{}]; shr.u32 t0,o,4; xor.b32 t0,t0,t1", field::MOTION + 2))
+        }
         0x20..=0x24 => {
-            w.puts(&format!("shr.u32 t0,o,4; st.shared.u8 [m+{}],t0; bra LTOP", field::MOTION + register - 0x20));
+            w.puts(&format!(
+                "shr.u32 t0,o,4; st.shared.u8 [m+{}],t0; bra LTOP",
+                field::MOTION + register - 0x20
+            ));
         }
         0x25 | 0x26 => flag(w, field::VDELP + register - 0x25, 0),
         0x27 => flag(w, field::VDELBL, 0),
@@ -647,14 +680,19 @@ fn tia_store(w: &mut Writer, register: u32) {
 
 /// Adds the difference of two bytes of the machine to `t0`.
 fn differ(w: &mut Writer, one: u32, other: u32) {
-    w.puts(&format!("ld.shared.u8 t1,[m+{one}]; ld.shared.u8 t2,[m+{other}]; xor.b32 t1,t1,t2; or.b32 t0,t0,t1"));
+    w.puts(&format!(
+        "ld.shared.u8 t1,[m+{one}]; ld.shared.u8 t2,[m+{other}]; xor.b32 t1,t1,t2; or.b32 t0,t0,t1"
+    ));
 }
 
 /// WSYNC: the cycles to the end of the line, which has 228 clocks. `0x011F_7048` is 2^32 / 228, rounded up: exact below 2^24.
 fn wait_for_line(w: &mut Writer) {
     w.puts(&format!("shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; mul.lo.u32 t0,t0,3"));
     w.puts(&format!("ld.shared.u32 t1,[m+{}]; sub.u32 t0,t0,t1", field::ORIGIN));
-    w.puts(&format!("mul.hi.u32 t1,t0,{}; mul.lo.u32 t1,t1,228; sub.u32 t0,t0,t1", (1u64 << 32).div_ceil(228)));
+    w.puts(&format!(
+        "mul.hi.u32 t1,t0,{}; mul.lo.u32 t1,t1,228; sub.u32 t0,t0,t1",
+        (1u64 << 32).div_ceil(228)
+    ));
     // A third, exact below 256.
     w.puts("mul.lo.u32 t0,t0,171; shr.u32 t0,t0,9; setp.ne.u32 p,t0,0");
     w.puts(&format!("sub.u32 t0,76,t0; shl.b32 t0,t0,{CYCLES_AT}; @p add.u32 acc,acc,t0; bra LTURN"));
@@ -688,7 +726,9 @@ pub fn block() -> Block {
     let (handlers, _) = numbering();
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
     w.put("LTOP:");
-    w.puts("mad.wide.u32 dd,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; shr.u32 t0,e0,16; add.u32 acc,acc,t0");
+    w.puts(
+        "mad.wide.u32 dd,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; shr.u32 t0,e0,16; add.u32 acc,acc,t0",
+    );
     let names: Vec<String> = (0..handlers.len()).map(|number| format!("H{number}")).collect();
     w.put(format!("TBL: .branchtargets {}", names.join(",")));
     w.put("brx.idx e1,TBL");
@@ -716,8 +756,8 @@ pub fn block() -> Block {
 
 /// Registers of `cule::brx::Registers`, in the order of the operands.
 const FIELDS: [&str; 15] = [
-    "a", "x", "y", "s", "carry", "overflow", "decimal", "result", "spent", "place", "offset", "stored", "code",
-    "address", "value",
+    "a", "x", "y", "s", "carry", "overflow", "decimal", "result", "spent", "place", "offset", "stored",
+    "code", "address", "value",
 ];
 
 /// Returns the text of `kernels/cpu_brx.cuh`.

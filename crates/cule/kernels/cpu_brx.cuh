@@ -4195,24 +4195,44 @@
     "or.b32 t0,t0,t1;\n" \
     "bra LCHECK_%=;\n" \
     "T6_%=:\n" \
-    "ld.shared.u8 t0,[%15+235];\n" \
-    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+235];\n" \
+    "xor.b32 t0,t1,%14;\n" \
     "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+235],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
     "bra LCHECK_%=;\n" \
     "T7_%=:\n" \
-    "ld.shared.u8 t0,[%15+236];\n" \
-    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+236];\n" \
+    "xor.b32 t0,t1,%14;\n" \
     "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+236],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
     "bra LCHECK_%=;\n" \
     "T8_%=:\n" \
-    "ld.shared.u8 t0,[%15+237];\n" \
-    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+237];\n" \
+    "xor.b32 t0,t1,%14;\n" \
     "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+237],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
     "bra LCHECK_%=;\n" \
     "T9_%=:\n" \
-    "ld.shared.u8 t0,[%15+238];\n" \
-    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+238];\n" \
+    "xor.b32 t0,t1,%14;\n" \
     "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+238],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
     "bra LCHECK_%=;\n" \
     "T10_%=:\n" \
     "ld.shared.u8 t0,[%15+234];\n" \
@@ -4444,6 +4464,7 @@ PARL_INLINE void run(Registers& r, uint32_t machine, uint32_t cycles, uint32_t u
     static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, star_field) == 260);
     static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, mirror) == 262);
     static_assert(PARL_OFFSET(Machine, cart) + PARL_OFFSET(Cart, segment) == 416);
+    static_assert(PARL_OFFSET(Machine, draw) == 470);
 #ifdef __CUDACC__
     asm volatile(
         PARL_BRX_TEXT

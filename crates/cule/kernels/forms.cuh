@@ -149,6 +149,7 @@ static __device__ cule::brx::Program program_of(const cule::machine::cart::Cart&
     return cule::brx::Program{rom, records, first, span, fills_window ? span : 0, bytes - 1, cart.rom_bytes - 1};
 }
 
+// The window, and so the key, of a lane that has finished its frame.
 constexpr uint32_t FINISHED = 0xFFFFFFFF;
 
 // The window of a lane and how long it lasts. A lane that has finished its frame stays in the last one.
@@ -188,7 +189,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     // No store yet: a frame that continues an open one may begin in the middle of the picture.
     stored = 0;
     uint32_t window = enter_window(m, time, r, stored, chosen.window, program);
-    uint32_t key = window == FINISHED ? FINISHED : schedule::key(window, r.s, r.place);
+    uint32_t key = schedule::key(window, r.s, r.place);
     for (;;) {
         const uint32_t first = smallest_key(together, key);
         if (first >= next) {
@@ -202,33 +203,27 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         }
         PARL_COUNT_LANES(1, together, key == first);
         if (key != first) continue;
-        // Stores do not change where lanes are: they go on together.
-        do {
-            cule::brx::run(r, machine, time.cycles, time.until, program);
-            // The functions take copies: a variable whose address is taken is in local memory.
-            if (r.code == cule::brx::SLOW) {
+        cule::brx::run(r, machine, time.cycles, time.until, program);
+        // The functions take copies: a variable whose address is taken is in local memory.
+        if (r.code == cule::brx::SLOW) {
+            settle(time, r, stored);
+            cule::brx::Registers copy = r;
+            LaneTime copy_of_time = time;
+            execute_with_compact(m, board, rom, program, copy, copy_of_time);
+            r = copy;
+            time = copy_of_time;
+        } else if (r.code == cule::brx::STORE) {
+            m.bus = r.value;
+            const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
+            r.spent += stall << cule::brx::CYCLES_AT;
+            if ((m.tia.stop | m.access_by_access) != 0) {
                 settle(time, r, stored);
-                cule::brx::Registers copy = r;
-                LaneTime copy_of_time = time;
-                execute_with_compact(m, board, rom, program, copy, copy_of_time);
-                r = copy;
-                time = copy_of_time;
-            } else if (r.code == cule::brx::STORE) {
-                m.bus = r.value;
-                const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
-                r.spent += stall << cule::brx::CYCLES_AT;
-                if (m.tia.stop != 0) {
-                    settle(time, r, stored);
-                    time.left = 0;
-                }
-                if ((stall | m.tia.stop | m.access_by_access) != 0) {
-                    time.until = 0;
-                    r.code = cule::brx::TURN;
-                }
+                if (m.tia.stop != 0) time.left = 0;
+                time.until = 0;
             }
-        } while (r.code >= cule::brx::STORE);
+        }
         if (r.spent >= time.until) window = enter_window(m, time, r, stored, chosen.window, program);
-        key = window == FINISHED ? FINISHED : schedule::key(window, r.s, r.place);
+        key = schedule::key(window, r.s, r.place);
     }
     settle(time, r, stored);
     store_registers(m.cpu, r, time);

@@ -53,10 +53,8 @@ static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
     for (uint32_t i = 0; i < 4; ++i) found |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
     return found;
 }
-static inline uint32_t __vmaxu4(uint32_t a, uint32_t b) {
-    uint32_t found = 0;
-    for (uint32_t mask = 0xFF; mask != 0; mask <<= 8) found |= (a & mask) > (b & mask) ? a & mask : b & mask;
-    return found;
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t count) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (count & 31));
 }
 static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum) {
     for (uint32_t i = 0; i < 32; i += 8) sum += (a >> i & 0xFF) * (b >> i & 0xFF);

@@ -2234,7 +2234,7 @@ PARL_FN constexpr Array<Array<uint32_t, 2>, 84> across_words() {
         } else {
             first -= 1u + static_cast<uint32_t>(half);
         }
-        while (first > 36u) {
+        while ((first > 36u) || (((first % 4u) != 0u) && (weights < (1u << 24)))) {
             first -= 1u;
             weights <<= 8;
         }
@@ -2352,16 +2352,24 @@ PARL_CONST uint32_t REDUCE_AREA = 2u;
 PARL_CONST uint32_t REDUCE_84 = 4u;
 // Bilinear interpolation, if a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
-// Picture rows of a strip. A strip is processed as a whole and gives `STRIP_OUT` rows of an 84 x 84 plane.
-PARL_CONST uint32_t STRIP_ROWS = 30u;
+// Picture rows of a strip, at most: a thread computes the brightness of a row. A strip is processed as a whole and gives
+// `STRIP_OUT` rows of an 84 x 84 plane.
+PARL_CONST uint32_t STRIP_ROWS = 60u;
 // Rows of an 84 x 84 plane that are computed from a strip.
-PARL_CONST uint32_t STRIP_OUT = 12u;
-// Parts of a row of a strip, with 32 pixels each.
-PARL_CONST uint32_t STRIP_PARTS = 5u;
-// Words of a row of a strip.
-PARL_CONST uint32_t ROW_WORDS = 40u;
-// Words of a strip, four pixels each, plus one that is read with weight 0 for the last pixel.
-PARL_CONST uint32_t STRIP_WORDS = 1201u;
+PARL_CONST uint32_t STRIP_OUT = 24u;
+// Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
+PARL_CONST uint32_t ROW_WORDS = 41u;
+// Parts of a row that `brighten_part` computes.
+PARL_CONST uint32_t ROW_PARTS = 5u;
+// Words of a strip, four pixels each.
+PARL_CONST uint32_t STRIP_WORDS = 2460u;
+// Blocks of 5 x 40 pixels in five rows of a strip. Each gives two rows of `BLOCK_COLUMNS` pixels of an 84 x 84 plane.
+PARL_CONST uint32_t BLOCKS_ACROSS = 4u;
+// Words of a row of a block.
+PARL_CONST uint32_t BLOCK_WORDS = 10u;
+// Columns of an 84 x 84 plane that a block gives.
+PARL_CONST uint32_t BLOCK_COLUMNS = 21u;
+PARL_CONST uint32_t round_block_84_SCALE = 83887u;
 }
 
 namespace cule::random {
@@ -2845,9 +2853,18 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
+PARL_FN uint32_t bits_as_digits(uint32_t bits);
+PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits);
+PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours);
+PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip);
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
+PARL_FN uint32_t block_place(uint32_t block);
+PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
+PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower);
+PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to);
 PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -9443,8 +9460,13 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
         machine::tia::beam::catch_up(m, board, clock);
     }
     m.tia.star_field = 0;
+    const bool usual = (cycle < 4) || (cycle > 74);
     for (uint32_t object = 0u; object < 5u; ++object) {
-        const int32_t right = machine::tia::hmove::motion(m.tia.motion[object], cycle);
+        const uint8_t nibble = m.tia.motion[object];
+        if (usual && (nibble == 0)) {
+            continue;
+        }
+        const int32_t right = machine::tia::hmove::motion(nibble, cycle);
         if (right != 0) {
             const int32_t to = rs::add<int32_t>(static_cast<int32_t>(m.tia.position[object]), right);
             const int32_t new_ = (to < 0) ? rs::add<int32_t>(to, machine::tia::VISIBLE_CLOCKS) : (to % machine::tia::VISIBLE_CLOCKS);
@@ -11085,7 +11107,7 @@ PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
 // Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #ifdef PARL_INTRINSICS
-    return __vmaxu4(a, b);
+    return rs::larger_bytes(a, b);
 #else
     uint32_t larger = 0u;
     for (uint32_t i = 0u; i < 4u; ++i) {
@@ -11105,62 +11127,108 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// As `brightest`, for 32 pixels of a row from a multiple of 32 on: writes eight words of a strip, from `to`
-// on.
-PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
-    const uint32_t at = (row * observe::WIDTH) + (32u * word);
-    Array<uint32_t, 8> most = Array<uint32_t, 8>{};
-    bool any = false;
+// Eight bits as the lowest bits of eight hexadecimal digits.
+PARL_FN uint32_t bits_as_digits(uint32_t bits) {
+    return machine::tia::rows::bit_per_digit(bits) | (machine::tia::rows::bit_per_digit(bits >> 4) << 16);
+}
+
+// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
+PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits) {
+#ifdef PARL_INTRINSICS
+    return __byte_perm(four, 0, digits);
+#else
+    uint32_t selected = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        selected |= ((four >> (8u * ((digits >> (4u * i)) & 3u))) & 0xFFu) << (8u * i);
+    }
+    return selected;
+#endif
+}
+
+// Stores eight words of a strip from `to` on, or their maximum with those that are there.
+PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first) {
+    for (uint32_t k = 0u; k < 8u; ++k) {
+        strip[to + k] = is_first ? fours[k] : observe::plane::larger_of_four(strip[to + k], fours[k]);
+    }
+}
+
+// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours) {
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        const uint32_t of_low = digits[static_cast<uint32_t>((classes >> (8u * k)) & 0xFFull)];
+        const uint32_t of_high = digits[static_cast<uint32_t>((classes >> ((8u * k) + 32u)) & 0xFFull)];
+        const uint32_t of_eight = of_low | (of_high << 1);
+        fours[2u * k] = observe::plane::select_bytes(values, of_eight);
+        fours[(2u * k) + 1u] = observe::plane::select_bytes(values, of_eight >> 16);
+    }
+}
+
+// The HMOVE blank at the begin of a row.
+PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) {
+    fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+    fours[1u] = fours[0u];
+}
+
+// As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
+// there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip) {
+    const uint32_t to = (row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
+    uint32_t last = 0u;
     uint32_t last_kind = machine::tia::rows::BYTES;
     uint32_t last_colors = 0u;
-    uint64_t last_classes = 0ull;
     for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = picture_set.picture[i];
-        if (picture != env::state::NO_PICTURE) {
-            uint32_t kind = machine::tia::rows::BYTES;
-            uint32_t colors = 0u;
-            uint64_t classes = 0ull;
-            if (picture < 2) {
-                kind = board.rows[static_cast<uint32_t>(picture)][row].kind;
-                colors = board.rows[static_cast<uint32_t>(picture)][row].colors;
-                classes = board.rows[static_cast<uint32_t>(picture)][row].classes[word];
-            }
-            const bool same = ((kind == last_kind) && (colors == last_colors)) && (classes == last_classes);
-            if (!machine::tia::rows::has_classes(kind) || !same) {
-                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                if (!machine::tia::rows::has_classes(kind)) {
-                    for (uint32_t k = 0u; k < 8u; ++k) {
-                        const uint32_t indices = (picture < 2) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : observe::plane::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                        fours[k] = observe::plane::four_values(table, indices);
-                    }
-                } else {
-                    const uint32_t values = observe::plane::four_values(table, colors);
-                    const uint32_t low = static_cast<uint32_t>(classes);
-                    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-                    for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
-                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four_pixels(values, low >> (4u * k_2), high >> (4u * k_2));
-                    }
-                    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
-                        fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
-                        fours[1u] = fours[0u];
-                    }
-                }
-                if (any) {
-                    for (uint32_t k_3 = 0u; k_3 < 8u; ++k_3) {
-                        most[k_3] = observe::plane::larger_of_four(most[k_3], fours[k_3]);
-                    }
-                } else {
-                    most = fours;
-                }
-            }
-            last_kind = kind;
-            last_colors = colors;
-            last_classes = classes;
-            any = true;
+        const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
+        if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
+            break;
         }
+        if ((picture >= 2u) || !machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
+            return false;
+        }
+        const uint32_t kind = board.rows[picture][row].kind;
+        const uint32_t colors = board.rows[picture][row].colors;
+        const uint32_t values = observe::plane::four_values(table, colors);
+        const bool alike = (kind == last_kind) && (colors == last_colors);
+        for (uint32_t word = 0u; word < 5u; ++word) {
+            const uint64_t classes = board.rows[picture][row].classes[word];
+            if (!alike || (classes != board.rows[last][row].classes[word])) {
+                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+                observe::plane::fours_of_classes(classes, values, digits, fours);
+                if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                    observe::plane::blank_fours(table, fours);
+                }
+                observe::plane::put_fours(strip, to + (8u * word), fours, i == 0u);
+            }
+        }
+        last = picture;
+        last_kind = kind;
+        last_colors = colors;
     }
-    for (uint32_t k_4 = 0u; k_4 < 8u; ++k_4) {
-        strip[to + k_4] = most[k_4];
+    return true;
+}
+
+// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
+    const uint32_t at = (row * observe::WIDTH) + (32u * word);
+    const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
+    for (uint32_t i = 0u; i < 3u; ++i) {
+        const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
+        if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
+            break;
+        }
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        if ((picture < 2u) && machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
+            const uint32_t values = observe::plane::four_values(table, board.rows[picture][row].colors);
+            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, digits, fours);
+            if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                observe::plane::blank_fours(table, fours);
+            }
+        } else {
+            for (uint32_t k = 0u; k < 8u; ++k) {
+                const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
+                fours[k] = observe::plane::four_values(table, indices);
+            }
+        }
+        observe::plane::put_fours(strip, to, fours, i == 0u);
     }
 }
 
@@ -11186,25 +11254,66 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane:
     return observe::round_pixel(total);
 }
 
-// A pixel of an 84 x 84 plane from the strip that contains it, in integers (200ths). If the sum is halfway
-// between two pixels, the float computation decides.
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
-    const Array<uint32_t, 2> across = observe::ACROSS_84[column];
-    const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
-    const uint32_t first_row = t1._0;
-    const Array<uint16_t, 3> down = t1._1;
-    const uint32_t x = static_cast<uint32_t>(across[0u]);
-    const uint32_t at = ((first_row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (x / 4u);
-    const uint32_t shift = 8u * static_cast<uint32_t>(x & 3u);
-    uint32_t sum = 100u;
-    for (uint32_t j = 0u; j < 3u; ++j) {
-        const uint32_t low = strip[at + (j * observe::plane::ROW_WORDS)];
-        const uint32_t high = strip[(at + (j * observe::plane::ROW_WORDS)) + 1u];
-        const uint32_t four = static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
-        sum = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j]), sum);
+// First pixel of the rows of an 84 x 84 plane that a block of a strip gives.
+PARL_FN uint32_t block_place(uint32_t block) {
+    return ((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 168u) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_COLUMNS);
+}
+
+// Four pixels from two words, from bit `shift` on, which is less than 32.
+PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
+#ifdef PARL_INTRINSICS
+    return __funnelshift_r(low, high, shift);
+#else
+    return static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
+#endif
+}
+
+// Sums of two rows of an 84 x 84 plane, 21 pixels each, from a block of 5 x 40 pixels of a strip. In 200ths of a pixel, with
+// 100 added.
+PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower) {
+    const uint32_t at = (((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 5u) * observe::plane::ROW_WORDS) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_WORDS);
+    Array<Array<uint32_t, 10>, 5> words = Array<Array<uint32_t, 10>, 5>{};
+    PARL_UNROLLED
+    for (uint32_t j = 0u; j < 5u; ++j) {
+    PARL_UNROLLED
+        for (uint32_t k = 0u; k < observe::plane::BLOCK_WORDS; ++k) {
+            words[j][k] = strip[(at + (j * observe::plane::ROW_WORDS)) + k];
+        }
     }
-    const uint32_t whole = sum / observe::WEIGHT_84;
-    return ((whole * observe::WEIGHT_84) == sum) ? observe::plane::area_84(strip, reduction, cells, weights, row, column) : static_cast<uint8_t>(whole);
+    PARL_ROLLED
+    PARL_UNROLLED
+    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
+        const Array<uint32_t, 2> across = observe::ACROSS_84[r];
+        const uint32_t word = static_cast<uint32_t>(across[0u] / 4u);
+        const uint32_t shift = 8u * (across[0u] & 3u);
+        Array<uint32_t, 5> fours = Array<uint32_t, 5>{};
+    PARL_UNROLLED
+        for (uint32_t j_2 = 0u; j_2 < 5u; ++j_2) {
+            fours[j_2] = words[j_2][word];
+            if (shift != 0u) {
+                fours[j_2] = observe::plane::shifted(words[j_2][word], words[j_2][word + 1u], shift);
+            }
+        }
+        const uint32_t middle = observe::dot4(fours[2u], across[1u], 100u);
+        upper[r] = observe::dot4(fours[0u], 2u * across[1u], observe::dot4(fours[1u], 2u * across[1u], middle));
+        lower[r] = observe::dot4(fours[3u], 2u * across[1u], observe::dot4(fours[4u], 2u * across[1u], middle));
+    }
+}
+
+// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
+// pixels: the float computation decides these.
+PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to) {
+    uint32_t ties = 0u;
+    PARL_ROLLED
+    PARL_UNROLLED
+    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
+        const uint32_t scaled = sums[r] * observe::plane::round_block_84_SCALE;
+        out[to + r] = static_cast<uint8_t>(scaled >> 24);
+        if ((scaled << 8) < (observe::plane::round_block_84_SCALE << 8)) {
+            ties |= 1u << r;
+        }
+    }
+    return ties;
 }
 
 // Byte `index` of a plane.
