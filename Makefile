@@ -51,7 +51,7 @@ train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show r
 	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
 test:  ## all quick tests, Rust and Python, with a table of their times
-	@$(PYTHON) tools/run_tests.py setup build build-tests test-rust test-py
+	@$(PYTHON) tools/run_tests.py setup build build-tests test-rust,test-py
 
 # Separate from `test-rust`, so that the table shows the times of compiling and running separately.
 build-tests:

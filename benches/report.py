@@ -401,6 +401,13 @@ def problems(records: Records) -> list[str]:
         for name, rows in records.items()
         for key in sorted({row.claim for row in rows} - known)
     ]
+    for claim in wanted:
+        having = [name for name, rows in records.items() if claim["key"] in {row.claim for row in rows}]
+        newest = max(having, default=None)
+        if newest not in claim.get("records", [newest]):
+            found.append(
+                f"{CLAIMS.name}: claim {claim['key']} does not show {newest}, the newest record with it"
+            )
     found += commits_not_in_history(records)
     for path, text in ((INDEX, index(records)), (PAGE, page(records))):
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -1,7 +1,8 @@
 """Runs targets of the Makefile one after the other and prints their times: `run_tests.py STEP...`.
 
-Also prints the times of the Python tests by folder and of the ten slowest tests, from the file that the step
-`test-py` writes (`pytest --times`). Processor seconds include all processes of a step, on all cores.
+The targets of a step, joined by commas, run at the same time. Also prints the times of the Python tests by
+folder and of the ten slowest tests, from the file that `test-py` writes (`pytest --times`). Processor seconds
+include all processes of a target, on all cores.
 """
 
 from __future__ import annotations
@@ -10,19 +11,38 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMES = ROOT / "target" / "tests" / "times.json"
 
 
-def run(step: str) -> tuple[int, float, float]:
-    """Runs a target of the Makefile; returns its exit status, processor seconds and wall seconds."""
-    processor, began = sum(os.times()[2:4]), time.monotonic()
-    status = subprocess.run(["make", "--no-print-directory", step], cwd=ROOT, check=False).returncode
-    return status, sum(os.times()[2:4]) - processor, time.monotonic() - began
+def run_target(target: str, output: IO[bytes] | None = None) -> tuple[str, int, float, float]:
+    """Runs a target of the Makefile; returns its name, exit status, processor seconds and wall seconds."""
+    began = time.monotonic()
+    command = ["make", "--no-print-directory", target]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return target, process.returncode, used.ru_utime + used.ru_stime, time.monotonic() - began
+
+
+def run(step: str) -> list[tuple[str, int, float, float]]:
+    """Runs the targets of a step at the same time; prints what all but the last print when all have ended."""
+    targets = step.split(",")
+    with ExitStack() as files, ThreadPoolExecutor(len(targets)) as pool:
+        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in targets[1:]]
+        rows = list(pool.map(run_target, targets, [*outputs, None]))
+        for output in outputs:
+            output.seek(0)
+            print(output.read().decode(errors="replace"), flush=True)
+    return rows
 
 
 def table(title: str, rows: list[tuple[str, float, float]]) -> str:
@@ -46,14 +66,14 @@ def folders_and_slowest(tests: dict[str, tuple[float, float]]) -> list[str]:
 def main(steps: list[str]) -> int:
     """Runs all steps, or stops after a failed build; returns the exit status of the first that failed."""
     TIMES.unlink(missing_ok=True)
-    rows, status = [], 0
+    rows, status, began = [], 0, time.monotonic()
     for step in steps:
-        code, *seconds = run(step)
-        rows.append((step if code == 0 else f"{step} (failed)", *seconds))
-        status = status or code
-        if code and step in ("setup", "build"):
+        for target, code, *seconds in run(step):
+            rows.append((target if code == 0 else f"{target} (failed)", *seconds))
+            status = status or code
+        if status and step in ("setup", "build"):
             break
-    rows.append(("all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    rows.append(("all", sum(processor for _, processor, _ in rows), time.monotonic() - began))
     tables = [table("step", rows)]
     if TIMES.exists():
         tables[:0] = folders_and_slowest(json.loads(TIMES.read_text()))

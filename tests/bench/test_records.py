@@ -157,6 +157,22 @@ def test_stale_and_unknown_files_are_reported(tree, report, record):
         report.load()
 
 
+def test_a_claim_that_shows_only_older_records_is_reported(tree, report, record):
+    claims = tree / "claims.toml"
+    older = claims.read_text() + 'records = ["2026-01-02-speed"]\n'
+    record.save(
+        tree / "records" / "2026-01-03-speed.csv", record.read(tree / "records" / "2026-01-02-speed.csv")
+    )
+    (tree / "records" / "2026-01-03-speed.md").write_text("# Speed again\n")
+    for text, expected in (
+        (older, ["claims.toml: claim claim does not show 2026-01-03-speed, the newest record with it"]),
+        (older.replace("-02-", "-03-"), []),
+    ):
+        claims.write_text(text)
+        report.write(report.load())
+        assert report.problems(report.load()) == expected
+
+
 def test_a_commit_must_be_in_the_history(tree, report, record):
     def git(*words):
         return subprocess.run(

@@ -47,6 +47,17 @@ def test_steps_run_in_order_and_a_failure_is_the_exit_status(run_tests, tmp_path
     assert "ran setup" not in capfd.readouterr().out, "nothing runs without a build"
 
 
+def test_steps_joined_by_a_comma_run_at_the_same_time(run_tests, tmp_path, capfd):
+    """Each of the two waits for a file that the other writes."""
+    wait = "until test -e {}; do sleep 0.01; done; echo ran $@"
+    lines = ["test-rust:", f"\t@touch rust; {wait.format('py')}; exit 1"]
+    lines += ["test-py:", f"\t@touch py; {wait.format('rust')}"]
+    (tmp_path / "Makefile").write_text("\n".join([*lines, ""]))
+    assert run_tests.main(["test-rust,test-py"]) == 2
+    out = capfd.readouterr().out
+    assert out.index("ran test-py") < out.index("ran test-rust") < out.index("test-rust (failed)")
+
+
 def test_seconds_of_each_test_are_written(tmp_path):
     (tmp_path / "test_one.py").write_text("def test_one():\n    sum(range(3_000_000))\n")
     code = "import sys, pytest; from pathlib import Path; from times import Times;"

@@ -610,6 +610,8 @@ def same(found: Array, expected: Array, relative: float, absolute: float) -> boo
         return False
     if expected.dtype != np.float32:
         return np.array_equal(found, expected)
+    if (found == expected).all():  # Most are, and what follows takes five times as long.
+        return True
     bound = absolute + relative * _largest(expected)
     return bool(np.allclose(found, expected, rtol=0.0, atol=bound, equal_nan=True))
 
