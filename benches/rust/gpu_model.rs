@@ -308,7 +308,9 @@ impl Options {
 /// The kernels as modules, by file.
 fn modules(architecture: u32) -> Result<HashMap<String, Module>, String> {
     let nvrtc = Nvrtc::find(&[]).map_err(|error| error.to_string())?;
-    let images = SOURCES.compile(&nvrtc, &format!("compute_{architecture}"), 0, &[]).map_err(|error| error.to_string())?;
+    let images = SOURCES
+        .compile(&nvrtc, &format!("compute_{architecture}"), 0, &[])
+        .map_err(|error| error.to_string())?;
     let parse = |image: cuda::Image| {
         let text = String::from_utf8_lossy(&image.image).into_owned();
         if let Some(folder) = std::env::var_os("PARL_KEEP_PTX") {
