@@ -56,11 +56,11 @@ extern "C" __global__ void straight_1(uint64_t* cycles, uint32_t* sink, uint32_t
 extern "C" __global__ void straight_2(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<2>(cycles, sink, rounds); }
 extern "C" __global__ void straight_3(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<3>(cycles, sink, rounds); }
 
-// Sizes of machine and board, and offsets of the machine in a state and of `plain_high` in the machine, for
+// Sizes of machine and board, and offsets of the machine in a state and of the cartridge in the machine, for
 // the host.
 extern "C" __global__ void sizes(uint32_t* out) {
     out[0] = sizeof(Machine);
     out[1] = sizeof(Board);
     out[2] = PARL_OFFSET(cule::env::State, machine);
-    out[3] = PARL_OFFSET(Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, plain_high);
+    out[3] = PARL_OFFSET(Machine, cart);
 }

@@ -61,12 +61,12 @@ def machines(game: str, count: int, offset: int, size: int) -> np.ndarray[Any, A
 
 def decoded(kernels: Kernels, game: str, sizes: list[int]) -> tuple[Any, int, Any]:
     """The ROM of a game on the device, its length, and its records for the jump-table interpreter."""
-    machine_bytes, _, offset, plain_high_at = sizes
+    machine_bytes, _, offset, cart_at = sizes
     rom = np.frombuffer(Console(game)._rom.__getnewargs__()[0], np.uint8).copy()
     image = torch.from_numpy(rom).to(kernels.device)
     records = torch.zeros(len(rom), dtype=torch.int64, device=kernels.device)
-    words = machines(game, 1, offset, machine_bytes)[0, plain_high_at : plain_high_at + 2].view(np.uint16)
-    kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), int(words[0]), records)
+    cart = torch.from_numpy(machines(game, 1, offset, machine_bytes)[0, cart_at:].copy()).to(kernels.device)
+    kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), cart, records)
     return image, len(rom), records
 
 

@@ -15,6 +15,9 @@ memory and occupancy.
 ``--check`` runs four games with the default window and fails if one takes over 3 % more instructions than
 recorded in ``model.toml``; ``--accept REASON`` records new numbers. ``--lanes 8`` models warps with eight
 environments, ``--functions`` prints the functions of a step, ``--record`` writes a record.
+
+``--resources`` prints what ptxas makes of the step kernel for each architecture: registers, stack, spills,
+and bytes of machine code, of the kernel and of its main functions. ptxas is in ``nvidia-cuda-nvcc``.
 """
 
 from __future__ import annotations
@@ -22,9 +25,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +49,18 @@ CALIBRATION = Path(__file__).with_name("calibration.toml")
 WINDOWS = "0,2,4,9"
 CHECKED = ("pong", "breakout", "solaris", "tutankham")
 TOLERANCE = 0.03
+ARCHITECTURES = (80, 90, 100)
+# The functions that take most of a step.
+SHOWN_FUNCTIONS = (
+    "run_grouped",
+    "show",
+    "write_tia",
+    "catch_up",
+    "execute_with_compact",
+    "execute",
+    "draw",
+    "refresh",
+)
 KINDS = ("arithmetic", "control", "local", "shared", "global", "sync", "free")
 
 
@@ -53,9 +72,9 @@ def nvrtc() -> Path | None:
     return next((file for file in files if "alt" not in file.name), None)
 
 
-def run(*arguments: str) -> Iterator[str]:
-    """Builds and runs the program; yields the lines of its output."""
-    environment = os.environ | {"PARL_NVRTC": str(nvrtc() or "")}
+def run(*arguments: str, keep: str = "") -> Iterator[str]:
+    """Builds and runs the program; yields the lines of its output. ``keep``: a folder for the PTX."""
+    environment = os.environ | {"PARL_NVRTC": str(nvrtc() or "")} | ({"PARL_KEEP_PTX": keep} if keep else {})
     cargo = [os.environ.get("CARGO", "cargo"), "run", "--quiet", "--release", "-p", "parl-benches"]
     command = [*cargo, "--bin", "gpu_model", "--", *arguments]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -130,6 +149,64 @@ def best_of(arguments: list[str]) -> dict[str, dict[str, str]]:
     return best
 
 
+def ptxas() -> str | None:
+    """The assembler of the installed packages, or that of the path."""
+    files = (Path(folder).parent / "bin" / "ptxas" for folder in nvrtc_folders())
+    return next((str(file) for file in files if file.is_file()), None) or shutil.which("ptxas")
+
+
+def code_bytes(cubin: bytes) -> dict[str, int]:
+    """Bytes of the sections and functions of machine code, by name. Source: the ELF-64 format."""
+    at, size, count = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, at + size * k) for k in range(count)]
+
+    def name(table: int, offset: int) -> str:
+        begin = sections[table][4] + offset
+        return cubin[begin : cubin.index(0, begin)].decode()
+
+    names = struct.unpack_from("<H", cubin, 0x3E)[0]
+    found = {name(names, section[0]): section[5] for section in sections}
+    symbols = next(section for section in sections if section[1] == 2)
+    for place in range(symbols[4], symbols[4] + symbols[5], 24):
+        label, info, _, _, _, length = struct.unpack_from("<IBBHQQ", cubin, place)
+        if info & 15 == 2:
+            found[name(symbols[6], label)] = length
+    return found
+
+
+def resources() -> int:
+    """Prints registers, stack, spills and code of the step kernel; returns the exit status."""
+    assembler = ptxas()
+    if nvrtc() is None or assembler is None:
+        print("no NVRTC or ptxas: pip install nvidia-cuda-nvrtc nvidia-cuda-nvcc", file=sys.stderr)
+        return 3
+    for architecture in ARCHITECTURES:
+        with tempfile.TemporaryDirectory() as folder:
+            list(run("--games", "", "--architecture", str(architecture), keep=folder))
+            ptx, cubin = Path(folder) / "step.ptx", Path(folder) / "step.cubin"
+            ptx.write_bytes(ptx.read_bytes().rstrip(b"\0"))
+            command = [assembler, "-v", f"--gpu-name=sm_{architecture}", str(ptx), "-o", str(cubin)]
+            log = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+            sizes = code_bytes(cubin.read_bytes())
+        used = re.search(r"Used (\d+) registers.*?(\d+) bytes cumulative stack", log)
+        assert used, log
+        code = sizes[".text.parl_step"] / 1024
+        figures = f"{used[1]} registers, {used[2]} bytes of stack, {code:.0f} KiB of code"
+        print(f"sm_{architecture} parl_step: {figures}")
+        pattern = (
+            r"Function properties for (\S+)\n\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)"
+        )
+        for function, stack, stores, loads in re.findall(pattern, log):
+            size = sizes.get(f"$parl_step${function}", 0) / 1024
+            short = next((name for name in SHOWN_FUNCTIONS if f"{len(name)}{name}E" in function), None)
+            if short is not None or function == "parl_step":
+                print(
+                    f"    {short or function:22} {size:6.1f} KiB, {stack} bytes of stack, "
+                    f"{stores} bytes of spill stores, {loads} of spill loads"
+                )
+    return 0
+
+
 def write_record(name: str, best: dict[str, dict[str, str]], lanes: int) -> None:
     """Writes the figures of all games and their median."""
     conditions = f"PTX of NVRTC run on the host, {lanes} environments of a warp, after 60 random steps"
@@ -155,9 +232,12 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare four games with model.toml")
     parser.add_argument("--accept", metavar="REASON", help="record the numbers of --check")
     add_option(parser, "gpu-model")
+    parser.add_argument("--resources", action="store_true", help="print registers, stack, spills and code")
     given = parser.parse_args()
     if given.check or given.accept:
         return check(given.accept)
+    if given.resources:
+        return resources()
     if nvrtc() is None:
         raise SystemExit("no NVRTC: pip install nvidia-cuda-nvrtc")
     arguments = ["--games", ",".join(given.games), "--envs", str(given.lanes), "--lanes", str(given.lanes)]

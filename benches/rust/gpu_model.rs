@@ -2,11 +2,12 @@
 //! and the instructions that a warp executes are counted.
 //!
 //! `gpu_model [--games a,b] [--envs 32] [--lanes 32] [--warm 60] [--steps 1] [--windows 4] [--forms grouped] [--functions]
-//! [--lines COUNT]`. For each game the CPU batch makes `--warm` steps with random actions, then its states are loaded into the
+//! [--lines COUNT] [--architecture 90]`. For each game the CPU batch makes `--warm` steps with random actions, then its states are loaded into the
 //! batch whose kernels run as PTX, and both make `--steps` steps, after which observations, figures and states are compared. The
 //! output has one line per game, form and window, `key=value`: warp instructions per step by kind, turns of the grouped form,
 //! mean number of lanes that share an instruction. `--functions` adds the share of each function, `--lines` the lines of PTX that
-//! run most often. NVRTC is found as in parl; `PARL_NVRTC` names its file. ROMs come from `ALE_ROMS_DIR` or the folder of an
+//! run most often. NVRTC is found as in parl; `PARL_NVRTC` names its file. In the folder that
+//! `PARL_KEEP_PTX` names the PTX is kept. ROMs come from `ALE_ROMS_DIR` or the folder of an
 //! installed ale-py.
 
 #![allow(unsafe_code, reason = "kernels write through addresses")]
@@ -255,6 +256,7 @@ struct Options {
     forms: Vec<String>,
     functions: bool,
     lines: usize,
+    architecture: u32,
 }
 
 impl Options {
@@ -269,6 +271,7 @@ impl Options {
             forms: vec!["grouped".into()],
             functions: false,
             lines: 0,
+            architecture: 90,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -280,7 +283,9 @@ impl Options {
             let number = || value.parse().map_err(|_| format!("{word} {value}: not a number"));
             let list = || value.split(',').map(str::to_string).collect();
             match word.as_str() {
+                "--games" if value.is_empty() => options.games.clear(),
                 "--games" => options.games = list(),
+                "--architecture" => options.architecture = number()? as u32,
                 "--forms" => options.forms = list(),
                 "--envs" => options.envs = number()?,
                 "--lanes" => options.lanes = number()? as u32,
@@ -301,9 +306,11 @@ impl Options {
 }
 
 /// The kernels as modules, by file.
-fn modules() -> Result<HashMap<String, Module>, String> {
+fn modules(architecture: u32) -> Result<HashMap<String, Module>, String> {
     let nvrtc = Nvrtc::find(&[]).map_err(|error| error.to_string())?;
-    let images = SOURCES.compile(&nvrtc, "compute_90", 0, &[]).map_err(|error| error.to_string())?;
+    let images = SOURCES
+        .compile(&nvrtc, &format!("compute_{architecture}"), 0, &[])
+        .map_err(|error| error.to_string())?;
     let parse = |image: cuda::Image| {
         let text = String::from_utf8_lossy(&image.image).into_owned();
         if let Some(folder) = std::env::var_os("PARL_KEEP_PTX") {
@@ -355,7 +362,7 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
 
 fn run() -> Result<(), String> {
     let options = Options::parse()?;
-    let modules = Rc::new(modules()?);
+    let modules = Rc::new(modules(options.architecture)?);
     for game in &options.games {
         let mut pair = Pair::new(&modules, game, &options)?;
         let states = pair.warm(options.warm).map_err(|error| error.to_string())?;

@@ -5,9 +5,10 @@
 using cule::machine::Board;
 using cule::machine::Machine;
 
-extern "C" __global__ void decode(const uint8_t* rom, uint32_t rom_bytes, uint32_t plain_high, uint64_t* records) {
+extern "C" __global__ void decode(const uint8_t* rom, uint32_t rom_bytes, const cule::machine::cart::Cart* cart,
+                                  uint64_t* records) {
     const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at < rom_bytes) records[at] = cule::machine::records::record(Slice<const uint8_t>(rom, rom_bytes), at, plain_high, 0);
+    if (at < rom_bytes) records[at] = cule::machine::records::record(Slice<const uint8_t>(rom, rom_bytes), at, *cart);
 }
 
 extern "C" __global__ void frame(Machine* machines, Board* boards, const uint8_t* rom, uint32_t rom_bytes,

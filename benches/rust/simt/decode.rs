@@ -24,6 +24,7 @@ pub enum Alu {
     MulWide,
     /// The lower half of a product, plus a summand.
     Mad,
+    MadWide,
     Div,
     Rem,
     Min,
@@ -46,6 +47,7 @@ pub enum Alu {
     Bytes,
     /// Two words shifted left as one; the upper half.
     Funnel,
+    FunnelRight,
     Set(Compare),
 }
 
@@ -123,6 +125,8 @@ pub enum Op {
     Insert(u32, [u32; 5]),
     /// Products of four bytes, summed.
     Dot([u32; 4]),
+    /// Any function of three bits, by a table of eight.
+    Logic([u32; 5]),
     /// Products of two signed halves and two bytes, summed.
     DotOfHalves([u32; 4]),
     /// One register from several: their number, they, the register.
@@ -329,6 +333,10 @@ pub fn decode(word: &str, tokens: &[Token], names: &mut Names<'_>) -> Result<Ins
             let all = [o.destination()?, o.source()?, o.source()?, o.source()?, o.source()?];
             (Op::Insert(bits, all), Kind::Arithmetic)
         }
+        "lop3" if word == "lop3.b32" => {
+            let all = [o.destination()?, o.source()?, o.source()?, o.source()?, o.source()?];
+            (Op::Logic(all), Kind::Arithmetic)
+        }
         "dp2a" if word == "dp2a.lo.s32.u32" => {
             (Op::DotOfHalves([o.destination()?, o.source()?, o.source()?, o.source()?]), Kind::Arithmetic)
         }
@@ -368,8 +376,10 @@ pub fn decode(word: &str, tokens: &[Token], names: &mut Names<'_>) -> Result<Ins
                 return Err(word.into());
             }
             let register = o.destination()?;
-            let address = o.address(Space::Generic)?;
-            (Op::Atomic(atomic, address, [register, o.source()?]), Kind::Global)
+            let shared = parts.contains(&"shared");
+            let address = o.address(if shared { Space::Shared } else { Space::Generic })?;
+            let kind = if shared { Kind::Shared } else { Kind::Global };
+            (Op::Atomic(atomic, address, [register, o.source()?]), kind)
         }
         _ => (arithmetic(&parts, last, &mut o)?, Kind::Arithmetic),
     };
@@ -479,6 +489,7 @@ fn arithmetic(parts: &[&str], last: &str, o: &mut Operands<'_, '_>) -> Result<Op
         "mul" if parts.contains(&"hi") => Alu::MulHigh,
         "mul" => Alu::Mul,
         "mad" if parts.contains(&"lo") => Alu::Mad,
+        "mad" if parts.contains(&"wide") => Alu::MadWide,
         "div" => Alu::Div,
         "rem" => Alu::Rem,
         "min" => Alu::Min,
@@ -498,6 +509,7 @@ fn arithmetic(parts: &[&str], last: &str, o: &mut Operands<'_, '_>) -> Result<Op
         "selp" => Alu::Select,
         "prmt" => Alu::Bytes,
         "shf" if parts[1..3] == ["l", "wrap"] => Alu::Funnel,
+        "shf" if parts[1..3] == ["r", "wrap"] => Alu::FunnelRight,
         "setp" => Alu::Set(compare(parts[1])?),
         other => return Err(other.into()),
     };

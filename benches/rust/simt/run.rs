@@ -370,6 +370,15 @@ impl Warp<'_> {
                     (c + sum) & low_bits(32)
                 });
             }
+            Op::Logic([to, a, b, c, table]) => {
+                let [a, b, c, table] = [a, b, c, table].map(|number| self.values(base, number));
+                self.set(base, to, lanes, |lane| {
+                    // SAFETY: as above.
+                    let [a, b, c, table] = unsafe { [(*a)[lane], (*b)[lane], (*c)[lane], (*table)[lane]] };
+                    let bit = |at: u32| table >> ((a >> at & 1) << 2 | (b >> at & 1) << 1 | c >> at & 1) & 1;
+                    (0..32).fold(0, |all, at| all | bit(at) << at)
+                });
+            }
             Op::DotOfHalves([to, a, b, c]) => {
                 let [a, b, c] = [a, b, c].map(|number| self.values(base, number));
                 self.set(base, to, lanes, |lane| {
@@ -557,6 +566,9 @@ impl Warp<'_> {
                 };
                 product & low_bits(2 * bits)
             }),
+            Alu::MadWide => {
+                compute(&|a, b, c| ((a & all).wrapping_mul(b & all)).wrapping_add(c) & low_bits(2 * bits));
+            }
             Alu::MulHigh => compute(&|a, b, _| {
                 let product = if of.signed {
                     (i128::from(signed(a, bits)) * i128::from(signed(b, bits))) >> bits
@@ -598,6 +610,10 @@ impl Warp<'_> {
                     let byte = if which & 8 == 0 { byte } else { 0xFF * (byte >> 7) };
                     found | byte << (8 * i)
                 })
+            }),
+            Alu::FunnelRight => compute(&|a, b, c| {
+                let both = (b & low_bits(32)) << 32 | a & low_bits(32);
+                both >> (c & 31) & low_bits(32)
             }),
             Alu::Funnel => compute(&|a, b, c| {
                 let both = (b & low_bits(32)) << 32 | a & low_bits(32);

@@ -4,1260 +4,1494 @@
 #include "machine.cuh"
 
 #define PARL_BRX_TEXT \
-    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "setp.lt.u32 p,%9,4200;\n" \
-    "@p bra LOUT_%=;\n" \
-    "and.b32 t0,%10,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LOUT_%=;\n" \
-    "shr.u32 t0,%10,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%10,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%10,0x3FF;\n" \
-    "add.u32 up,t0,t1;\n" \
+    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,k<8>; .reg .u64 dd; .reg .pred p,p2;\n" \
     "LTOP_%=:\n" \
-    "mul.wide.u32 dd,up,8;\n" \
-    "add.u64 dd,dd,%18;\n" \
+    "mad.wide.u32 dd,%9,8,%19;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dd];\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
-    "bfe.u32 t0,e0,16,4;\n" \
+    "shr.u32 t0,e0,16;\n" \
     "add.u32 %8,%8,t0;\n" \
-    "bfe.u32 t1,e0,20,2;\n" \
-    "add.u32 up,up,t1;\n" \
-    "add.u32 %10,%10,t1;\n" \
-    "sub.u32 %9,%9,1;\n" \
-    "and.b32 t0,e1,0xFF;\n" \
-    "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=;\n" \
-    "brx.idx t0,TBL_%=;\n" \
+    "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=,H183_%=,H184_%=,H185_%=,H186_%=,H187_%=,H188_%=,H189_%=,H190_%=,H191_%=,H192_%=,H193_%=,H194_%=,H195_%=,H196_%=,H197_%=,H198_%=,H199_%=,H200_%=,H201_%=,H202_%=,H203_%=,H204_%=,H205_%=,H206_%=,H207_%=,H208_%=,H209_%=,H210_%=,H211_%=,H212_%=,H213_%=,H214_%=,H215_%=,H216_%=,H217_%=,H218_%=,H219_%=,H220_%=,H221_%=,H222_%=,H223_%=,H224_%=,H225_%=,H226_%=,H227_%=,H228_%=,H229_%=,H230_%=,H231_%=,H232_%=,H233_%=,H234_%=,H235_%=,H236_%=,H237_%=,H238_%=,H239_%=,H240_%=;\n" \
+    "brx.idx e1,TBL_%=;\n" \
     "H0_%=:\n" \
     "bra LSLOW_%=;\n" \
     "H1_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
     "@p bra R1_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C1_%=:\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R1_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S1_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C1_%=:\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "R1_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C1_%=;\n" \
+    "S1_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
     "bra C1_%=;\n" \
     "H2_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H3_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H4_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 t,%13,1;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H5_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 t,%13,1;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H6_%=:\n" \
-    "ld.shared.u8 %13,[%16];\n" \
-    "shl.b32 %13,%13,2;\n" \
-    "or.b32 %13,%13,%4;\n" \
-    "or.b32 %13,%13,0x30;\n" \
+    "ld.shared.u8 %14,[%15+21];\n" \
+    "shl.b32 %14,%14,2;\n" \
+    "or.b32 %14,%14,%4;\n" \
+    "or.b32 %14,%14,0x30;\n" \
     "shl.b32 t0,%5,6;\n" \
-    "or.b32 %13,%13,t0;\n" \
+    "or.b32 %14,%14,t0;\n" \
     "shl.b32 t0,%6,3;\n" \
-    "or.b32 %13,%13,t0;\n" \
+    "or.b32 %14,%14,t0;\n" \
     "and.b32 t0,%7,0x8080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
     "selp.u32 t0,0x80,0,p;\n" \
-    "or.b32 %13,%13,t0;\n" \
+    "or.b32 %14,%14,t0;\n" \
     "and.b32 t0,%7,0xFF;\n" \
     "setp.eq.u32 p,t0,0;\n" \
     "selp.u32 t0,2,0,p;\n" \
-    "or.b32 %13,%13,t0;\n" \
-    "mov.u32 %12,%3;\n" \
+    "or.b32 %14,%14,t0;\n" \
+    "mov.u32 %13,%3;\n" \
     "sub.u32 %3,%3,1;\n" \
     "and.b32 %3,%3,0xFF;\n" \
-    "setp.lt.u32 p,%12,0x80;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "setp.lt.u32 p,%13,0x80;\n" \
     "@p bra R6_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 t0,%13,%15;\n" \
+    "st.shared.u8 [t0+-104],%14;\n" \
+    "bra LTOP_%=;\n" \
     "R6_%=:\n" \
-    "or.b32 %12,%12,0x100;\n" \
-    "bra LSTORE_%=;\n" \
+    "or.b32 %13,%13,0x100;\n" \
+    "bra LTIA_%=;\n" \
     "H7_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H8_%=:\n" \
-    "mov.u32 %13,%0;\n" \
-    "shl.b32 t,%13,1;\n" \
+    "mov.u32 %14,%0;\n" \
+    "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "mov.u32 %0,%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "mov.u32 %0,%14;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
     "H9_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "and.b32 %0,%0,%13;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "shr.u32 %4,%0,7;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H10_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H2_%=;\n" \
     "H11_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H12_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H13_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H14_%=:\n" \
-    "and.b32 t,%7,0x8080;\n" \
-    "setp.ne.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H3_%=;\n" \
     "H15_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R15_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C15_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R15_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C15_%=;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H16_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "bra LNEXT_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H17_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
     "H18_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 t,%13,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H4_%=;\n" \
     "H19_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 t,%13,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H5_%=;\n" \
     "H20_%=:\n" \
-    "mov.u32 %4,0;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
     "H21_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R21_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C21_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "or.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R21_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C21_%=;\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
     "H22_%=:\n" \
-    "bra LNEXT_%=;\n" \
-    "H23_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R23_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C23_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R23_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C23_%=;\n" \
-    "H24_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R24_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C24_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "or.b32 %0,%0,%13;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R22_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C22_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R24_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R22_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S22_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C22_%=;\n" \
+    "S22_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C24_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C22_%=;\n" \
+    "H23_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H24_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H25_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 t,%14,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H26_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 t,%14,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H27_%=:\n" \
+    "mov.u32 %4,0;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H28_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R28_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C28_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R28_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S28_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C28_%=;\n" \
+    "S28_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C28_%=;\n" \
+    "H29_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H30_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R30_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C30_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R30_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S30_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C30_%=;\n" \
+    "S30_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C30_%=;\n" \
+    "H31_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R31_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C31_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "or.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R31_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S31_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C31_%=;\n" \
+    "S31_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C31_%=;\n" \
+    "H32_%=:\n" \
     "sub.u32 t0,%3,129;\n" \
     "setp.ge.u32 p,t0,127;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,%10,0xFFFF;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "shr.u32 %13,%12,8;\n" \
-    "and.b32 t0,%3,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "add.u32 %3,%3,255;\n" \
-    "and.b32 %3,%3,0xFF;\n" \
-    "and.b32 %13,%12,0xFF;\n" \
-    "and.b32 t0,%3,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "add.u32 %3,%3,255;\n" \
-    "and.b32 %3,%3,0xFF;\n" \
-    "mov.u32 %10,w;\n" \
-    "bra LDONE_%=;\n" \
-    "H26_%=:\n" \
+    "add.u32 t0,%3,%15;\n" \
+    "add.u32 %13,%9,%10;\n" \
+    "add.u32 %13,%13,2;\n" \
+    "shr.u32 %14,%13,8;\n" \
+    "st.shared.u8 [t0+-104],%14;\n" \
+    "st.shared.u8 [t0+-105],%13;\n" \
+    "sub.u32 %3,%3,2;\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "bra LJUMP_%=;\n" \
+    "H33_%=:\n" \
+    "sub.u32 t0,%3,129;\n" \
+    "setp.ge.u32 p,t0,127;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,%3,%15;\n" \
+    "add.u32 %13,%9,%10;\n" \
+    "add.u32 %13,%13,2;\n" \
+    "shr.u32 %14,%13,8;\n" \
+    "st.shared.u8 [t0+-104],%14;\n" \
+    "st.shared.u8 [t0+-105],%13;\n" \
+    "sub.u32 %3,%3,2;\n" \
+    "xor.b32 t0,e0,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 %9,%9,t0;\n" \
+    "and.b32 t0,e0,0xFFFF;\n" \
+    "sub.u32 %10,t0,%9;\n" \
+    "bra LTURN_%=;\n" \
+    "H34_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R26_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R34_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C34_%=:\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R34_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S34_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C26_%=:\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "R26_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C34_%=;\n" \
+    "S34_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C26_%=;\n" \
-    "H27_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shr.u32 k0,%13,6;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C34_%=;\n" \
+    "H35_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
-    "and.b32 k0,%0,%13;\n" \
-    "and.b32 k1,%13,0x80;\n" \
+    "and.b32 k0,%0,%14;\n" \
+    "and.b32 k1,%14,0x80;\n" \
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H28_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %0,%0,%13;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H36_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H29_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H37_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H30_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H38_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "and.b32 %0,%0,%13;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H31_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H39_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,127;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,%3,1;\n" \
-    "and.b32 t0,t2,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
+    "add.u32 t0,%3,%15;\n" \
+    "ld.shared.u8 %14,[t0+-103];\n" \
     "add.u32 %3,%3,1;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "bfe.u32 t0,%13,2,1;\n" \
-    "st.shared.u8 [%16],t0;\n" \
-    "bfe.u32 %6,%13,3,1;\n" \
-    "bfe.u32 %5,%13,6,1;\n" \
-    "and.b32 %7,%13,0x80;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "bfe.u32 t0,%14,2,1;\n" \
+    "st.shared.u8 [%15+21],t0;\n" \
+    "bfe.u32 %6,%14,3,1;\n" \
+    "bfe.u32 %5,%14,6,1;\n" \
+    "and.b32 %7,%14,0x80;\n" \
     "shl.b32 %7,%7,8;\n" \
-    "bfe.u32 t0,%13,1,1;\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
     "xor.b32 t0,t0,1;\n" \
     "or.b32 %7,%7,t0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H32_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H33_%=:\n" \
-    "mov.u32 %13,%0;\n" \
-    "shl.b32 k0,%13,1;\n" \
-    "or.b32 t,k0,%4;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "mov.u32 %0,%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H34_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "shr.u32 k0,%13,6;\n" \
-    "and.b32 %5,k0,1;\n" \
-    "and.b32 k0,%0,%13;\n" \
-    "and.b32 k1,%13,0x80;\n" \
-    "shl.b32 k2,k1,8;\n" \
-    "or.b32 %7,k0,k2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H35_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "shr.u32 k0,%13,6;\n" \
-    "and.b32 %5,k0,1;\n" \
-    "and.b32 k0,%0,%13;\n" \
-    "and.b32 k1,%13,0x80;\n" \
-    "shl.b32 k2,k1,8;\n" \
-    "or.b32 %7,k0,k2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H36_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H37_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H38_%=:\n" \
-    "and.b32 t,%7,0x8080;\n" \
-    "setp.eq.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H39_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R39_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C39_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R39_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C39_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
     "H40_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %0,%0,%13;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H41_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
+    "mov.u32 %14,%0;\n" \
+    "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "mov.u32 %0,%14;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
     "H42_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H35_%=;\n" \
+    "H43_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "shr.u32 k0,%14,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%14;\n" \
+    "and.b32 k1,%14,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H44_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "shl.b32 k0,%13,1;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "shr.u32 k0,%14,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%14;\n" \
+    "and.b32 k1,%14,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H45_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "shr.u32 k0,%14,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%14;\n" \
+    "and.b32 k1,%14,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H46_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H36_%=;\n" \
+    "H47_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H48_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H49_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H50_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H37_%=;\n" \
+    "H51_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H38_%=;\n" \
+    "H52_%=:\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H53_%=:\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H54_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R54_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C54_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R54_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S54_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C54_%=;\n" \
+    "S54_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C54_%=;\n" \
+    "H55_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H56_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
     "shr.u32 %4,t,8;\n" \
-    "and.b32 %13,t,0xFF;\n" \
-    "and.b32 %0,%0,%13;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H57_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "shl.b32 k0,%14,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %14,t,0xFF;\n" \
+    "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H43_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H58_%=:\n" \
     "mov.u32 %4,1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H44_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R44_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H59_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R59_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C59_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R59_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S59_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C44_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R44_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C59_%=;\n" \
+    "S59_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C44_%=;\n" \
-    "H45_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R45_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C59_%=;\n" \
+    "H60_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R60_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C60_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "and.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R60_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S60_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C45_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R45_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C60_%=;\n" \
+    "S60_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C45_%=;\n" \
-    "H46_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C60_%=;\n" \
+    "H61_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R46_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R61_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C61_%=:\n" \
+    "xor.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R61_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S61_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C46_%=:\n" \
-    "xor.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "R46_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C61_%=;\n" \
+    "S61_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C46_%=;\n" \
-    "H47_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C61_%=;\n" \
+    "H62_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H48_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H49_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H63_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,%14,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H64_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,%14,1;\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H50_%=:\n" \
-    "mov.u32 %13,%0;\n" \
-    "mov.u32 %12,%3;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H65_%=:\n" \
+    "mov.u32 %14,%0;\n" \
+    "mov.u32 %13,%3;\n" \
     "sub.u32 %3,%3,1;\n" \
     "and.b32 %3,%3,0xFF;\n" \
-    "setp.lt.u32 p,%12,0x80;\n" \
-    "@p bra R50_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R50_%=:\n" \
-    "or.b32 %12,%12,0x100;\n" \
-    "bra LSTORE_%=;\n" \
-    "H51_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "setp.lt.u32 p,%13,0x80;\n" \
+    "@p bra R65_%=;\n" \
+    "add.u32 t0,%13,%15;\n" \
+    "st.shared.u8 [t0+-104],%14;\n" \
+    "bra LTOP_%=;\n" \
+    "R65_%=:\n" \
+    "or.b32 %13,%13,0x100;\n" \
+    "bra LTIA_%=;\n" \
+    "H66_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H52_%=:\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "mov.u32 %0,%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H53_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "and.b32 t,%0,%13;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H67_%=:\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,%14,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "mov.u32 %0,%14;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H68_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "and.b32 t,%0,%14;\n" \
     "and.b32 %4,t,1;\n" \
     "shr.u32 %0,t,1;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H54_%=:\n" \
-    "mov.u32 %10,w;\n" \
-    "bra LDONE_%=;\n" \
-    "H55_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H69_%=:\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "bra LJUMP_%=;\n" \
+    "H70_%=:\n" \
+    "xor.b32 t0,e0,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 %9,%9,t0;\n" \
+    "and.b32 t0,e0,0xFFFF;\n" \
+    "sub.u32 %10,t0,%9;\n" \
+    "bra LTURN_%=;\n" \
+    "H71_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H62_%=;\n" \
+    "H72_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "xor.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H73_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H56_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H74_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H57_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H75_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H63_%=;\n" \
+    "H76_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H64_%=;\n" \
+    "H77_%=:\n" \
     "mov.u32 t,%5;\n" \
-    "setp.ne.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H58_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R58_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H78_%=:\n" \
+    "mov.u32 t,%5;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H79_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R79_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C79_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R79_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S79_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C58_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R58_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C79_%=;\n" \
+    "S79_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C58_%=;\n" \
-    "H59_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C79_%=;\n" \
+    "H80_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H60_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H81_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H61_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,%14,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H82_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,%13,1;\n" \
-    "xor.b32 %0,%0,%13;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,%14,1;\n" \
+    "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H62_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R62_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H83_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R83_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C83_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R83_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S83_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C62_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R62_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C83_%=;\n" \
+    "S83_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C62_%=;\n" \
-    "H63_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R63_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C83_%=;\n" \
+    "H84_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R84_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C84_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 %0,%0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R84_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S84_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C63_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 %0,%0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R63_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C84_%=;\n" \
+    "S84_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C63_%=;\n" \
-    "H64_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C84_%=;\n" \
+    "H85_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,126;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,%3,1;\n" \
-    "and.b32 t0,t2,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 u,[t0];\n" \
-    "add.u32 t2,%3,2;\n" \
-    "and.b32 t0,t2,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 %12,%12,u;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 t0,%3,%15;\n" \
+    "ld.shared.u8 %14,[t0+-103];\n" \
+    "ld.shared.u8 %13,[t0+-102];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 %13,%13,%14;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
     "add.u32 %3,%3,2;\n" \
-    "add.u32 %10,%12,1;\n" \
-    "bra LDONE_%=;\n" \
-    "H65_%=:\n" \
+    "add.u32 %13,%13,1;\n" \
+    "bra LJUMP_%=;\n" \
+    "H86_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R65_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R86_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C86_%=:\n" \
+    "mov.u32 u,%14;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R86_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S86_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C65_%=:\n" \
-    "mov.u32 u,%13;\n" \
-    "add.u32 k0,%0,u;\n" \
-    "add.u32 t,k0,%4;\n" \
-    "xor.b32 k0,%0,t;\n" \
-    "xor.b32 k1,u,t;\n" \
-    "and.b32 k2,k0,k1;\n" \
-    "shr.u32 k3,k2,7;\n" \
-    "and.b32 %5,k3,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "R65_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C86_%=;\n" \
+    "S86_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C65_%=;\n" \
-    "H66_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C86_%=;\n" \
+    "H87_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 u,%13;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1268,27 +1502,31 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H67_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H88_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
-    "or.b32 t,%13,k0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,t,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H68_%=:\n" \
+    "or.b32 t,%14,k0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,t,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H89_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
-    "or.b32 t,%13,k0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,t,1;\n" \
-    "mov.u32 u,%13;\n" \
+    "or.b32 t,%14,k0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,t,1;\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1299,24 +1537,24 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H69_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H90_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,127;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,%3,1;\n" \
-    "and.b32 t0,t2,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %0,[t0];\n" \
+    "add.u32 t0,%3,%15;\n" \
+    "ld.shared.u8 %0,[t0+-103];\n" \
     "add.u32 %3,%3,1;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H70_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H91_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,w;\n" \
-    "mov.u32 u,%13;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1327,48 +1565,70 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H71_%=:\n" \
-    "mov.u32 %13,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H92_%=:\n" \
+    "mov.u32 %14,%0;\n" \
     "shl.b32 k0,%4,8;\n" \
-    "or.b32 t,%13,k0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,t,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "mov.u32 %0,%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H72_%=:\n" \
-    "add.u32 t1,w,1;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %10,w;\n" \
-    "bra LDONE_%=;\n" \
-    "H73_%=:\n" \
+    "or.b32 t,%14,k0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,t,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "mov.u32 %0,%14;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H93_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "bra LJUMP_%=;\n" \
+    "H94_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H87_%=;\n" \
+    "H95_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 u,%14;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H96_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "mov.u32 u,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1379,24 +1639,24 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H74_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H97_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "mov.u32 u,%13;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1407,88 +1667,106 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H75_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H98_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H88_%=;\n" \
+    "H99_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H89_%=;\n" \
+    "H100_%=:\n" \
     "mov.u32 t,%5;\n" \
-    "setp.eq.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H76_%=:\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H101_%=:\n" \
+    "mov.u32 t,%5;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H102_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R76_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R102_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C102_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 u,%14;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R102_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S102_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C76_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 u,%13;\n" \
-    "add.u32 k0,%0,u;\n" \
-    "add.u32 t,k0,%4;\n" \
-    "xor.b32 k0,%0,t;\n" \
-    "xor.b32 k1,u,t;\n" \
-    "and.b32 k2,k0,k1;\n" \
-    "shr.u32 k3,k2,7;\n" \
-    "and.b32 %5,k3,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R76_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C102_%=;\n" \
+    "S102_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C76_%=;\n" \
-    "H77_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C102_%=;\n" \
+    "H103_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 u,%13;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1499,37 +1777,41 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H78_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H104_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
-    "or.b32 t,%13,k0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,t,1;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H79_%=:\n" \
+    "or.b32 t,%14,k0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,t,1;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H105_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
-    "or.b32 t,%13,k0;\n" \
-    "and.b32 %4,%13,1;\n" \
-    "shr.u32 %13,t,1;\n" \
-    "mov.u32 u,%13;\n" \
+    "or.b32 t,%14,k0;\n" \
+    "and.b32 %4,%14,1;\n" \
+    "shr.u32 %14,t,1;\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1540,36 +1822,89 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H80_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H106_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R80_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R106_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C106_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 u,%14;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R106_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S106_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C80_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 u,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C106_%=;\n" \
+    "S106_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C106_%=;\n" \
+    "H107_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R107_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C107_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -1580,1462 +1915,1760 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R80_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C80_%=;\n" \
-    "H81_%=:\n" \
-    "setp.ne.u32 p,%6,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R81_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R107_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S107_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C81_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 u,%13;\n" \
-    "add.u32 k0,%0,u;\n" \
-    "add.u32 t,k0,%4;\n" \
-    "xor.b32 k0,%0,t;\n" \
-    "xor.b32 k1,u,t;\n" \
-    "and.b32 k2,k0,k1;\n" \
-    "shr.u32 k3,k2,7;\n" \
-    "and.b32 %5,k3,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R81_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C107_%=;\n" \
+    "S107_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C81_%=;\n" \
-    "H82_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C107_%=;\n" \
+    "H108_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H109_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
     "mov.u32 %13,w;\n" \
-    "bra LNEXT_%=;\n" \
-    "H83_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R109_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R109_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H110_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R83_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R83_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
+    "@p bra R110_%=;\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R110_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "bra LSTORE_%=;\n" \
-    "H84_%=:\n" \
-    "add.u32 t1,w,%1;\n" \
-    "and.b32 t1,t1,0xFF;\n" \
-    "sub.u32 t1,t1,0x80;\n" \
-    "setp.ge.u32 p,t1,0x7F;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R84_%=;\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R84_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "bra LSTORE_%=;\n" \
-    "H85_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "mov.u32 %13,%2;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H86_%=:\n" \
-    "mov.u32 %13,%2;\n" \
-    "mov.u32 %12,w;\n" \
-    "bra LSTORE_%=;\n" \
-    "H87_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "mov.u32 %13,%0;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H88_%=:\n" \
-    "mov.u32 %13,%0;\n" \
-    "mov.u32 %12,w;\n" \
-    "bra LSTORE_%=;\n" \
-    "H89_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "mov.u32 %13,%1;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H90_%=:\n" \
-    "mov.u32 %13,%1;\n" \
-    "mov.u32 %12,w;\n" \
-    "bra LSTORE_%=;\n" \
-    "H91_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H92_%=:\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "mov.u32 %12,w;\n" \
-    "bra LSTORE_%=;\n" \
-    "H93_%=:\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H111_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "mov.u32 %14,%2;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H112_%=:\n" \
+    "mov.u32 %14,%2;\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H113_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "mov.u32 %14,%0;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H114_%=:\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H115_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "mov.u32 %14,%1;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H116_%=:\n" \
+    "mov.u32 %14,%1;\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H117_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H118_%=:\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "and.b32 %13,e0,0xFFFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H119_%=:\n" \
     "add.u32 k0,%2,255;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H94_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H120_%=:\n" \
     "mov.u32 %0,%1;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H95_%=:\n" \
-    "mov.u32 %13,w;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H121_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
     "or.b32 k0,%0,0xEE;\n" \
     "and.b32 k1,k0,%1;\n" \
-    "and.b32 %0,k1,%13;\n" \
+    "and.b32 %0,k1,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H96_%=:\n" \
-    "mov.u32 t,%4;\n" \
-    "setp.ne.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H97_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R97_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R97_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "bra LSTORE_%=;\n" \
-    "H98_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R98_%=;\n" \
-    "mov.u32 %13,%2;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R98_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%2;\n" \
-    "bra LSTORE_%=;\n" \
-    "H99_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R99_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R99_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "bra LSTORE_%=;\n" \
-    "H100_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R100_%=;\n" \
-    "mov.u32 %13,%1;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R100_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%1;\n" \
-    "bra LSTORE_%=;\n" \
-    "H101_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R101_%=;\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R101_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %13,%0,%1;\n" \
-    "bra LSTORE_%=;\n" \
-    "H102_%=:\n" \
-    "mov.u32 %0,%2;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H103_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R103_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R103_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "bra LSTORE_%=;\n" \
-    "H104_%=:\n" \
-    "mov.u32 %3,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H105_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra R105_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "st.shared.u8 [t0],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R105_%=:\n" \
-    "and.b32 t0,%12,0x1080;\n" \
-    "setp.ne.u32 p,t0,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,%0;\n" \
-    "bra LSTORE_%=;\n" \
-    "H106_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "mov.u32 %2,%13;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H107_%=:\n" \
-    "add.u32 t1,w,%1;\n" \
-    "and.b32 t1,t1,0xFF;\n" \
-    "sub.u32 t1,t1,0x80;\n" \
-    "setp.ge.u32 p,t1,0x7F;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R107_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C107_%=:\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "R107_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C107_%=;\n" \
-    "H108_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H109_%=:\n" \
-    "add.u32 t1,w,%1;\n" \
-    "and.b32 t1,t1,0xFF;\n" \
-    "sub.u32 t1,t1,0x80;\n" \
-    "setp.ge.u32 p,t1,0x7F;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R109_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C109_%=:\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "R109_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C109_%=;\n" \
-    "H110_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %2,%13;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H111_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H112_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H113_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H114_%=:\n" \
-    "mov.u32 %2,%0;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H115_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H116_%=:\n" \
-    "mov.u32 %1,%0;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H117_%=:\n" \
-    "mov.u32 %13,w;\n" \
-    "or.b32 k0,%0,0xEE;\n" \
-    "and.b32 %0,k0,%13;\n" \
-    "mov.u32 %1,%0;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H118_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "mov.u32 %2,%13;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H119_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "mov.u32 %2,%13;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H120_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H121_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
     "H122_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H111_%=;\n" \
     "H123_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H112_%=;\n" \
     "H124_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H113_%=;\n" \
     "H125_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
-    "sub.u32 t1,t1,1;\n" \
-    "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H114_%=;\n" \
     "H126_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H115_%=;\n" \
+    "H127_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H116_%=;\n" \
+    "H128_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H117_%=;\n" \
+    "H129_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H118_%=;\n" \
+    "H130_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.eq.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H127_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R127_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C127_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R127_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C127_%=;\n" \
-    "H128_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R128_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C128_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R128_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C128_%=;\n" \
-    "H129_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %2,%13;\n" \
-    "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H130_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "bra LNEXT_%=;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
     "H131_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
+    "mov.u32 t,%4;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
     "H132_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R132_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R132_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "bra LNEXT_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
     "H133_%=:\n" \
-    "mov.u32 %5,0;\n" \
-    "bra LNEXT_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R133_%=;\n" \
+    "mov.u32 %14,%2;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R133_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%2;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
     "H134_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra R134_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R134_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H135_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R135_%=;\n" \
+    "mov.u32 %14,%1;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R135_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H136_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R136_%=;\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R136_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %14,%0,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTIA_%=;\n" \
+    "H137_%=:\n" \
+    "mov.u32 %0,%2;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H138_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R138_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R138_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTIA_%=;\n" \
+    "H139_%=:\n" \
+    "mov.u32 %3,%1;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H140_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra R140_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "st.shared.u8 [t0+24],%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R140_%=:\n" \
+    "and.b32 t0,%13,0x1080;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %14,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTIA_%=;\n" \
+    "H141_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H142_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R142_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C142_%=:\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R142_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S142_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C134_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R134_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C142_%=;\n" \
+    "S142_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C134_%=;\n" \
-    "H135_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C142_%=;\n" \
+    "H143_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H144_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t1,w,%1;\n" \
+    "and.b32 t1,t1,0xFF;\n" \
+    "sub.u32 t1,t1,0x80;\n" \
+    "setp.ge.u32 p,t1,0x7F;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R144_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C144_%=:\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R144_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S144_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C144_%=;\n" \
+    "S144_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C144_%=;\n" \
+    "H145_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H146_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H147_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H148_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H149_%=:\n" \
+    "mov.u32 %2,%0;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H150_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H151_%=:\n" \
+    "mov.u32 %1,%0;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H152_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "or.b32 k0,%0,0xEE;\n" \
+    "and.b32 %0,k0,%14;\n" \
+    "mov.u32 %1,%0;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H153_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H145_%=;\n" \
+    "H154_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H155_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H156_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H157_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H146_%=;\n" \
+    "H158_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H159_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H160_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H161_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H147_%=;\n" \
+    "H162_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H163_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H164_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H165_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H148_%=;\n" \
+    "H166_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H167_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,w,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H168_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
+    "sub.u32 t1,t1,1;\n" \
+    "shr.u32 t1,t1,t2;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H169_%=:\n" \
+    "mov.u32 t,%4;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H170_%=:\n" \
+    "mov.u32 t,%4;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H171_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R171_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C171_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R171_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S171_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C171_%=;\n" \
+    "S171_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C171_%=;\n" \
+    "H172_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R172_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C172_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R172_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S172_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C172_%=;\n" \
+    "S172_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C172_%=;\n" \
+    "H173_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %2,%14;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H174_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H175_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H176_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H177_%=:\n" \
+    "mov.u32 %5,0;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H178_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R178_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C178_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R178_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S178_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C178_%=;\n" \
+    "S178_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C178_%=;\n" \
+    "H179_%=:\n" \
     "mov.u32 %1,%3;\n" \
     "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H136_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R136_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C136_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "and.b32 %3,%3,%13;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H180_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R180_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C180_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "and.b32 %3,%3,%14;\n" \
     "mov.u32 %0,%3;\n" \
     "mov.u32 %1,%3;\n" \
     "mov.u32 %7,%3;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R136_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C136_%=;\n" \
-    "H137_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R137_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R180_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S180_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C137_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %2,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C180_%=;\n" \
+    "S180_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C180_%=;\n" \
+    "H181_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R181_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C181_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R137_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C137_%=;\n" \
-    "H138_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R138_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R181_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S181_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C138_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %0,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C181_%=;\n" \
+    "S181_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C181_%=;\n" \
+    "H182_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R182_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C182_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R138_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C138_%=;\n" \
-    "H139_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R139_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R182_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S182_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C139_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %1,%13;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C182_%=;\n" \
+    "S182_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C182_%=;\n" \
+    "H183_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R183_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C183_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R139_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C139_%=;\n" \
-    "H140_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R140_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R183_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S183_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C140_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "mov.u32 %0,%13;\n" \
-    "mov.u32 %1,%13;\n" \
-    "mov.u32 %7,%13;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R140_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C183_%=;\n" \
+    "S183_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C140_%=;\n" \
-    "H141_%=:\n" \
-    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C183_%=;\n" \
+    "H184_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R184_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C184_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "mov.u32 %0,%14;\n" \
+    "mov.u32 %1,%14;\n" \
+    "mov.u32 %7,%14;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R184_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S184_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C184_%=;\n" \
+    "S184_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C184_%=;\n" \
+    "H185_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
     "add.u32 k0,%2,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H142_%=:\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H186_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R142_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R186_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C186_%=:\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R186_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S186_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C142_%=:\n" \
-    "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "R142_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C186_%=;\n" \
+    "S186_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C142_%=;\n" \
-    "H143_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C186_%=;\n" \
+    "H187_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%2,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H144_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H188_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H145_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,255;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H146_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,255;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H189_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,255;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H190_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,255;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H147_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H191_%=:\n" \
     "add.u32 k0,%2,1;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
-    "bra LNEXT_%=;\n" \
-    "H148_%=:\n" \
-    "mov.u32 %13,w;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H192_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H149_%=:\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H193_%=:\n" \
     "add.u32 k0,%1,255;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H150_%=:\n" \
-    "mov.u32 %13,w;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H194_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
     "and.b32 k0,%0,%1;\n" \
     "add.u32 k1,k0,256;\n" \
-    "sub.u32 t,k1,%13;\n" \
+    "sub.u32 t,k1,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %1,t,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H151_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H195_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H187_%=;\n" \
+    "H196_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "add.u32 k0,%2,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H197_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
     "add.u32 k0,%2,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H152_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H198_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
     "add.u32 k0,%2,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H153_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H199_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H188_%=;\n" \
+    "H200_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H201_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H154_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H202_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H155_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H203_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H189_%=;\n" \
+    "H204_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H190_%=;\n" \
+    "H205_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
-    "setp.eq.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H156_%=:\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R156_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H206_%=:\n" \
+    "and.b32 t,%7,0xFF;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H207_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R207_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C207_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R207_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S207_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C156_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R156_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C207_%=;\n" \
+    "S207_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C156_%=;\n" \
-    "H157_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C207_%=;\n" \
+    "H208_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H158_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H209_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,255;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H159_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,255;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H210_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,255;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,255;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
     "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H160_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H211_%=:\n" \
     "mov.u32 %6,0;\n" \
-    "bra LNEXT_%=;\n" \
-    "H161_%=:\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R161_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H212_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R212_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C212_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R212_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S212_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C161_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R161_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C212_%=;\n" \
+    "S212_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C161_%=;\n" \
-    "H162_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R162_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C212_%=;\n" \
+    "H213_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R213_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C213_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R213_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S213_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C162_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 k0,%0,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R162_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C213_%=;\n" \
+    "S213_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C162_%=;\n" \
-    "H163_%=:\n" \
-    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C213_%=;\n" \
+    "H214_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
     "add.u32 k0,%1,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H164_%=:\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H215_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t2,t1,1;\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t2,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R164_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 t0,t1,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R215_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C215_%=:\n" \
+    "xor.b32 u,%14,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R215_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S215_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C164_%=:\n" \
-    "xor.b32 u,%13,0xFF;\n" \
-    "add.u32 k0,%0,u;\n" \
-    "add.u32 t,k0,%4;\n" \
-    "xor.b32 k0,%0,t;\n" \
-    "xor.b32 k1,u,t;\n" \
-    "and.b32 k2,k0,k1;\n" \
-    "shr.u32 k3,k2,7;\n" \
-    "and.b32 %5,k3,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "R164_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C215_%=;\n" \
+    "S215_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C164_%=;\n" \
-    "H165_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C215_%=;\n" \
+    "H216_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%1,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H166_%=:\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H217_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3046,23 +3679,27 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H167_%=:\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,1;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H168_%=:\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H218_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,1;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H219_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,1;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,1;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3073,18 +3710,20 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H169_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H220_%=:\n" \
     "add.u32 k0,%1,1;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H170_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H221_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "mov.u32 %13,w;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3095,72 +3734,105 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H171_%=:\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H222_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H216_%=;\n" \
+    "H223_%=:\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "add.u32 k0,%1,256;\n" \
+    "sub.u32 t,k0,%14;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H224_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
     "add.u32 k0,%1,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H172_%=:\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H225_%=:\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
     "add.u32 k0,%1,256;\n" \
-    "sub.u32 t,k0,%13;\n" \
+    "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
-    "bra LNEXT_%=;\n" \
-    "H173_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H226_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "mov.u32 %12,w;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H217_%=;\n" \
+    "H227_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 %14,e0,0xFFFF;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H228_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "and.b32 t0,w,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "shr.u32 t0,w,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,w,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,w,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3171,24 +3843,24 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H174_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H229_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 t0,%14,128;\n" \
-    "ld.shared.u32 t1,[t0];\n" \
-    "add.u32 t0,%14,137;\n" \
-    "ld.shared.u8 t2,[t0];\n" \
-    "sub.u32 t1,%8,t1;\n" \
+    "ld.shared.u32 t1,[%15+152];\n" \
+    "ld.shared.u8 t2,[%15+161];\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
-    "add.u32 t0,%14,136;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "setp.ge.u32 p,t1,%13;\n" \
+    "ld.shared.u8 %14,[%15+160];\n" \
+    "setp.ge.u32 p,t1,%14;\n" \
     "@p bra LSLOW_%=;\n" \
-    "sub.u32 %13,%13,t1;\n" \
-    "sub.u32 %13,%13,1;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "sub.u32 %14,%14,t1;\n" \
+    "sub.u32 %14,%14,1;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3199,88 +3871,106 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H175_%=:\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "H230_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H218_%=;\n" \
+    "H231_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra H219_%=;\n" \
+    "H232_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
-    "setp.ne.u32 p,t,0;\n" \
-    "@p bra LDONE_%=;\n" \
-    "add.u32 %12,%10,w;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "xor.b32 pen,%10,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "add.u32 %8,%8,1;\n" \
-    "mov.u32 %10,%12;\n" \
-    "bra LDONE_%=;\n" \
-    "H176_%=:\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "bra LTURN_%=;\n" \
+    "H233_%=:\n" \
+    "and.b32 t,%7,0xFF;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "@p and.b32 %9,e0,0xFFFF;\n" \
+    "@p add.u32 %8,%8,16384;\n" \
+    "bra LTURN_%=;\n" \
+    "H234_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "shr.u32 t1,e1,16;\n" \
-    "add.u32 t0,w,%14;\n" \
-    "ld.shared.u8 w,[t0];\n" \
-    "add.u32 t0,t1,%14;\n" \
-    "ld.shared.u8 %12,[t0];\n" \
-    "shl.b32 %12,%12,8;\n" \
-    "or.b32 w,w,%12;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R176_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 t0,w,%15;\n" \
+    "ld.shared.u8 w,[t0+24];\n" \
+    "ld.shared.u8 %13,[t0+25];\n" \
+    "shl.b32 %13,%13,8;\n" \
+    "or.b32 w,w,%13;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R234_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C234_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "R234_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S234_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C176_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
-    "add.u32 k0,%0,u;\n" \
-    "add.u32 t,k0,%4;\n" \
-    "xor.b32 k0,%0,t;\n" \
-    "xor.b32 k1,u,t;\n" \
-    "and.b32 k2,k0,k1;\n" \
-    "shr.u32 k3,k2,7;\n" \
-    "and.b32 %5,k3,1;\n" \
-    "shr.u32 %4,t,8;\n" \
-    "and.b32 %7,t,0xFF;\n" \
-    "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R176_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C234_%=;\n" \
+    "S234_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C176_%=;\n" \
-    "H177_%=:\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C234_%=;\n" \
+    "H235_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3291,33 +3981,37 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "bra LNEXT_%=;\n" \
-    "H178_%=:\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H236_%=:\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,1;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "mov.u32 %7,%13;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H179_%=:\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,1;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "mov.u32 %7,%14;\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H237_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFF;\n" \
-    "setp.lt.u32 p,%12,128;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFF;\n" \
+    "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 %12,%12,0x7F;\n" \
-    "add.u32 %12,%12,%14;\n" \
-    "ld.shared.u8 %13,[%12];\n" \
-    "add.u32 k0,%13,1;\n" \
-    "and.b32 %13,k0,0xFF;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 %13,%13,0x7F;\n" \
+    "add.u32 %13,%13,%15;\n" \
+    "ld.shared.u8 %14,[%13+24];\n" \
+    "add.u32 k0,%14,1;\n" \
+    "and.b32 %14,k0,0xFF;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3328,39 +4022,34 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "st.shared.u8 [%12],%13;\n" \
-    "bra LNEXT_%=;\n" \
-    "H180_%=:\n" \
+    "st.shared.u8 [%13+24],%14;\n" \
+    "add.u32 %9,%9,2;\n" \
+    "bra LTOP_%=;\n" \
+    "H238_%=:\n" \
     "mov.u32 %6,1;\n" \
-    "bra LNEXT_%=;\n" \
-    "H181_%=:\n" \
+    "add.u32 %9,%9,1;\n" \
+    "bra LTOP_%=;\n" \
+    "H239_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%2;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R181_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
-    "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
-    "and.b32 t1,t1,8;\n" \
-    "or.b32 t0,t0,t1;\n" \
-    "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
-    "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
-    "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C181_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%2;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R239_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C239_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3371,44 +4060,55 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R181_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
-    "setp.ne.u32 p,t0,0x80;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C181_%=;\n" \
-    "H182_%=:\n" \
-    "setp.ne.u32 p,%6,0;\n" \
-    "@p bra LSLOW_%=;\n" \
-    "add.u32 %12,w,%1;\n" \
-    "and.b32 %12,%12,0xFFFF;\n" \
-    "and.b32 t0,%12,0x1FFF;\n" \
-    "sub.u32 t0,t0,%19;\n" \
-    "setp.ge.u32 p,t0,%20;\n" \
-    "@p bra R182_%=;\n" \
-    "shr.u32 t0,%12,9;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R239_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S239_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
     "and.b32 t0,t0,6;\n" \
-    "shr.u32 t1,%12,10;\n" \
+    "shr.u32 t1,%13,10;\n" \
     "and.b32 t1,t1,8;\n" \
     "or.b32 t0,t0,t1;\n" \
     "add.u32 t0,t0,%15;\n" \
-    "ld.shared.u16 t0,[t0];\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
     "shl.b32 t0,t0,10;\n" \
-    "and.b32 t1,%12,0x3FF;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 t0,t0,t1;\n" \
-    "cvt.u64.u32 dd,t0;\n" \
-    "add.u64 dd,dd,%17;\n" \
-    "ld.global.nc.u8 %13,[dd];\n" \
-    "C182_%=:\n" \
-    "xor.b32 pen,w,%12;\n" \
-    "and.b32 pen,pen,0xFF00;\n" \
-    "setp.ne.u32 p,pen,0;\n" \
-    "selp.u32 pen,1,0,p;\n" \
-    "xor.b32 u,%13,0xFF;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C239_%=;\n" \
+    "S239_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
+    "setp.ne.u32 p,t0,0x80;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C239_%=;\n" \
+    "H240_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "add.u32 %13,w,%1;\n" \
+    "and.b32 %13,%13,0xFFFF;\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%22;\n" \
+    "@p bra R240_%=;\n" \
+    "xor.b32 t0,%13,%9;\n" \
+    "and.b32 t0,t0,%23;\n" \
+    "xor.b32 t0,%9,t0;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "C240_%=:\n" \
+    "xor.b32 t0,w,%13;\n" \
+    "and.b32 t0,t0,0xFF00;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "@p add.u32 %8,%8,8192;\n" \
+    "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
     "xor.b32 k0,%0,t;\n" \
@@ -3419,68 +4119,366 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
-    "add.u32 %8,%8,pen;\n" \
-    "bra LNEXT_%=;\n" \
-    "R182_%=:\n" \
-    "and.b32 t0,%12,0x1280;\n" \
+    "add.u32 %9,%9,3;\n" \
+    "bra LTOP_%=;\n" \
+    "R240_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra S240_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "mad.wide.u32 dd,t0,1,%18;\n" \
+    "ld.global.nc.u8 %14,[dd];\n" \
+    "bra C240_%=;\n" \
+    "S240_%=:\n" \
+    "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 t0,%12,0x7F;\n" \
-    "add.u32 t0,t0,%14;\n" \
-    "ld.shared.u8 %13,[t0];\n" \
-    "bra C182_%=;\n" \
-    "LNEXT_%=:\n" \
-    "and.b32 t0,e0,0x400000;\n" \
-    "setp.eq.u32 p,t0,0;\n" \
-    "@p bra LTOP_%=;\n" \
-    "LDONE_%=:\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "mov.u32 %11,0;\n" \
+    "and.b32 t0,%13,0x7F;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u8 %14,[t0+24];\n" \
+    "bra C240_%=;\n" \
+    "LTIA_%=:\n" \
+    "mov.u32 %11,%8;\n" \
+    "setp.ge.u32 p,%8,%17;\n" \
+    "@p bra LSTORE_%=;\n" \
+    "and.b32 t0,%13,0x3F;\n" \
+    "TIATBL_%=: .branchtargets T0_%=,T1_%=,T2_%=,T3_%=,T4_%=,T5_%=,T6_%=,T7_%=,T8_%=,T9_%=,T10_%=,T11_%=,T12_%=,T13_%=,T14_%=,T15_%=,T0_%=,T0_%=,T0_%=,T0_%=,T0_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T16_%=,T17_%=,T18_%=,T19_%=,T20_%=,T21_%=,T22_%=,T23_%=,T24_%=,T25_%=,T26_%=,T27_%=,T28_%=,T29_%=,T30_%=,T0_%=,T31_%=,T0_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=,T3_%=;\n" \
+    "brx.idx t0,TIATBL_%=;\n" \
+    "T0_%=:\n" \
+    "bra LSTORE_%=;\n" \
+    "T1_%=:\n" \
+    "ld.shared.u8 t0,[%15+231];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "bra LCHECK_%=;\n" \
+    "T2_%=:\n" \
+    "shr.u32 t0,%8,13;\n" \
+    "add.u32 t0,t0,%16;\n" \
+    "mul.lo.u32 t0,t0,3;\n" \
+    "ld.shared.u32 t1,[%15+164];\n" \
+    "sub.u32 t0,t0,t1;\n" \
+    "mul.hi.u32 t1,t0,18837576;\n" \
+    "mul.lo.u32 t1,t1,228;\n" \
+    "sub.u32 t0,t0,t1;\n" \
+    "mul.lo.u32 t0,t0,171;\n" \
+    "shr.u32 t0,t0,9;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "sub.u32 t0,76,t0;\n" \
+    "shl.b32 t0,t0,13;\n" \
+    "@p add.u32 %8,%8,t0;\n" \
+    "bra LTURN_%=;\n" \
+    "T3_%=:\n" \
+    "bra LTOP_%=;\n" \
+    "T4_%=:\n" \
+    "ld.shared.u8 t0,[%15+232];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+257];\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "ld.shared.u8 t1,[%15+260];\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "ld.shared.u8 t1,[%15+259];\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T5_%=:\n" \
+    "ld.shared.u8 t0,[%15+233];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+258];\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T6_%=:\n" \
+    "ld.shared.u8 t1,[%15+235];\n" \
+    "xor.b32 t0,t1,%14;\n" \
+    "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+235],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
+    "bra LCHECK_%=;\n" \
+    "T7_%=:\n" \
+    "ld.shared.u8 t1,[%15+236];\n" \
+    "xor.b32 t0,t1,%14;\n" \
+    "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+236],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
+    "bra LCHECK_%=;\n" \
+    "T8_%=:\n" \
+    "ld.shared.u8 t1,[%15+237];\n" \
+    "xor.b32 t0,t1,%14;\n" \
+    "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+237],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
+    "bra LCHECK_%=;\n" \
+    "T9_%=:\n" \
+    "ld.shared.u8 t1,[%15+238];\n" \
+    "xor.b32 t0,t1,%14;\n" \
+    "and.b32 t0,t0,0xFE;\n" \
+    "ld.shared.u8 t2,[%15+470];\n" \
+    "setp.eq.u32 p,t2,0;\n" \
+    "xor.b32 t1,t0,t1;\n" \
+    "@p st.shared.u8 [%15+238],t1;\n" \
+    "@p mov.u32 t0,0;\n" \
+    "bra LCHECK_%=;\n" \
+    "T10_%=:\n" \
+    "ld.shared.u8 t0,[%15+234];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+262];\n" \
+    "xor.b32 t1,t1,%14;\n" \
+    "and.b32 t1,t1,1;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T11_%=:\n" \
+    "bfe.u32 t0,%14,3,1;\n" \
+    "ld.shared.u8 t1,[%15+239];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T12_%=:\n" \
+    "bfe.u32 t0,%14,3,1;\n" \
+    "ld.shared.u8 t1,[%15+240];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T13_%=:\n" \
+    "ld.shared.u32 t1,[%15+208];\n" \
+    "and.b32 t1,t1,0xF;\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T14_%=:\n" \
+    "ld.shared.u32 t1,[%15+208];\n" \
+    "bfe.u32 t1,t1,4,8;\n" \
+    "brev.b32 t0,%14;\n" \
+    "shr.u32 t0,t0,24;\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T15_%=:\n" \
+    "ld.shared.u32 t1,[%15+208];\n" \
+    "shr.u32 t1,t1,12;\n" \
+    "mov.u32 t0,%14;\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T16_%=:\n" \
+    "ld.shared.u8 t0,[%15+241];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+242];\n" \
+    "ld.shared.u8 t2,[%15+244];\n" \
+    "xor.b32 t1,t1,t2;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T17_%=:\n" \
+    "ld.shared.u8 t0,[%15+242];\n" \
+    "xor.b32 t0,t0,%14;\n" \
+    "ld.shared.u8 t1,[%15+241];\n" \
+    "ld.shared.u8 t2,[%15+243];\n" \
+    "xor.b32 t1,t1,t2;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "ld.shared.u8 t1,[%15+253];\n" \
+    "ld.shared.u8 t2,[%15+254];\n" \
+    "xor.b32 t1,t1,t2;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T18_%=:\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
+    "ld.shared.u8 t1,[%15+249];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T19_%=:\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
+    "ld.shared.u8 t1,[%15+250];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T20_%=:\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
+    "ld.shared.u8 t1,[%15+253];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T21_%=:\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "st.shared.u8 [%15+226],t0;\n" \
+    "bra LTOP_%=;\n" \
+    "T22_%=:\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "st.shared.u8 [%15+227],t0;\n" \
+    "bra LTOP_%=;\n" \
+    "T23_%=:\n" \
+    "ld.shared.u8 t1,[%15+228];\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T24_%=:\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "st.shared.u8 [%15+229],t0;\n" \
+    "bra LTOP_%=;\n" \
+    "T25_%=:\n" \
+    "shr.u32 t0,%14,4;\n" \
+    "st.shared.u8 [%15+230],t0;\n" \
+    "bra LTOP_%=;\n" \
+    "T26_%=:\n" \
+    "bfe.u32 t0,%14,0,1;\n" \
+    "ld.shared.u8 t1,[%15+245];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T27_%=:\n" \
+    "bfe.u32 t0,%14,0,1;\n" \
+    "ld.shared.u8 t1,[%15+246];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T28_%=:\n" \
+    "bfe.u32 t0,%14,0,1;\n" \
+    "ld.shared.u8 t1,[%15+255];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T29_%=:\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
+    "ld.shared.u8 t1,[%15+251];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T30_%=:\n" \
+    "bfe.u32 t0,%14,1,1;\n" \
+    "ld.shared.u8 t1,[%15+252];\n" \
+    "xor.b32 t0,t0,t1;\n" \
+    "bra LCHECK_%=;\n" \
+    "T31_%=:\n" \
+    "mov.u32 t0,0;\n" \
+    "st.shared.u8 [%15+226],t0;\n" \
+    "st.shared.u8 [%15+227],t0;\n" \
+    "st.shared.u8 [%15+228],t0;\n" \
+    "st.shared.u8 [%15+229],t0;\n" \
+    "st.shared.u8 [%15+230],t0;\n" \
+    "bra LTOP_%=;\n" \
+    "LCHECK_%=:\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "activemask.b32 t1;\n" \
+    "vote.sync.any.pred p2,p,t1;\n" \
+    "@!p2 bra LTOP_%=;\n" \
+    "selp.u32 %12,2,3,p;\n" \
+    "bra LEND_%=;\n" \
+    "LJUMP_%=:\n" \
+    "and.b32 t0,%13,0x1FFF;\n" \
+    "sub.u32 t0,t0,%20;\n" \
+    "setp.ge.u32 p,t0,%21;\n" \
+    "@p bra LNOWHERE_%=;\n" \
+    "shr.u32 t0,%13,9;\n" \
+    "and.b32 t0,t0,6;\n" \
+    "shr.u32 t1,%13,10;\n" \
+    "and.b32 t1,t1,8;\n" \
+    "or.b32 t0,t0,t1;\n" \
+    "add.u32 t0,t0,%15;\n" \
+    "ld.shared.u16 t0,[t0+416];\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%13,0x3FF;\n" \
+    "add.u32 %9,t0,t1;\n" \
+    "sub.u32 %10,%13,%9;\n" \
+    "bra LTURN_%=;\n" \
+    "LNOWHERE_%=:\n" \
+    "mov.u32 %9,%24;\n" \
+    "sub.u32 %10,%13,%9;\n" \
+    "LTURN_%=:\n" \
+    "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "LSLOW_%=:\n" \
-    "bfe.u32 t0,e0,16,4;\n" \
+    "shr.u32 t0,e0,16;\n" \
     "sub.u32 %8,%8,t0;\n" \
-    "bfe.u32 t0,e0,20,2;\n" \
-    "sub.u32 %10,%10,t0;\n" \
-    "add.u32 %9,%9,1;\n" \
-    "LOUT_%=:\n" \
-    "mov.u32 %11,1;\n" \
+    "mov.u32 %12,1;\n" \
     "bra LEND_%=;\n" \
     "LSTORE_%=:\n" \
-    "and.b32 %10,%10,0xFFFF;\n" \
-    "mov.u32 %11,2;\n" \
+    "mov.u32 %12,2;\n" \
     "LEND_%=:\n" \
     "}"
 
 namespace cule::brx {
 
-// Registers of one lane. `code` is the reason for the end of the block: 0 = a branch, a jump or the end of a KiB,
-// 1 = `machine::compact::execute` must execute the next instruction, 2 = `machine::bus::write` must write
-// `value` to `address` to complete the current one.
+// Registers of one lane. `place` is the ROM offset of the next instruction, and the program counter is `place + offset`. `spent`:
+// cycles and instructions since a time that the caller knows, `stored` the same at the last store to the TIA (0: none since
+// then). `code` is the reason for the end of the block.
 struct Registers {
-    uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;
+    uint32_t a, x, y, s, carry, overflow, decimal, result, spent, place, offset, stored;
     uint32_t code, address, value;
 };
 
-// `riot`, `segments`, `interrupt`: shared-memory addresses of `Riot`, `Cart::segment` and `Cpu::interrupt`. `first`, `span`: the
-// plain part of the ROM: 13 bits of its first address, and its bytes.
-PARL_INLINE void run(Registers& r, uint32_t riot, uint32_t segments, uint32_t interrupt, const uint8_t* rom,
-                     const uint64_t* records, uint32_t first, uint32_t span) {
+// A branch, a jump or WSYNC.
+PARL_CONST uint32_t TURN = 0;
+// `machine::compact::execute` must execute the next instruction.
+PARL_CONST uint32_t SLOW = 1;
+// `machine::bus::write_tia` must write `value` to `address` to complete the instruction.
+PARL_CONST uint32_t STORE = 2;
+// Another lane must do that; this one has completed the instruction.
+PARL_CONST uint32_t STORED = 3;
+// `Registers::spent` has instructions below this bit, cycles from it on.
+PARL_CONST uint32_t CYCLES_AT = 13;
+
+// The program of a cartridge. `first`, `span`: the plain part of the window, 13 bits of its first address, and its bytes. `flat`,
+// `bank`: if a bank fills the window, `span` and the bits of an offset in a bank, else 0. `nowhere`: the offset of a byte at
+// which no instruction can be executed.
+struct Program {
+    const uint8_t* rom;
+    const uint64_t* records;
+    uint32_t first, span, flat, bank, nowhere;
+};
+
+// Runs the block. `machine` is the address of a `Machine` in shared memory, `cycles` its time when `spent` was 0. Stores to the
+// TIA end the block once `spent` is at least `until`.
+PARL_INLINE void run(Registers& r, uint32_t machine, uint32_t cycles, uint32_t until, const Program& program) {
+    using cule::machine::Machine;
+    using cule::machine::cart::Cart;
+    using cule::machine::operations::Cpu;
     using cule::machine::riot::Riot;
-    static_assert(PARL_OFFSET(Riot, ram) == 0 && PARL_OFFSET(Riot, set_at) == 128 && PARL_OFFSET(Riot, timer) == 136 &&
-                  PARL_OFFSET(Riot, shift) == 137);
+    using cule::machine::tia::Tia;
+    static_assert(PARL_OFFSET(Machine, cpu) + PARL_OFFSET(Cpu, interrupt) == 21);
+    static_assert(PARL_OFFSET(Machine, riot) + PARL_OFFSET(Riot, ram) == 24);
+    static_assert(PARL_OFFSET(Machine, riot) + PARL_OFFSET(Riot, set_at) == 152);
+    static_assert(PARL_OFFSET(Machine, riot) + PARL_OFFSET(Riot, timer) == 160);
+    static_assert(PARL_OFFSET(Machine, riot) + PARL_OFFSET(Riot, shift) == 161);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, origin) == 164);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, playfield) == 208);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, motion) == 226);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, vblank) == 231);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, nusiz) == 232);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, ctrlpf) == 234);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, color) == 235);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, reflect) == 239);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, grp) == 241);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, grp_old) == 243);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, vdelp) == 245);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, enam) == 249);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, resmp) == 251);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, enabl) == 253);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, enabl_old) == 254);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, vdelbl) == 255);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, skip) == 257);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, missile0_form) == 259);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, star_field) == 260);
+    static_assert(PARL_OFFSET(Machine, tia) + PARL_OFFSET(Tia, mirror) == 262);
+    static_assert(PARL_OFFSET(Machine, cart) + PARL_OFFSET(Cart, segment) == 416);
+    static_assert(PARL_OFFSET(Machine, draw) == 470);
 #ifdef __CUDACC__
     asm volatile(
         PARL_BRX_TEXT
-        : "+r"(r.a), "+r"(r.x), "+r"(r.y), "+r"(r.s), "+r"(r.carry), "+r"(r.overflow), "+r"(r.decimal), "+r"(r.result), "+r"(r.cycles), "+r"(r.left), "+r"(r.pc), "+r"(r.code), "+r"(r.address), "+r"(r.value)
-        : "r"(riot), "r"(segments), "r"(interrupt), "l"(rom), "l"(records), "r"(first), "r"(span)
+        : "+r"(r.a), "+r"(r.x), "+r"(r.y), "+r"(r.s), "+r"(r.carry), "+r"(r.overflow), "+r"(r.decimal), "+r"(r.result), "+r"(r.spent), "+r"(r.place), "+r"(r.offset), "+r"(r.stored), "+r"(r.code), "+r"(r.address), "+r"(r.value)
+        : "r"(machine), "r"(cycles), "r"(until), "l"(program.rom), "l"(program.records), "r"(program.first),
+          "r"(program.span), "r"(program.flat), "r"(program.bank), "r"(program.nowhere)
         : "memory");
 #else
     // The host interprets the PTX text (ptx.h).
-    static const parl_ptx::Program program(PARL_BRX_TEXT);
-    uint64_t all[] = {r.a, r.x, r.y, r.s, r.carry, r.overflow, r.decimal, r.result, r.cycles, r.left, r.pc, r.code, r.address, r.value,
-                      riot, segments, interrupt, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), first, span};
-    program.run(all, sizeof(all) / sizeof(all[0]), riot, segments, interrupt);
+    static const parl_ptx::Program text(PARL_BRX_TEXT);
+    uint64_t all[] = {r.a, r.x, r.y, r.s, r.carry, r.overflow, r.decimal, r.result, r.spent, r.place, r.offset, r.stored, r.code, r.address, r.value,
+                      machine, cycles, until, reinterpret_cast<uint64_t>(program.rom), reinterpret_cast<uint64_t>(program.records),
+                      program.first, program.span, program.flat, program.bank, program.nowhere};
+    text.run(all, sizeof(all) / sizeof(all[0]), machine, sizeof(Machine));
     r.a = static_cast<uint32_t>(all[0]);
     r.x = static_cast<uint32_t>(all[1]);
     r.y = static_cast<uint32_t>(all[2]);
@@ -3489,12 +4487,13 @@ PARL_INLINE void run(Registers& r, uint32_t riot, uint32_t segments, uint32_t in
     r.overflow = static_cast<uint32_t>(all[5]);
     r.decimal = static_cast<uint32_t>(all[6]);
     r.result = static_cast<uint32_t>(all[7]);
-    r.cycles = static_cast<uint32_t>(all[8]);
-    r.left = static_cast<uint32_t>(all[9]);
-    r.pc = static_cast<uint32_t>(all[10]);
-    r.code = static_cast<uint32_t>(all[11]);
-    r.address = static_cast<uint32_t>(all[12]);
-    r.value = static_cast<uint32_t>(all[13]);
+    r.spent = static_cast<uint32_t>(all[8]);
+    r.place = static_cast<uint32_t>(all[9]);
+    r.offset = static_cast<uint32_t>(all[10]);
+    r.stored = static_cast<uint32_t>(all[11]);
+    r.code = static_cast<uint32_t>(all[12]);
+    r.address = static_cast<uint32_t>(all[13]);
+    r.value = static_cast<uint32_t>(all[14]);
 #endif
 }
 

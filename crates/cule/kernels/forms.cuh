@@ -61,7 +61,38 @@ static __device__ uint32_t smallest_key(uint32_t together, uint32_t key) {
 #endif
 }
 
-static __device__ void store_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r) {
+// The time of a lane: cycle and instructions left when `spent` was last 0, and the value of `spent` from which the lane must ask
+// for its window.
+struct LaneTime {
+    uint32_t cycles, left, until;
+};
+
+static __device__ uint32_t cycles_of(const LaneTime& time, const cule::brx::Registers& r) {
+    return time.cycles + (r.spent >> cule::brx::CYCLES_AT);
+}
+
+// Adds what a lane has spent to its time.
+static __device__ void settle(LaneTime& time, cule::brx::Registers& r, uint32_t& stored) {
+    if (r.stored != 0) stored = time.cycles + (r.stored >> cule::brx::CYCLES_AT);
+    time.cycles = cycles_of(time, r);
+    time.left -= r.spent & ((1u << cule::brx::CYCLES_AT) - 1);
+    time.until = time.until > r.spent ? time.until - r.spent : 0;
+    r.spent = 0;
+    r.stored = 0;
+}
+
+// Places a lane at the instruction at `pc`. Where the block cannot run, an instruction that ends it at once.
+static __device__ void go_to(cule::brx::Registers& r, const cule::machine::Machine& m, uint32_t pc, uint32_t left,
+                             const cule::brx::Program& program) {
+    r.place = program.nowhere;
+    if ((pc & 0x1FFF) - program.first < program.span && left >= cule::env::warp_schedule::MARGIN) {
+        const uint32_t segment = (pc >> 10 & 3) | (pc >> 11 & 4);
+        r.place = m.cart.segment[segment] * cule::machine::cart::SEGMENT_BYTES + (pc & (cule::machine::cart::SEGMENT_BYTES - 1));
+    }
+    r.offset = pc - r.place;
+}
+
+static __device__ void store_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r, const LaneTime& time) {
     c.a = static_cast<uint8_t>(r.a);
     c.x = static_cast<uint8_t>(r.x);
     c.y = static_cast<uint8_t>(r.y);
@@ -70,12 +101,13 @@ static __device__ void store_registers(cule::machine::operations::Cpu& c, const 
     c.overflow = static_cast<uint8_t>(r.overflow);
     c.decimal = static_cast<uint8_t>(r.decimal);
     c.result = r.result;
-    c.cycles = r.cycles;
-    c.left = r.left;
-    c.pc = static_cast<uint16_t>(r.pc);
+    c.cycles = time.cycles;
+    c.left = time.left;
+    c.pc = static_cast<uint16_t>(r.place + r.offset);
 }
 
-static __device__ void load_registers(cule::brx::Registers& r, const cule::machine::operations::Cpu& c) {
+static __device__ void load_registers(cule::brx::Registers& r, LaneTime& time, const cule::machine::Machine& m,
+                                      const cule::machine::operations::Cpu& c, const cule::brx::Program& program) {
     r.a = c.a;
     r.x = c.x;
     r.y = c.y;
@@ -84,77 +116,117 @@ static __device__ void load_registers(cule::brx::Registers& r, const cule::machi
     r.overflow = c.overflow;
     r.decimal = c.decimal;
     r.result = c.result;
-    r.cycles = c.cycles;
-    r.left = c.left;
-    r.pc = c.pc;
+    time.cycles = c.cycles;
+    time.left = c.left;
+    go_to(r, m, c.pc, c.left, program);
 }
 
-// Runs an instruction that the PTX block has not run, with the compact interpreter.
+// Runs an instruction that the PTX block has not run, with the compact interpreter. The time is settled.
 static __device__ __noinline__ void execute_with_compact(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
-                                            cule::brx::Registers& r) {
+                                                         const cule::brx::Program& program, cule::brx::Registers& r, LaneTime& time) {
     cule::machine::operations::Cpu cpu = m.cpu;
-    const uint32_t rounds = cule::machine::polls::waiting_rounds(m, rom, r.pc, r.cycles, r.left);
-    r.cycles += rounds * cule::machine::polls::period(r.pc);
-    r.left -= 2 * rounds;
-    store_registers(cpu, r);
-    cpu.left -= 1;
+    store_registers(cpu, r, time);
+    const uint32_t rounds = cule::machine::polls::waiting_rounds(m, rom, cpu.pc, cpu.cycles, cpu.left);
+    const uint32_t cycles = rounds * cule::machine::polls::period(cpu.pc);
+    cpu.cycles += cycles;
+    cpu.left -= 2 * rounds + 1;
+    const uint32_t before = cpu.cycles;
     cule::machine::compact::execute(m, cpu, board, rom);
     m.cpu.interrupt = cpu.interrupt;
     m.cpu.jammed = cpu.jammed;
-    load_registers(r, cpu);
+    const uint32_t spent = (cpu.cycles - before + cycles) << cule::brx::CYCLES_AT;
+    time.until = time.until > spent ? time.until - spent : 0;
+    load_registers(r, time, m, cpu, program);
+    if (time.left == 0 || m.access_by_access != 0) time.until = 0;
+}
+
+// The program of a lane's cartridge.
+static __device__ cule::brx::Program program_of(const cule::machine::cart::Cart& cart, const uint8_t* rom, const uint64_t* records) {
+    const uint32_t first = 0x1000u + cart.plain_low;
+    const uint32_t span = cart.plain_high > cart.plain_low ? cart.plain_high - cart.plain_low : 0;
+    const uint32_t bytes = cule::machine::cart::bank_bytes(cart.kind);
+    const bool fills_window = bytes > cule::machine::cart::SEGMENT_BYTES;
+    return cule::brx::Program{rom, records, first, span, fills_window ? span : 0, bytes - 1, cart.rom_bytes - 1};
+}
+
+// The window, and so the key, of a lane that has finished its frame.
+constexpr uint32_t FINISHED = 0xFFFFFFFF;
+
+// The window of a lane and how long it lasts. A lane that has finished its frame stays in the last one.
+static __device__ uint32_t enter_window(const cule::machine::Machine& m, LaneTime& time, cule::brx::Registers& r, uint32_t& stored,
+                                        uint32_t window, const cule::brx::Program& program) {
+    settle(time, r, stored);
+    if (time.left == 0) {
+        time.until = FINISHED;
+        return FINISHED;
+    }
+    if (time.left < cule::env::warp_schedule::MARGIN) go_to(r, m, r.place + r.offset, time.left, program);
+    const Tuple2<uint32_t, uint32_t> found = cule::env::warp_schedule::window_at(m.tia, time.cycles, window);
+    // Every store has to be executed there, whether it changes something or not.
+    const bool whole = m.access_by_access == 0 && m.cart.claims == 0;
+    time.until = whole ? found._1 << cule::brx::CYCLES_AT : 0;
+    return found._0;
 }
 
 // Runs a frame of the active lanes together. Other lanes of the warp run theirs separately: the result of a
 // lane does not depend on which lanes run with it.
 static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, cule::machine::Board& board,
                                                 Slice<const uint8_t> rom, uint32_t budget) {
+    namespace schedule = cule::env::warp_schedule;
     const uint32_t together = __activemask();
     PARL_COUNT_LANES(0, together, true);
-    const WarpSchedule schedule = schedule_of_block();
+    const WarpSchedule chosen = schedule_of_block();
     cule::machine::Machine& m = row_of(threadIdx.x);
     rs::put(m, given);
-    const uint32_t riot = static_cast<uint32_t>(__cvta_generic_to_shared(&m.riot));
-    const uint32_t interrupt = static_cast<uint32_t>(__cvta_generic_to_shared(&m.cpu.interrupt));
-    const uint32_t segments = static_cast<uint32_t>(__cvta_generic_to_shared(&m.cart.segment));
-    const uint32_t first_plain = 0x1000u + m.cart.plain_low;
-    const uint32_t span = m.cart.plain_high > m.cart.plain_low ? m.cart.plain_high - m.cart.plain_low : 0;
+    const uint32_t machine = static_cast<uint32_t>(__cvta_generic_to_shared(&m));
+    const cule::brx::Program program = program_of(m.cart, rom.data, chosen.records);
+    m.cpu.left = m.cpu.jammed != 0 ? 0 : budget;
     cule::brx::Registers r{};
-    load_registers(r, m.cpu);
-    r.left = m.cpu.jammed != 0 ? 0 : budget;
-    uint32_t next = cule::env::warp_schedule::next_stretch(0, schedule.window);
+    LaneTime time{};
+    load_registers(r, time, m, m.cpu, program);
+    uint32_t next = schedule::next_stretch(0, chosen.window);
     uint32_t& stored = last_store(threadIdx.x);
     // No store yet: a frame that continues an open one may begin in the middle of the picture.
     stored = 0;
+    uint32_t window = enter_window(m, time, r, stored, chosen.window, program);
+    uint32_t key = schedule::key(window, r.s, r.place);
     for (;;) {
-        const uint32_t key =
-            r.left == 0 ? 0xFFFFFFFFu : cule::env::warp_schedule::key(m.tia, r.cycles, r.s, r.pc, schedule.window);
         const uint32_t first = smallest_key(together, key);
         if (first >= next) {
-            if (first == 0xFFFFFFFFu) break;
+            if (first == FINISHED) break;
             // All lanes have left a stretch of rows: all active lanes draw their completed rows together.
-            if (r.left != 0 && m.draw != 0 && m.access_by_access == 0 && m.cart.claims == 0) {
-                cule::machine::tia::beam::catch_up(m, board, cule::env::warp_schedule::drawable_clock(m.tia, first, schedule.window, stored));
+            if (key != FINISHED && m.draw != 0 && m.access_by_access == 0 && m.cart.claims == 0) {
+                settle(time, r, stored);
+                cule::machine::tia::beam::catch_up(m, board, schedule::drawable_clock(m.tia, first, chosen.window, stored));
             }
-            next = cule::env::warp_schedule::next_stretch(first, schedule.window);
+            next = schedule::next_stretch(first, chosen.window);
         }
         PARL_COUNT_LANES(1, together, key == first);
-        if (key == first) {
-            cule::brx::run(r, riot, segments, interrupt, rom.data, schedule.records, first_plain, span);
-            // The functions take copies: a variable whose address is taken is in local memory.
-            if (r.code == 1) {
-                cule::brx::Registers copy = r;
-                execute_with_compact(m, board, rom, copy);
-                r = copy;
-            }
-            if (r.code == 2) {
-                stored = r.cycles;
-                m.bus = r.value;
-                r.cycles += cule::machine::bus::write_tia(m, board, r.cycles, r.address, r.value, false);
-                if (m.tia.stop != 0) r.left = 0;
+        if (key != first) continue;
+        cule::brx::run(r, machine, time.cycles, time.until, program);
+        // The functions take copies: a variable whose address is taken is in local memory.
+        if (r.code == cule::brx::SLOW) {
+            settle(time, r, stored);
+            cule::brx::Registers copy = r;
+            LaneTime copy_of_time = time;
+            execute_with_compact(m, board, rom, program, copy, copy_of_time);
+            r = copy;
+            time = copy_of_time;
+        } else if (r.code == cule::brx::STORE) {
+            m.bus = r.value;
+            const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
+            r.spent += stall << cule::brx::CYCLES_AT;
+            if ((m.tia.stop | m.access_by_access) != 0) {
+                settle(time, r, stored);
+                if (m.tia.stop != 0) time.left = 0;
+                time.until = 0;
             }
         }
+        if (r.spent >= time.until) window = enter_window(m, time, r, stored, chosen.window, program);
+        key = schedule::key(window, r.s, r.place);
     }
-    store_registers(m.cpu, r);
+    settle(time, r, stored);
+    store_registers(m.cpu, r, time);
     rs::put(given, m);
 }
 

@@ -53,10 +53,8 @@ static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
     for (uint32_t i = 0; i < 4; ++i) found |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
     return found;
 }
-static inline uint32_t __vmaxu4(uint32_t a, uint32_t b) {
-    uint32_t found = 0;
-    for (uint32_t mask = 0xFF; mask != 0; mask <<= 8) found |= (a & mask) > (b & mask) ? a & mask : b & mask;
-    return found;
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t count) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (count & 31));
 }
 static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum) {
     for (uint32_t i = 0; i < 32; i += 8) sum += (a >> i & 0xFF) * (b >> i & 0xFF);
@@ -266,12 +264,19 @@ extern "C" void parl_lanes(uint64_t seed, uint64_t* turns_and_lanes) {
     turns = lanes_in_turns = 0;
 }
 
-// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. The RIOT, the segments of the cartridge and the interrupt flag are in
-// the place of shared memory.
-extern "C" void parl_block(cule::brx::Registers* r, uint8_t* riot, const uint16_t* segments, uint8_t* interrupt,
-                           const uint8_t* rom, const uint64_t* records, uint32_t first, uint32_t span) {
-    const auto at = [](const void* place) { return static_cast<uint32_t>(__cvta_generic_to_shared(place)); };
-    cule::brx::run(*r, at(riot), at(segments), at(interrupt), rom, records, first, span);
+// Runs the block of `cpu_brx.cuh` from `pc` until it ends, for `tests/ptx.rs`; the time is settled then. The machine is in the
+// place of shared memory.
+extern "C" void parl_block(cule::brx::Registers* r, cule::machine::Machine* m, uint32_t* pc, uint32_t* cycles, uint32_t* left,
+                           const uint8_t* rom, const uint64_t* records, uint32_t until) {
+    LaneTime time{*cycles, *left, until};
+    uint32_t stored = 0;
+    const cule::brx::Program program = program_of(m->cart, rom, records);
+    go_to(*r, *m, *pc, cule::env::warp_schedule::MARGIN, program);
+    cule::brx::run(*r, static_cast<uint32_t>(__cvta_generic_to_shared(m)), time.cycles, time.until, program);
+    settle(time, *r, stored);
+    *cycles = time.cycles;
+    *left = time.left;
+    *pc = (r->place + r->offset) & 0xFFFF;
 }
 
 // Sizes and offsets that the Rust side compares with its own.

@@ -257,9 +257,15 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
                              PARL_OFFSET(cule::machine::riot::Riot, ram);
 PARL_CONST uint32_t RAM_BYTES = 128;
 
-// Shared words of a block while it shows: the brightness of a strip, then the table of a game.
+// Shared words of a block while it shows: the brightness of a strip, the rows of a plane that come of it, the table of a game,
+// `bits_as_digits` of all bytes, and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie
+// between two values.
 PARL_CONST uint32_t TABLE_BYTES = 256;
-PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + TABLE_BYTES / 4;
+PARL_CONST uint32_t DIGITS = 256;
+PARL_CONST uint32_t TIES = 64;
+PARL_CONST uint32_t STRIP_OUT_BYTES = 84 * cule::observe::plane::STRIP_OUT;
+PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + DIGITS + 2 +
+                                 cule::observe::plane::STRIP_ROWS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
     __shared__ uint32_t words[SHOW_WORDS];
@@ -369,39 +375,92 @@ template <class Unit> static __device__ void copy_units(uint8_t* to, const uint8
     }
 }
 
+// The shared words of a block while it shows planes of 84 x 84.
+struct Strip {
+    uint32_t* pixels;
+    uint8_t* out;
+    uint32_t* table;
+    uint32_t* digits;
+    uint32_t* counts;  // lengths of the two lists
+    uint32_t* byte_rows;
+    uint32_t* ties;
+};
+
+[[maybe_unused]] static __device__ Strip strip_of_block() {
+    uint32_t* out = block_words() + cule::observe::plane::STRIP_WORDS;
+    uint32_t* table = out + STRIP_OUT_BYTES / 4;
+    uint32_t* digits = table + TABLE_BYTES / 4;
+    uint32_t* counts = digits + DIGITS;
+    uint32_t* byte_rows = counts + 2;
+    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, digits, counts, byte_rows,
+                 byte_rows + cule::observe::plane::STRIP_ROWS};
+}
+
+// Adds the pixels of a row to the list, one per bit of `ties`. `at` is the first one's byte of the strip's rows. Those for which
+// there is no place are computed by `pixel_of`.
+template <class PixelOf> static __device__ void list_ties(const Strip& strip, uint32_t ties, uint32_t at, const PixelOf& pixel_of) {
+    for (uint32_t left = ties; left != 0; left &= left - 1) {
+        const uint32_t byte = at + __popc((left & (0u - left)) - 1);
+        const uint32_t place = atomicAdd(strip.counts + 1, 1);
+        if (place < TIES) {
+            strip.ties[place] = byte;
+        } else {
+            strip.out[byte] = pixel_of(byte);
+        }
+    }
+}
+
 // Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each pixel of a strip once,
-// then averages.
+// then averages. Few pixels lie between two values; all threads compute them together at the end.
 [[maybe_unused]] static __device__ void show_84(const ShowTarget& w) {
     namespace show = cule::observe::plane;
     const Batch& b = w.b;
     const show::Reduction& reduction = w.reduction();
     const show::PictureSet picture_set = w.picture_set();
-    uint32_t* strip = block_words();
-    uint32_t* table = strip + show::STRIP_WORDS;
-    const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(table), TABLE_BYTES);
+    const Strip strip = strip_of_block();
+    const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(strip.table), TABLE_BYTES);
+    const Slice<const uint32_t> digits(strip.digits, DIGITS);
     const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
     const Slice<const float> weights(b.weights, b.weight_count);
-    const Slice<uint32_t> all(strip, show::STRIP_WORDS);
+    const Slice<uint32_t> all(strip.pixels, show::STRIP_WORDS);
     const Slice<const uint32_t> words(all);
+    const Slice<uint8_t> out(strip.out, STRIP_OUT_BYTES);
     for (uint32_t i = threadIdx.x; i < TABLE_BYTES / 4; i += blockDim.x) {
-        table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
+        strip.table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
     }
     __syncthreads();
     for (uint32_t first = 0; first < 84; first += show::STRIP_OUT) {
         const uint32_t from = first / show::STRIP_OUT * show::STRIP_ROWS;
-        for (uint32_t i = threadIdx.x; i < show::STRIP_ROWS * show::STRIP_PARTS; i += blockDim.x) {
-            const uint32_t row = from + i / show::STRIP_PARTS;
-            show::brighten(picture_set, *w.workspace.board, work_of(b, w.workspace), values, row, i % show::STRIP_PARTS, all, 8 * i);
+        const auto pixel_of = [&](uint32_t byte) {
+            return show::area_84(words, reduction, cells, weights, first + byte / 84, byte % 84);
+        };
+        const uint32_t rows = 210 - from < show::STRIP_ROWS ? 210 - from : show::STRIP_ROWS;
+        for (uint32_t i = threadIdx.x; i < 2; i += blockDim.x) strip.counts[i] = 0;
+        __syncthreads();
+        for (uint32_t row = from + threadIdx.x; row < from + rows; row += blockDim.x) {
+            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, digits, row, all);
+            if (!done) strip.byte_rows[atomicAdd(strip.counts, 1)] = row;
         }
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < show::STRIP_OUT * 21; i += blockDim.x) {
-            const uint32_t row = first + i / 21, column = i % 21 * 4;
-            uint32_t four = 0;
-            for (uint32_t k = 0; k < 4; ++k) {
-                const uint32_t pixel = show::pixel_84(words, reduction, cells, weights, row, column + k);
-                four |= pixel << (8 * k);
-            }
-            put_four(w, 84 * row + column, four);
+        for (uint32_t i = threadIdx.x; i < show::ROW_PARTS * strip.counts[0]; i += blockDim.x) {
+            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, digits,
+                                strip.byte_rows[i / show::ROW_PARTS], i % show::ROW_PARTS, all);
+        }
+        __syncthreads();
+        for (uint32_t block = threadIdx.x; block < rows / 5 * show::BLOCKS_ACROSS; block += blockDim.x) {
+            Array<uint32_t, 21> upper, lower;
+            show::sum_block_84(words, block, upper, lower);
+            const uint32_t to = show::block_place(block);
+            list_ties(strip, show::round_block_84(upper, out, to), to, pixel_of);
+            list_ties(strip, show::round_block_84(lower, out, to + 84), to + 84, pixel_of);
+        }
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < TIES && i < strip.counts[1]; i += blockDim.x) {
+            strip.out[strip.ties[i]] = pixel_of(strip.ties[i]);
+        }
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < rows / 5 * 42; i += blockDim.x) {
+            put_four(w, 84 * first + 4 * i, rs::load<uint32_t>(strip.out, 4 * i));
         }
         __syncthreads();
     }
@@ -436,6 +495,7 @@ template <class Unit> static __device__ void copy_units(uint8_t* to, const uint8
 // All threads of the block show the environments of its lanes: they add the new plane to the ring and write
 // the stack to the observation, oldest plane first.
 [[maybe_unused]] static __device__ __noinline__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
+    for (uint32_t i = threadIdx.x; i < DIGITS; i += blockDim.x) strip_of_block().digits[i] = cule::observe::plane::bits_as_digits(i);
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const ShowRequest s = requests[lane];

@@ -795,11 +795,18 @@ PARL_CONST uint32_t FORM_GROUPED = 1u;
 // copies of the row above.
 PARL_CONST uint32_t STRETCH = 4u;
 // Position of the window in a key, in bits.
-PARL_CONST uint32_t WINDOW_AT = 21u;
+PARL_CONST uint32_t WINDOW_AT = 23u;
 // Number of the window after the picture.
 PARL_CONST uint32_t AFTER_PICTURE = 0x1FFu;
-// Bits of the program counter in a key: 8 KiB.
-PARL_CONST uint32_t PC_MASK = 0x1FFFu;
+// Position of the stack pointer in a key. Its upper bit is the same in almost all programs.
+PARL_CONST uint32_t STACK_AT = 16u;
+// Bits of the place of an instruction in a key: ROM of 64 KiB.
+PARL_CONST uint32_t PLACE_MASK = 0xFFFFu;
+// Cycles after which a lane settles its time, at most: so few that `MARGIN` instructions suffice.
+PARL_CONST int32_t MOST_CYCLES = 4000;
+// The jump-table interpreter runs while at least so many instructions are left: more than it runs in `MOST_CYCLES` and between
+// two branches.
+PARL_CONST uint32_t MARGIN = 8000u;
 }
 
 namespace cule::games::evaluate {
@@ -1875,95 +1882,104 @@ PARL_CONST uint32_t RESERVE = 5000u;
 }
 
 namespace cule::machine::records {
-// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge, the timer; 0 ends the
-// block.
-PARL_TABLE Array<Array<uint8_t, 4>, 256> HANDLERS = 
-    Array<Array<uint8_t, 4>, 256>{{Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{1, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 0, 0}},
-    Array<uint8_t, 4>{{3, 0, 0, 0}}, Array<uint8_t, 4>{{4, 0, 0, 0}}, Array<uint8_t, 4>{{5, 0, 0, 0}},
-    Array<uint8_t, 4>{{6, 0, 0, 0}}, Array<uint8_t, 4>{{7, 0, 0, 0}}, Array<uint8_t, 4>{{8, 0, 0, 0}},
-    Array<uint8_t, 4>{{9, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 10, 11}}, Array<uint8_t, 4>{{3, 0, 12, 13}},
-    Array<uint8_t, 4>{{4, 0, 0, 0}}, Array<uint8_t, 4>{{5, 0, 0, 0}}, Array<uint8_t, 4>{{14, 0, 0, 0}},
-    Array<uint8_t, 4>{{15, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{17, 0, 0, 0}}, Array<uint8_t, 4>{{18, 0, 0, 0}},
-    Array<uint8_t, 4>{{19, 0, 0, 0}}, Array<uint8_t, 4>{{20, 0, 0, 0}}, Array<uint8_t, 4>{{21, 0, 0, 0}},
-    Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}},
-    Array<uint8_t, 4>{{24, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{25, 0, 0, 0}}, Array<uint8_t, 4>{{26, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{27, 0, 0, 0}}, Array<uint8_t, 4>{{28, 0, 0, 0}},
-    Array<uint8_t, 4>{{29, 0, 0, 0}}, Array<uint8_t, 4>{{30, 0, 0, 0}}, Array<uint8_t, 4>{{31, 0, 0, 0}},
-    Array<uint8_t, 4>{{32, 0, 0, 0}}, Array<uint8_t, 4>{{33, 0, 0, 0}}, Array<uint8_t, 4>{{9, 0, 0, 0}},
-    Array<uint8_t, 4>{{27, 0, 34, 35}}, Array<uint8_t, 4>{{28, 0, 36, 37}}, Array<uint8_t, 4>{{29, 0, 0, 0}},
-    Array<uint8_t, 4>{{30, 0, 0, 0}}, Array<uint8_t, 4>{{38, 0, 0, 0}}, Array<uint8_t, 4>{{39, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}},
-    Array<uint8_t, 4>{{40, 0, 0, 0}}, Array<uint8_t, 4>{{41, 0, 0, 0}}, Array<uint8_t, 4>{{42, 0, 0, 0}},
-    Array<uint8_t, 4>{{43, 0, 0, 0}}, Array<uint8_t, 4>{{44, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{45, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{46, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{2, 0, 0, 0}}, Array<uint8_t, 4>{{47, 0, 0, 0}}, Array<uint8_t, 4>{{48, 0, 0, 0}},
-    Array<uint8_t, 4>{{49, 0, 0, 0}}, Array<uint8_t, 4>{{50, 0, 0, 0}}, Array<uint8_t, 4>{{51, 0, 0, 0}},
-    Array<uint8_t, 4>{{52, 0, 0, 0}}, Array<uint8_t, 4>{{53, 0, 0, 0}}, Array<uint8_t, 4>{{54, 0, 0, 0}},
-    Array<uint8_t, 4>{{47, 0, 55, 56}}, Array<uint8_t, 4>{{48, 0, 0, 0}}, Array<uint8_t, 4>{{49, 0, 0, 0}},
-    Array<uint8_t, 4>{{57, 0, 0, 0}}, Array<uint8_t, 4>{{58, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{59, 0, 0, 0}},
-    Array<uint8_t, 4>{{60, 0, 0, 0}}, Array<uint8_t, 4>{{61, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{62, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{63, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{64, 0, 0, 0}}, Array<uint8_t, 4>{{65, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{2, 0, 0, 0}},
-    Array<uint8_t, 4>{{66, 0, 0, 0}}, Array<uint8_t, 4>{{67, 0, 0, 0}}, Array<uint8_t, 4>{{68, 0, 0, 0}},
-    Array<uint8_t, 4>{{69, 0, 0, 0}}, Array<uint8_t, 4>{{70, 0, 0, 0}}, Array<uint8_t, 4>{{71, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{72, 0, 0, 0}}, Array<uint8_t, 4>{{66, 0, 73, 74}},
-    Array<uint8_t, 4>{{67, 0, 0, 0}}, Array<uint8_t, 4>{{68, 0, 0, 0}}, Array<uint8_t, 4>{{75, 0, 0, 0}},
-    Array<uint8_t, 4>{{76, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{77, 0, 0, 0}}, Array<uint8_t, 4>{{78, 0, 0, 0}},
-    Array<uint8_t, 4>{{79, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{80, 0, 0, 0}},
-    Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0, 0}},
-    Array<uint8_t, 4>{{81, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{83, 0, 0, 0}}, Array<uint8_t, 4>{{82, 0, 0, 0}},
-    Array<uint8_t, 4>{{84, 0, 0, 0}}, Array<uint8_t, 4>{{85, 86, 0, 0}}, Array<uint8_t, 4>{{87, 88, 0, 0}},
-    Array<uint8_t, 4>{{89, 90, 0, 0}}, Array<uint8_t, 4>{{91, 92, 0, 0}}, Array<uint8_t, 4>{{93, 0, 0, 0}},
-    Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{94, 0, 0, 0}}, Array<uint8_t, 4>{{95, 0, 0, 0}},
-    Array<uint8_t, 4>{{85, 86, 0, 0}}, Array<uint8_t, 4>{{87, 88, 0, 0}}, Array<uint8_t, 4>{{89, 90, 0, 0}},
-    Array<uint8_t, 4>{{91, 92, 0, 0}}, Array<uint8_t, 4>{{96, 0, 0, 0}}, Array<uint8_t, 4>{{97, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{98, 0, 0, 0}},
-    Array<uint8_t, 4>{{99, 0, 0, 0}}, Array<uint8_t, 4>{{100, 0, 0, 0}}, Array<uint8_t, 4>{{101, 0, 0, 0}},
-    Array<uint8_t, 4>{{102, 0, 0, 0}}, Array<uint8_t, 4>{{103, 0, 0, 0}}, Array<uint8_t, 4>{{104, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{105, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{106, 0, 0, 0}},
-    Array<uint8_t, 4>{{107, 0, 0, 0}}, Array<uint8_t, 4>{{108, 0, 0, 0}}, Array<uint8_t, 4>{{109, 0, 0, 0}},
-    Array<uint8_t, 4>{{110, 0, 0, 0}}, Array<uint8_t, 4>{{111, 0, 0, 0}}, Array<uint8_t, 4>{{112, 0, 0, 0}},
-    Array<uint8_t, 4>{{113, 0, 0, 0}}, Array<uint8_t, 4>{{114, 0, 0, 0}}, Array<uint8_t, 4>{{115, 0, 0, 0}},
-    Array<uint8_t, 4>{{116, 0, 0, 0}}, Array<uint8_t, 4>{{117, 0, 0, 0}}, Array<uint8_t, 4>{{110, 0, 118,
-    119}}, Array<uint8_t, 4>{{111, 0, 120, 121}}, Array<uint8_t, 4>{{112, 0, 122, 123}}, Array<uint8_t,
-    4>{{113, 0, 124, 125}}, Array<uint8_t, 4>{{126, 0, 0, 0}}, Array<uint8_t, 4>{{127, 0, 0, 0}},
-    Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{128, 0, 0, 0}}, Array<uint8_t, 4>{{129, 0, 0, 0}},
-    Array<uint8_t, 4>{{130, 0, 0, 0}}, Array<uint8_t, 4>{{131, 0, 0, 0}}, Array<uint8_t, 4>{{132, 0, 0, 0}},
-    Array<uint8_t, 4>{{133, 0, 0, 0}}, Array<uint8_t, 4>{{134, 0, 0, 0}}, Array<uint8_t, 4>{{135, 0, 0, 0}},
-    Array<uint8_t, 4>{{136, 0, 0, 0}}, Array<uint8_t, 4>{{137, 0, 0, 0}}, Array<uint8_t, 4>{{138, 0, 0, 0}},
-    Array<uint8_t, 4>{{139, 0, 0, 0}}, Array<uint8_t, 4>{{140, 0, 0, 0}}, Array<uint8_t, 4>{{141, 0, 0, 0}},
-    Array<uint8_t, 4>{{142, 0, 0, 0}}, Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}},
-    Array<uint8_t, 4>{{143, 0, 0, 0}}, Array<uint8_t, 4>{{144, 0, 0, 0}}, Array<uint8_t, 4>{{145, 0, 0, 0}},
-    Array<uint8_t, 4>{{146, 0, 0, 0}}, Array<uint8_t, 4>{{147, 0, 0, 0}}, Array<uint8_t, 4>{{148, 0, 0, 0}},
-    Array<uint8_t, 4>{{149, 0, 0, 0}}, Array<uint8_t, 4>{{150, 0, 0, 0}}, Array<uint8_t, 4>{{143, 0, 151,
-    152}}, Array<uint8_t, 4>{{144, 0, 153, 154}}, Array<uint8_t, 4>{{145, 0, 0, 0}}, Array<uint8_t, 4>{{146,
-    0, 0, 0}}, Array<uint8_t, 4>{{155, 0, 0, 0}}, Array<uint8_t, 4>{{156, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0,
-    0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{157, 0, 0,
-    0}}, Array<uint8_t, 4>{{158, 0, 0, 0}}, Array<uint8_t, 4>{{159, 0, 0, 0}}, Array<uint8_t, 4>{{160, 0, 0,
-    0}}, Array<uint8_t, 4>{{161, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0,
-    0}}, Array<uint8_t, 4>{{23, 0, 0, 0}}, Array<uint8_t, 4>{{162, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0,
-    0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{163, 0, 0, 0}}, Array<uint8_t, 4>{{164, 0, 0,
-    0}}, Array<uint8_t, 4>{{82, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{165, 0, 0,
-    0}}, Array<uint8_t, 4>{{166, 0, 0, 0}}, Array<uint8_t, 4>{{167, 0, 0, 0}}, Array<uint8_t, 4>{{168, 0, 0,
-    0}}, Array<uint8_t, 4>{{169, 0, 0, 0}}, Array<uint8_t, 4>{{170, 0, 0, 0}}, Array<uint8_t, 4>{{22, 0, 0,
-    0}}, Array<uint8_t, 4>{{170, 0, 0, 0}}, Array<uint8_t, 4>{{165, 0, 171, 172}}, Array<uint8_t, 4>{{166, 0,
-    173, 174}}, Array<uint8_t, 4>{{167, 0, 0, 0}}, Array<uint8_t, 4>{{168, 0, 0, 0}}, Array<uint8_t, 4>{{175,
-    0, 0, 0}}, Array<uint8_t, 4>{{176, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0,
-    0, 0}}, Array<uint8_t, 4>{{16, 0, 0, 0}}, Array<uint8_t, 4>{{177, 0, 0, 0}}, Array<uint8_t, 4>{{178, 0,
-    0, 0}}, Array<uint8_t, 4>{{179, 0, 0, 0}}, Array<uint8_t, 4>{{180, 0, 0, 0}}, Array<uint8_t, 4>{{181, 0,
-    0, 0}}, Array<uint8_t, 4>{{22, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{23, 0, 0,
-    0}}, Array<uint8_t, 4>{{182, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}, Array<uint8_t, 4>{{0, 0, 0, 0}}}};
+// Handlers of every opcode. With a memory operand: in RAM, in the TIA, in the bank that executes, anywhere in the
+// cartridge, the timer. A branch: within its page, to another. A jump: anywhere, within its bank. 0 ends the block.
+PARL_TABLE Array<Array<uint8_t, 5>, 256> HANDLERS = 
+    Array<Array<uint8_t, 5>, 256>{{Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{1, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{2, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{3, 0, 0, 0, 0}}, Array<uint8_t, 5>{{4, 0, 0, 0, 0}}, Array<uint8_t, 5>{{5, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{6, 0, 0, 0, 0}}, Array<uint8_t, 5>{{7, 0, 0, 0, 0}}, Array<uint8_t, 5>{{8, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{9, 0, 0, 0, 0}}, Array<uint8_t, 5>{{10, 0, 11, 12, 13}}, Array<uint8_t,
+    5>{{14, 0, 15, 16, 17}}, Array<uint8_t, 5>{{18, 0, 0, 0, 0}}, Array<uint8_t, 5>{{19, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{20, 21, 0, 0, 0}}, Array<uint8_t, 5>{{22, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{23, 0, 0, 0, 0}}, Array<uint8_t, 5>{{24, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{25, 0, 0, 0, 0}}, Array<uint8_t, 5>{{26, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{27, 0, 0, 0, 0}}, Array<uint8_t, 5>{{28, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{30, 0, 0, 0, 0}}, Array<uint8_t, 5>{{31, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{32, 33,
+    0, 0, 0}}, Array<uint8_t, 5>{{34, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{35, 0, 0, 0, 0}}, Array<uint8_t, 5>{{36, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{37, 0, 0, 0, 0}}, Array<uint8_t, 5>{{38, 0, 0, 0, 0}}, Array<uint8_t, 5>{{39, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{40, 0, 0, 0, 0}}, Array<uint8_t, 5>{{41, 0, 0, 0, 0}}, Array<uint8_t, 5>{{9, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{42, 0, 43, 44, 45}}, Array<uint8_t, 5>{{46, 0, 47, 48, 49}}, Array<uint8_t,
+    5>{{50, 0, 0, 0, 0}}, Array<uint8_t, 5>{{51, 0, 0, 0, 0}}, Array<uint8_t, 5>{{52, 53, 0, 0, 0}},
+    Array<uint8_t, 5>{{54, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{23, 0, 0, 0, 0}}, Array<uint8_t, 5>{{55, 0, 0, 0, 0}}, Array<uint8_t, 5>{{56, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{57, 0, 0, 0, 0}}, Array<uint8_t, 5>{{58, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{59, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{30, 0, 0, 0, 0}}, Array<uint8_t, 5>{{60, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{61, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{2, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{62, 0, 0, 0, 0}}, Array<uint8_t, 5>{{63, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{64, 0, 0, 0, 0}}, Array<uint8_t, 5>{{65, 0, 0, 0, 0}}, Array<uint8_t, 5>{{66, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{67, 0, 0, 0, 0}}, Array<uint8_t, 5>{{68, 0, 0, 0, 0}}, Array<uint8_t, 5>{{69, 70, 0,
+    0, 0}}, Array<uint8_t, 5>{{71, 0, 72, 73, 74}}, Array<uint8_t, 5>{{75, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{76, 0, 0, 0, 0}}, Array<uint8_t, 5>{{77, 78, 0, 0, 0}}, Array<uint8_t, 5>{{79, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{23, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{80, 0, 0, 0, 0}}, Array<uint8_t, 5>{{81, 0, 0, 0, 0}}, Array<uint8_t, 5>{{82, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{83, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{29, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{30, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{84, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{85, 0, 0, 0, 0}}, Array<uint8_t, 5>{{86, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{2, 0, 0, 0, 0}}, Array<uint8_t, 5>{{87,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{88, 0, 0, 0, 0}}, Array<uint8_t, 5>{{89, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{90, 0, 0, 0, 0}}, Array<uint8_t, 5>{{91, 0, 0, 0, 0}}, Array<uint8_t, 5>{{92, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{93, 0, 0, 0, 0}}, Array<uint8_t, 5>{{94, 0, 95,
+    96, 97}}, Array<uint8_t, 5>{{98, 0, 0, 0, 0}}, Array<uint8_t, 5>{{99, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{100, 101, 0, 0, 0}}, Array<uint8_t, 5>{{102, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{23, 0, 0, 0, 0}}, Array<uint8_t, 5>{{103, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{104, 0, 0, 0, 0}}, Array<uint8_t, 5>{{105, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{106, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{30, 0, 0, 0, 0}}, Array<uint8_t, 5>{{107, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{108, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{109, 0, 0, 0, 0}}, Array<uint8_t, 5>{{108, 0, 0, 0, 0}}, Array<uint8_t, 5>{{110,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{111, 112, 0, 0, 0}}, Array<uint8_t, 5>{{113, 114, 0, 0, 0}},
+    Array<uint8_t, 5>{{115, 116, 0, 0, 0}}, Array<uint8_t, 5>{{117, 118, 0, 0, 0}}, Array<uint8_t, 5>{{119,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{108, 0, 0, 0, 0}}, Array<uint8_t, 5>{{120, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{121, 0, 0, 0, 0}}, Array<uint8_t, 5>{{122, 123, 0, 0, 0}}, Array<uint8_t, 5>{{124, 125, 0, 0, 0}},
+    Array<uint8_t, 5>{{126, 127, 0, 0, 0}}, Array<uint8_t, 5>{{128, 129, 0, 0, 0}}, Array<uint8_t, 5>{{130,
+    131, 0, 0, 0}}, Array<uint8_t, 5>{{132, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{133, 0, 0, 0, 0}}, Array<uint8_t, 5>{{134, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{135, 0, 0, 0, 0}}, Array<uint8_t, 5>{{136, 0, 0, 0, 0}}, Array<uint8_t, 5>{{137, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{138, 0, 0, 0, 0}}, Array<uint8_t, 5>{{139, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{140, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{141, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{142, 0, 0, 0, 0}}, Array<uint8_t, 5>{{143, 0, 0, 0, 0}}, Array<uint8_t, 5>{{144, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{145, 0, 0, 0, 0}}, Array<uint8_t, 5>{{146, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{147, 0, 0, 0, 0}}, Array<uint8_t, 5>{{148, 0, 0, 0, 0}}, Array<uint8_t, 5>{{149, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{150, 0, 0, 0, 0}}, Array<uint8_t, 5>{{151, 0, 0, 0, 0}}, Array<uint8_t, 5>{{152, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{153, 0, 154, 155, 156}}, Array<uint8_t, 5>{{157, 0, 158, 159, 160}},
+    Array<uint8_t, 5>{{161, 0, 162, 163, 164}}, Array<uint8_t, 5>{{165, 0, 166, 167, 168}}, Array<uint8_t,
+    5>{{169, 170, 0, 0, 0}}, Array<uint8_t, 5>{{171, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{172, 0, 0, 0, 0}}, Array<uint8_t, 5>{{173, 0, 0, 0, 0}}, Array<uint8_t, 5>{{174, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{175, 0, 0, 0, 0}}, Array<uint8_t, 5>{{176, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{177, 0, 0, 0, 0}}, Array<uint8_t, 5>{{178, 0, 0, 0, 0}}, Array<uint8_t, 5>{{179, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{180, 0, 0, 0, 0}}, Array<uint8_t, 5>{{181, 0, 0, 0, 0}}, Array<uint8_t, 5>{{182, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{183, 0, 0, 0, 0}}, Array<uint8_t, 5>{{184, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{185, 0, 0, 0, 0}}, Array<uint8_t, 5>{{186, 0, 0, 0, 0}}, Array<uint8_t, 5>{{108, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{187, 0, 0, 0, 0}}, Array<uint8_t, 5>{{188, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{189, 0, 0, 0, 0}}, Array<uint8_t, 5>{{190, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{191, 0, 0, 0, 0}}, Array<uint8_t, 5>{{192, 0, 0, 0, 0}}, Array<uint8_t, 5>{{193, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{194, 0, 0, 0, 0}}, Array<uint8_t, 5>{{195, 0, 196, 197, 198}}, Array<uint8_t, 5>{{199,
+    0, 200, 201, 202}}, Array<uint8_t, 5>{{203, 0, 0, 0, 0}}, Array<uint8_t, 5>{{204, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{205, 206, 0, 0, 0}}, Array<uint8_t, 5>{{207, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{23, 0, 0, 0, 0}}, Array<uint8_t, 5>{{208,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{209, 0, 0, 0, 0}}, Array<uint8_t, 5>{{210, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{211, 0, 0, 0, 0}}, Array<uint8_t, 5>{{212, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{30, 0, 0, 0, 0}}, Array<uint8_t, 5>{{213, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{214, 0,
+    0, 0, 0}}, Array<uint8_t, 5>{{215, 0, 0, 0, 0}}, Array<uint8_t, 5>{{108, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{216, 0, 0, 0, 0}}, Array<uint8_t, 5>{{217, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{218, 0, 0, 0, 0}}, Array<uint8_t, 5>{{219, 0, 0, 0, 0}}, Array<uint8_t, 5>{{220, 0, 0,
+    0, 0}}, Array<uint8_t, 5>{{221, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{221, 0, 0, 0, 0}}, Array<uint8_t, 5>{{222, 0, 223, 224, 225}}, Array<uint8_t, 5>{{226, 0, 227, 228,
+    229}}, Array<uint8_t, 5>{{230, 0, 0, 0, 0}}, Array<uint8_t, 5>{{231, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{232, 233, 0, 0, 0}}, Array<uint8_t, 5>{{234, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{23, 0, 0, 0, 0}}, Array<uint8_t, 5>{{235, 0, 0, 0,
+    0}}, Array<uint8_t, 5>{{236, 0, 0, 0, 0}}, Array<uint8_t, 5>{{237, 0, 0, 0, 0}}, Array<uint8_t, 5>{{238,
+    0, 0, 0, 0}}, Array<uint8_t, 5>{{239, 0, 0, 0, 0}}, Array<uint8_t, 5>{{29, 0, 0, 0, 0}}, Array<uint8_t,
+    5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{30, 0, 0, 0, 0}}, Array<uint8_t, 5>{{240, 0, 0, 0, 0}},
+    Array<uint8_t, 5>{{0, 0, 0, 0, 0}}, Array<uint8_t, 5>{{0, 0, 0, 0, 0}}}};
 // Cycles without page penalty.
 PARL_TABLE Array<uint8_t, 256> CYCLES = 
     Array<uint8_t, 256>{{7, 6, 2, 8, 3, 3, 5, 5, 3, 2, 2, 2, 4, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7,
@@ -1987,13 +2003,15 @@ PARL_TABLE Array<uint8_t, 256> BYTES =
 // Kind of operand, which determines the handler.
 PARL_TABLE Array<uint8_t, 256> KINDS = 
     Array<uint8_t, 256>{{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 6, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 6, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0,
     0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 5, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
     1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1,
     0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0,
     0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2,
     2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
+// Position of the cycles in the upper half of a record's first word; its lowest bit counts the instruction.
+PARL_CONST uint32_t CYCLES_AT = 29u;
 }
 
 namespace cule::machine::tia {
@@ -2229,7 +2247,7 @@ PARL_FN constexpr Array<Array<uint32_t, 2>, 84> across_words() {
         } else {
             first -= 1u + static_cast<uint32_t>(half);
         }
-        while (first > 36u) {
+        while ((first > 36u) || (((first % 4u) != 0u) && (weights < (1u << 24)))) {
             first -= 1u;
             weights <<= 8;
         }
@@ -2347,16 +2365,24 @@ PARL_CONST uint32_t REDUCE_AREA = 2u;
 PARL_CONST uint32_t REDUCE_84 = 4u;
 // Bilinear interpolation, if a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
-// Picture rows of a strip. A strip is processed as a whole and gives `STRIP_OUT` rows of an 84 x 84 plane.
-PARL_CONST uint32_t STRIP_ROWS = 30u;
+// Picture rows of a strip, at most: a thread computes the brightness of a row. A strip is processed as a whole and gives
+// `STRIP_OUT` rows of an 84 x 84 plane.
+PARL_CONST uint32_t STRIP_ROWS = 60u;
 // Rows of an 84 x 84 plane that are computed from a strip.
-PARL_CONST uint32_t STRIP_OUT = 12u;
-// Parts of a row of a strip, with 32 pixels each.
-PARL_CONST uint32_t STRIP_PARTS = 5u;
-// Words of a row of a strip.
-PARL_CONST uint32_t ROW_WORDS = 40u;
-// Words of a strip, four pixels each, plus one that is read with weight 0 for the last pixel.
-PARL_CONST uint32_t STRIP_WORDS = 1201u;
+PARL_CONST uint32_t STRIP_OUT = 24u;
+// Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
+PARL_CONST uint32_t ROW_WORDS = 41u;
+// Parts of a row that `brighten_part` computes.
+PARL_CONST uint32_t ROW_PARTS = 5u;
+// Words of a strip, four pixels each.
+PARL_CONST uint32_t STRIP_WORDS = 2460u;
+// Blocks of 5 x 40 pixels in five rows of a strip. Each gives two rows of `BLOCK_COLUMNS` pixels of an 84 x 84 plane.
+PARL_CONST uint32_t BLOCKS_ACROSS = 4u;
+// Words of a row of a block.
+PARL_CONST uint32_t BLOCK_WORDS = 10u;
+// Columns of an 84 x 84 plane that a block gives.
+PARL_CONST uint32_t BLOCK_COLUMNS = 21u;
+PARL_CONST uint32_t round_block_84_SCALE = 83887u;
 }
 
 namespace cule::random {
@@ -2462,7 +2488,8 @@ PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t 
 }
 
 namespace cule::env::warp_schedule {
-PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
+PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_t cycles, uint32_t window);
+PARL_FN uint32_t key(uint32_t window, uint32_t s, uint32_t place);
 PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window);
 PARL_FN int32_t drawable_clock(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
 }
@@ -2564,6 +2591,7 @@ PARL_NOINLINE uint32_t write_tia(machine::Machine& m, machine::Board& board, uin
 
 namespace cule::machine::cart {
 PARL_FN machine::cart::Cart new_(uint8_t kind, uint32_t rom_bytes);
+PARL_FN uint32_t bank_bytes(uint8_t kind);
 PARL_FN uint32_t large_ram_bytes(const machine::cart::Cart& cart);
 PARL_FN bool is_superchip(const machine::cart::Cart& cart);
 PARL_FN uint32_t reset_draws(const machine::cart::Cart& cart);
@@ -2645,7 +2673,7 @@ PARL_FN uint32_t period(uint32_t pc);
 }
 
 namespace cule::machine::records {
-PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high, uint32_t claims);
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::cart::Cart& cart);
 PARL_FN bool waits(Slice<const uint8_t> rom, uint32_t at);
 }
 
@@ -2839,9 +2867,18 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
+PARL_FN uint32_t bits_as_digits(uint32_t bits);
+PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits);
+PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours);
+PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip);
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
+PARL_FN uint32_t block_place(uint32_t block);
+PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
+PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower);
+PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to);
 PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -3914,16 +3951,28 @@ PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t 
 
 namespace cule::env::warp_schedule {
 
-// The key of a lane: window, stack pointer, program counter. A window has `1 << window` picture rows.
-PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window) {
+// Number of the window at a time, as a part of keys, and the cycles until the lane must ask again: to the end of the window, or
+// to the time from which a store ends the frame. A window has `1 << window` picture rows.
+PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_t cycles, uint32_t window) {
     const int32_t clock = machine::tia::clock_of(cycles);
-    uint32_t at = 0u;
+    uint32_t number = 0u;
+    int32_t end = t.base;
     if (clock >= t.window_end) {
-        at = env::warp_schedule::AFTER_PICTURE;
+        number = env::warp_schedule::AFTER_PICTURE;
+        end = t.limit;
     } else if (clock >= t.base) {
-        at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
+        const uint32_t passed = (static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window;
+        number = 1u + passed;
+        end = rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, static_cast<int32_t>((passed + 1u) << window)));
+        end = rs::min<int32_t>(end, t.window_end);
     }
-    return ((at << env::warp_schedule::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & env::warp_schedule::PC_MASK);
+    const int32_t left = rs::add<int32_t>(rs::sub<int32_t>(rs::min<int32_t>(end, t.limit), clock), 2) / 3;
+    return Tuple2<uint32_t, uint32_t>{number << env::warp_schedule::WINDOW_AT, static_cast<uint32_t>(rs::clamp<int32_t>(left, 0, env::warp_schedule::MOST_CYCLES))};
+}
+
+// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM.
+PARL_FN uint32_t key(uint32_t window, uint32_t s, uint32_t place) {
+    return (window | ((s & 0x7Fu) << env::warp_schedule::STACK_AT)) | (place & env::warp_schedule::PLACE_MASK);
 }
 
 // The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
@@ -5089,6 +5138,32 @@ PARL_FN machine::cart::Cart new_(uint8_t kind, uint32_t rom_bytes) {
         machine::dpc::power_on(cart);
     }
     return cart;
+}
+
+// Bytes of ROM that are always mapped together: what fills the window if a scheme switches all of it, and a segment
+// otherwise.
+PARL_FN uint32_t bank_bytes(uint8_t kind) {
+    switch (kind) {
+        case 0: {
+            return 0x800u;
+        }
+        case 1:
+        case 2:
+        case 3:
+        case 19:
+        case 4:
+        case 5:
+        case 9:
+        case 10:
+        case 11:
+        case 17:
+        case 8: {
+            return 0x1000u;
+        }
+        default: {
+            return machine::cart::SEGMENT_BYTES;
+        }
+    }
 }
 
 // Bytes of cartridge RAM in `Board::ram`.
@@ -8635,16 +8710,19 @@ PARL_FN uint32_t period(uint32_t pc) {
 
 namespace cule::machine::records {
 
-// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
-// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
-// in the window; `claims`, not 0, says that the cartridge responds to addresses of the other chips.
-PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high, uint32_t claims) {
+// Returns the record of the instruction at `at`. The first word: operand, and cycles and an instruction as the block
+// counts them. The second: handler. The operand of a branch is the ROM offset to which it goes, that of a read of the
+// bank that executes is the byte there.
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::cart::Cart& cart) {
     const uint32_t opcode = static_cast<uint32_t>(rom[at]);
+    const uint8_t kind = machine::records::KINDS[opcode];
     const uint32_t bytes = static_cast<uint32_t>(machine::records::BYTES[opcode]);
-    const uint32_t offset = static_cast<uint32_t>(at) & 0x3FFu;
-    uint32_t end = 0x400u;
-    if ((((at >> 10) & 3u) == 3u) && (plain_high < 0x1000u)) {
-        end = plain_high & 0x3FFu;
+    const uint32_t bank = machine::cart::bank_bytes(cart.kind);
+    const uint32_t begin = static_cast<uint32_t>(at) & (~(bank - 1u));
+    const uint32_t offset = static_cast<uint32_t>(at) - begin;
+    uint32_t end = bank;
+    if ((static_cast<uint32_t>(cart.plain_high) < 0x1000u) && (((static_cast<uint32_t>(at) | (bank - 1u)) & 0xFFFu) == 0xFFFu)) {
+        end = static_cast<uint32_t>(cart.plain_high) & (bank - 1u);
     }
     uint32_t operand = 0u;
     if ((bytes > 1u) && ((at + 1u) < rom.length)) {
@@ -8653,9 +8731,8 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
     if ((bytes > 2u) && ((at + 2u) < rom.length)) {
         operand |= static_cast<uint32_t>(rom[at + 2u]) << 8;
     }
-    uint32_t second = 0u;
     uint8_t handler = machine::records::HANDLERS[opcode][0u];
-    switch (machine::records::KINDS[opcode]) {
+    switch (kind) {
         case 1: {
             if (operand < 0x80u) {
                 handler = machine::records::HANDLERS[opcode][1u];
@@ -8665,14 +8742,22 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             break;
         }
         case 2: {
-            if ((operand & 0x1000u) != 0u) {
-                handler = machine::records::HANDLERS[opcode][2u];
+            const bool fills_window = bank > machine::cart::SEGMENT_BYTES;
+            if (((operand & 0x1000u) != 0u) && fills_window) {
+                handler = 0;
+                const uint32_t read_at = static_cast<uint32_t>(begin | (operand & (bank - 1u)));
+                if (machine::cart::is_plain(cart, operand & 0xFFFu) && (read_at < rom.length)) {
+                    handler = machine::records::HANDLERS[opcode][2u];
+                    operand = static_cast<uint32_t>(rom[read_at]);
+                }
+            } else if ((operand & 0x1000u) != 0u) {
+                handler = machine::records::HANDLERS[opcode][3u];
             } else if ((operand & 0x1280u) == 0x80u) {
                 operand &= 0x7Fu;
             } else if ((operand & 0x80u) == 0u) {
                 handler = machine::records::HANDLERS[opcode][1u];
-            } else if ((((operand & 0x1285u) == 0x284u) && (claims == 0u)) && !machine::records::waits(rom, at)) {
-                handler = machine::records::HANDLERS[opcode][3u];
+            } else if ((((operand & 0x1285u) == 0x284u) && (cart.claims == 0)) && !machine::records::waits(rom, at)) {
+                handler = machine::records::HANDLERS[opcode][4u];
             } else {
                 handler = 0;
             }
@@ -8682,12 +8767,20 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             if ((operand < 0x80u) || (operand == 0xFFu)) {
                 handler = 0;
             }
-            second = (operand + 1u) & 0x7Fu;
             operand &= 0x7Fu;
             break;
         }
         case 4: {
-            operand = static_cast<uint32_t>(static_cast<uint16_t>(static_cast<int8_t>(static_cast<uint8_t>(operand))));
+            const uint32_t next = offset + bytes;
+            const uint32_t target = rs::wrapping_add<uint32_t>(next, static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(static_cast<uint8_t>(operand)))));
+            if ((target & 0xFF00u) != (next & 0xFF00u)) {
+                handler = machine::records::HANDLERS[opcode][1u];
+            }
+            operand = rs::wrapping_add<uint32_t>(begin, target);
+            if (((target < (static_cast<uint32_t>(cart.plain_low) & (bank - 1u))) || (target >= end)) || (operand > 0xFFFFu)) {
+                handler = 0;
+                operand = 0u;
+            }
             break;
         }
         case 5: {
@@ -8697,18 +8790,23 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             operand &= 0x7Fu;
             break;
         }
+        case 6: {
+            const bool fills_window_2 = bank > machine::cart::SEGMENT_BYTES;
+            if ((fills_window_2 && ((operand & 0x1000u) != 0u)) && machine::cart::is_plain(cart, operand & 0xFFFu)) {
+                handler = machine::records::HANDLERS[opcode][1u];
+            }
+            break;
+        }
         default: {
             break;
         }
     }
-    if ((offset + bytes) > end) {
+    const bool jumps = kind >= 5;
+    if ((((offset + bytes) > end) || (((offset + bytes) == end) && !jumps)) || ((at + 1u) == rom.length)) {
         handler = 0;
     }
-    uint32_t first = (operand | (static_cast<uint32_t>(machine::records::CYCLES[opcode]) << 16)) | (bytes << 20);
-    if ((offset + bytes) == 0x400u) {
-        first |= 0x400000u;
-    }
-    return ((static_cast<uint64_t>(handler) | (static_cast<uint64_t>(second) << 16)) << 32) | static_cast<uint64_t>(first);
+    const uint32_t first = (operand | (1u << 16)) | (static_cast<uint32_t>(machine::records::CYCLES[opcode]) << machine::records::CYCLES_AT);
+    return (static_cast<uint64_t>(handler) << 32) | static_cast<uint64_t>(first);
 }
 
 // True if a branch back to the instruction of three bytes at `at` follows it: `polls` skips iterations of such loops.
@@ -9388,8 +9486,13 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
         machine::tia::beam::catch_up(m, board, clock);
     }
     m.tia.star_field = 0;
+    const bool usual = (cycle < 4) || (cycle > 74);
     for (uint32_t object = 0u; object < 5u; ++object) {
-        const int32_t right = machine::tia::hmove::motion(m.tia.motion[object], cycle);
+        const uint8_t nibble = m.tia.motion[object];
+        if (usual && (nibble == 0)) {
+            continue;
+        }
+        const int32_t right = machine::tia::hmove::motion(nibble, cycle);
         if (right != 0) {
             const int32_t to = rs::add<int32_t>(static_cast<int32_t>(m.tia.position[object]), right);
             const int32_t new_ = (to < 0) ? rs::add<int32_t>(to, machine::tia::VISIBLE_CLOCKS) : (to % machine::tia::VISIBLE_CLOCKS);
@@ -11030,7 +11133,7 @@ PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
 // Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #ifdef PARL_INTRINSICS
-    return __vmaxu4(a, b);
+    return rs::larger_bytes(a, b);
 #else
     uint32_t larger = 0u;
     for (uint32_t i = 0u; i < 4u; ++i) {
@@ -11050,62 +11153,108 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// As `brightest`, for 32 pixels of a row from a multiple of 32 on: writes eight words of a strip, from `to`
-// on.
-PARL_INLINE void brighten(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
-    const uint32_t at = (row * observe::WIDTH) + (32u * word);
-    Array<uint32_t, 8> most = Array<uint32_t, 8>{};
-    bool any = false;
+// Eight bits as the lowest bits of eight hexadecimal digits.
+PARL_FN uint32_t bits_as_digits(uint32_t bits) {
+    return machine::tia::rows::bit_per_digit(bits) | (machine::tia::rows::bit_per_digit(bits >> 4) << 16);
+}
+
+// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
+PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits) {
+#ifdef PARL_INTRINSICS
+    return __byte_perm(four, 0, digits);
+#else
+    uint32_t selected = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        selected |= ((four >> (8u * ((digits >> (4u * i)) & 3u))) & 0xFFu) << (8u * i);
+    }
+    return selected;
+#endif
+}
+
+// Stores eight words of a strip from `to` on, or their maximum with those that are there.
+PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first) {
+    for (uint32_t k = 0u; k < 8u; ++k) {
+        strip[to + k] = is_first ? fours[k] : observe::plane::larger_of_four(strip[to + k], fours[k]);
+    }
+}
+
+// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours) {
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        const uint32_t of_low = digits[static_cast<uint32_t>((classes >> (8u * k)) & 0xFFull)];
+        const uint32_t of_high = digits[static_cast<uint32_t>((classes >> ((8u * k) + 32u)) & 0xFFull)];
+        const uint32_t of_eight = of_low | (of_high << 1);
+        fours[2u * k] = observe::plane::select_bytes(values, of_eight);
+        fours[(2u * k) + 1u] = observe::plane::select_bytes(values, of_eight >> 16);
+    }
+}
+
+// The HMOVE blank at the begin of a row.
+PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) {
+    fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+    fours[1u] = fours[0u];
+}
+
+// As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
+// there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip) {
+    const uint32_t to = (row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
+    uint32_t last = 0u;
     uint32_t last_kind = machine::tia::rows::BYTES;
     uint32_t last_colors = 0u;
-    uint64_t last_classes = 0ull;
     for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = picture_set.picture[i];
-        if (picture != env::state::NO_PICTURE) {
-            uint32_t kind = machine::tia::rows::BYTES;
-            uint32_t colors = 0u;
-            uint64_t classes = 0ull;
-            if (picture < 2) {
-                kind = board.rows[static_cast<uint32_t>(picture)][row].kind;
-                colors = board.rows[static_cast<uint32_t>(picture)][row].colors;
-                classes = board.rows[static_cast<uint32_t>(picture)][row].classes[word];
-            }
-            const bool same = ((kind == last_kind) && (colors == last_colors)) && (classes == last_classes);
-            if (!machine::tia::rows::has_classes(kind) || !same) {
-                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                if (!machine::tia::rows::has_classes(kind)) {
-                    for (uint32_t k = 0u; k < 8u; ++k) {
-                        const uint32_t indices = (picture < 2) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : observe::plane::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                        fours[k] = observe::plane::four_values(table, indices);
-                    }
-                } else {
-                    const uint32_t values = observe::plane::four_values(table, colors);
-                    const uint32_t low = static_cast<uint32_t>(classes);
-                    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-                    for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
-                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four_pixels(values, low >> (4u * k_2), high >> (4u * k_2));
-                    }
-                    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
-                        fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
-                        fours[1u] = fours[0u];
-                    }
-                }
-                if (any) {
-                    for (uint32_t k_3 = 0u; k_3 < 8u; ++k_3) {
-                        most[k_3] = observe::plane::larger_of_four(most[k_3], fours[k_3]);
-                    }
-                } else {
-                    most = fours;
-                }
-            }
-            last_kind = kind;
-            last_colors = colors;
-            last_classes = classes;
-            any = true;
+        const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
+        if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
+            break;
         }
+        if ((picture >= 2u) || !machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
+            return false;
+        }
+        const uint32_t kind = board.rows[picture][row].kind;
+        const uint32_t colors = board.rows[picture][row].colors;
+        const uint32_t values = observe::plane::four_values(table, colors);
+        const bool alike = (kind == last_kind) && (colors == last_colors);
+        for (uint32_t word = 0u; word < 5u; ++word) {
+            const uint64_t classes = board.rows[picture][row].classes[word];
+            if (!alike || (classes != board.rows[last][row].classes[word])) {
+                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+                observe::plane::fours_of_classes(classes, values, digits, fours);
+                if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                    observe::plane::blank_fours(table, fours);
+                }
+                observe::plane::put_fours(strip, to + (8u * word), fours, i == 0u);
+            }
+        }
+        last = picture;
+        last_kind = kind;
+        last_colors = colors;
     }
-    for (uint32_t k_4 = 0u; k_4 < 8u; ++k_4) {
-        strip[to + k_4] = most[k_4];
+    return true;
+}
+
+// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
+    const uint32_t at = (row * observe::WIDTH) + (32u * word);
+    const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
+    for (uint32_t i = 0u; i < 3u; ++i) {
+        const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
+        if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
+            break;
+        }
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        if ((picture < 2u) && machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
+            const uint32_t values = observe::plane::four_values(table, board.rows[picture][row].colors);
+            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, digits, fours);
+            if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                observe::plane::blank_fours(table, fours);
+            }
+        } else {
+            for (uint32_t k = 0u; k < 8u; ++k) {
+                const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
+                fours[k] = observe::plane::four_values(table, indices);
+            }
+        }
+        observe::plane::put_fours(strip, to, fours, i == 0u);
     }
 }
 
@@ -11131,25 +11280,66 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane:
     return observe::round_pixel(total);
 }
 
-// A pixel of an 84 x 84 plane from the strip that contains it, in integers (200ths). If the sum is halfway
-// between two pixels, the float computation decides.
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
-    const Array<uint32_t, 2> across = observe::ACROSS_84[column];
-    const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
-    const uint32_t first_row = t1._0;
-    const Array<uint16_t, 3> down = t1._1;
-    const uint32_t x = static_cast<uint32_t>(across[0u]);
-    const uint32_t at = ((first_row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (x / 4u);
-    const uint32_t shift = 8u * static_cast<uint32_t>(x & 3u);
-    uint32_t sum = 100u;
-    for (uint32_t j = 0u; j < 3u; ++j) {
-        const uint32_t low = strip[at + (j * observe::plane::ROW_WORDS)];
-        const uint32_t high = strip[(at + (j * observe::plane::ROW_WORDS)) + 1u];
-        const uint32_t four = static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
-        sum = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j]), sum);
+// First pixel of the rows of an 84 x 84 plane that a block of a strip gives.
+PARL_FN uint32_t block_place(uint32_t block) {
+    return ((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 168u) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_COLUMNS);
+}
+
+// Four pixels from two words, from bit `shift` on, which is less than 32.
+PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
+#ifdef PARL_INTRINSICS
+    return __funnelshift_r(low, high, shift);
+#else
+    return static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
+#endif
+}
+
+// Sums of two rows of an 84 x 84 plane, 21 pixels each, from a block of 5 x 40 pixels of a strip. In 200ths of a pixel, with
+// 100 added.
+PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower) {
+    const uint32_t at = (((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 5u) * observe::plane::ROW_WORDS) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_WORDS);
+    Array<Array<uint32_t, 10>, 5> words = Array<Array<uint32_t, 10>, 5>{};
+    PARL_UNROLLED
+    for (uint32_t j = 0u; j < 5u; ++j) {
+    PARL_UNROLLED
+        for (uint32_t k = 0u; k < observe::plane::BLOCK_WORDS; ++k) {
+            words[j][k] = strip[(at + (j * observe::plane::ROW_WORDS)) + k];
+        }
     }
-    const uint32_t whole = sum / observe::WEIGHT_84;
-    return ((whole * observe::WEIGHT_84) == sum) ? observe::plane::area_84(strip, reduction, cells, weights, row, column) : static_cast<uint8_t>(whole);
+    PARL_ROLLED
+    PARL_UNROLLED
+    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
+        const Array<uint32_t, 2> across = observe::ACROSS_84[r];
+        const uint32_t word = static_cast<uint32_t>(across[0u] / 4u);
+        const uint32_t shift = 8u * (across[0u] & 3u);
+        Array<uint32_t, 5> fours = Array<uint32_t, 5>{};
+    PARL_UNROLLED
+        for (uint32_t j_2 = 0u; j_2 < 5u; ++j_2) {
+            fours[j_2] = words[j_2][word];
+            if (shift != 0u) {
+                fours[j_2] = observe::plane::shifted(words[j_2][word], words[j_2][word + 1u], shift);
+            }
+        }
+        const uint32_t middle = observe::dot4(fours[2u], across[1u], 100u);
+        upper[r] = observe::dot4(fours[0u], 2u * across[1u], observe::dot4(fours[1u], 2u * across[1u], middle));
+        lower[r] = observe::dot4(fours[3u], 2u * across[1u], observe::dot4(fours[4u], 2u * across[1u], middle));
+    }
+}
+
+// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
+// pixels: the float computation decides these.
+PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to) {
+    uint32_t ties = 0u;
+    PARL_ROLLED
+    PARL_UNROLLED
+    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
+        const uint32_t scaled = sums[r] * observe::plane::round_block_84_SCALE;
+        out[to + r] = static_cast<uint8_t>(scaled >> 24);
+        if ((scaled << 8) < (observe::plane::round_block_84_SCALE << 8)) {
+            ties |= 1u << r;
+        }
+    }
+    return ties;
 }
 
 // Byte `index` of a plane.

@@ -189,7 +189,8 @@ const fn across_words() -> [[u32; 2]; 84] {
         } else {
             first -= 1 + half as u32;
         }
-        while first > 36 {
+        // Where they fit, the four pixels are those of a word.
+        while first > 36 || (first % 4 != 0 && weights < 1 << 24) {
             first -= 1;
             weights <<= 8;
         }

@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use cule::env::warp_schedule;
 use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records};
 use cule::{Console, Options, console, env, rom};
 use libloading::Library;
@@ -16,15 +17,13 @@ mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
-/// Instruction budget of a test. The block stops when fewer than 4,200 are left (`SLACK` in
-/// `xtask/src/ptx.rs`).
+/// Instruction budget of a test.
 const BUDGET: u32 = 4500;
-/// Offset of the console's RAM in the memory that stands for shared memory: the size of a machine there.
+/// Bytes of a machine in shared memory, with the words between two of them.
 const ROW: usize = 476;
-/// Bytes of the RIOT, and where the segments and the interrupt flag follow.
-const RIOT: usize = size_of::<machine::riot::Riot>();
-const SEGMENTS: usize = ROW + RIOT;
-const INTERRUPT: usize = SEGMENTS + 16;
+/// Position of the cycles in `Registers::spent`.
+const CYCLES_AT: u32 = 13;
+const MACHINE: usize = size_of::<Machine>();
 
 /// `cule::brx::Registers` in `kernels/cpu_brx.cuh`.
 #[repr(C)]
@@ -38,9 +37,10 @@ struct Registers {
     overflow: u32,
     decimal: u32,
     result: u32,
-    cycles: u32,
-    left: u32,
-    pc: u32,
+    spent: u32,
+    place: u32,
+    offset: u32,
+    stored: u32,
     code: u32,
     address: u32,
     value: u32,
@@ -48,7 +48,7 @@ struct Registers {
 
 /// `parl_block` in `kernels/host.cpp`.
 type Block =
-    unsafe extern "C" fn(*mut Registers, *mut u8, *const u16, *mut u8, *const u8, *const u64, u32, u32);
+    unsafe extern "C" fn(*mut Registers, *mut u8, *mut u32, *mut u32, *mut u32, *const u8, *const u64, u32);
 
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -72,8 +72,7 @@ struct Done {
 
 impl Lane {
     fn new(rom: Vec<u8>, m: &Machine) -> Self {
-        let (high, claims) = (u32::from(m.cart.plain_high), u32::from(m.cart.claims));
-        let records = (0..rom.len()).map(|at| records::record(&rom, at, high, claims)).collect();
+        let records = (0..rom.len()).map(|at| records::record(&rom, at, &m.cart)).collect();
         Self { rom, records }
     }
 
@@ -82,17 +81,16 @@ impl Lane {
         let end = (at + bytes.len()).min(self.rom.len());
         let old = self.rom[at..end].to_vec();
         self.rom[at..end].copy_from_slice(&bytes[..end - at]);
-        let (high, claims) = (u32::from(m.cart.plain_high), u32::from(m.cart.claims));
-        // A record depends on up to five bytes.
-        for place in at.saturating_sub(4)..end {
-            self.records[place] = records::record(&self.rom, place, high, claims);
+        // A record depends on up to five bytes, and on the byte that an instruction reads.
+        for place in 0..self.rom.len() {
+            self.records[place] = records::record(&self.rom, place, &m.cart);
         }
         old
     }
 
     /// Runs the block as a kernel does. If it stops at a store to the TIA, runs the store.
     fn enter(&self, m: &mut Machine, board: &mut Board, left: u32) -> Done {
-        let c = &m.cpu;
+        let c = m.cpu;
         let mut r = Registers {
             a: c.a.into(),
             x: c.x.into(),
@@ -102,51 +100,46 @@ impl Lane {
             overflow: c.overflow.into(),
             decimal: c.decimal.into(),
             result: c.result,
-            cycles: c.cycles,
-            left,
-            pc: c.pc.into(),
             ..Registers::default()
         };
-        let (low, high) = (u32::from(m.cart.plain_low), u32::from(m.cart.plain_high));
+        let (mut pc, mut cycles, mut rest) = (u32::from(c.pc), c.cycles, left);
+        let whole = m.access_by_access == 0 && m.cart.claims == 0;
+        let until = if whole { warp_schedule::window_at(&m.tia, cycles, 4).1 << CYCLES_AT } else { 0 };
         // The rows of the neighboring lanes must not change.
         let mut words = [0xEEEE_EEEEu32; 3 * ROW / 4];
         let shared: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        shared[ROW..ROW + RIOT].copy_from_slice(bytemuck::bytes_of(&m.riot));
-        shared[SEGMENTS..SEGMENTS + 16].copy_from_slice(bytemuck::cast_slice(&m.cart.segment));
-        shared[INTERRUPT] = m.cpu.interrupt;
+        shared[ROW..ROW + MACHINE].copy_from_slice(bytemuck::bytes_of(m));
         // SAFETY: the library exports the function with this type.
         let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
-        // SAFETY: the block reads `rom` and as many records, and accesses the 128 bytes of RAM; the host
-        // build checks these.
+        // SAFETY: the block reads `rom` and as many records, and accesses the machine; the host build checks the latter.
         unsafe {
             block(
                 &raw mut r,
                 shared[ROW..].as_mut_ptr(),
-                shared[SEGMENTS..].as_ptr().cast(),
-                shared[INTERRUPT..].as_mut_ptr(),
+                &raw mut pc,
+                &raw mut cycles,
+                &raw mut rest,
                 self.rom.as_ptr(),
                 self.records.as_ptr(),
-                0x1000 + low,
-                high.saturating_sub(low),
+                until,
             );
         }
-        m.riot.ram.copy_from_slice(&shared[ROW..ROW + 128]);
-        m.cpu.interrupt = shared[INTERRUPT];
-        shared[ROW..=INTERRUPT].fill(0xEE);
+        *m = *bytemuck::from_bytes(&shared[ROW..ROW + MACHINE]);
+        shared[ROW..ROW + MACHINE].fill(0xEE);
         assert!(shared.iter().all(|&byte| byte == 0xEE), "another lane's RAM was written");
         let byte = |value: u32| u8::try_from(value).expect("a register of 8 bits");
         let c = &mut m.cpu;
         (c.a, c.x, c.y, c.s) = (byte(r.a), byte(r.x), byte(r.y), byte(r.s));
         (c.carry, c.overflow, c.decimal) = (byte(r.carry), byte(r.overflow), byte(r.decimal));
-        (c.result, c.cycles) = (r.result, r.cycles);
-        c.pc = u16::try_from(r.pc).expect("16 bits");
+        (c.result, c.cycles) = (r.result, cycles);
+        c.pc = u16::try_from(pc).expect("16 bits");
         if r.code == 2 {
             assert_eq!(r.address & 0x1080, 0, "{:#x} is no address of the TIA", r.address);
             let mut copy = m.cpu;
             bus::write(m, &mut copy, board, r.address, r.value, false);
             m.cpu = copy;
         }
-        Done { instructions: left - r.left, code: r.code }
+        Done { instructions: left - rest, code: r.code }
     }
 }
 
@@ -230,6 +223,39 @@ fn edges_of_the_ram_and_of_the_timer() {
         }
     }
     assert!(inside > 40_000, "only {inside} instructions ran inside the block");
+}
+
+/// Stores of few different values to all registers of the TIA: most change nothing.
+#[test]
+fn stores_to_the_tia() {
+    const VALUES: [u8; 8] = [0, 0, 0, 2, 8, 0x11, 0x37, 0xFF];
+    let (mut inside, mut stopped) = (0, 0);
+    for round in 0..300 {
+        let mut draws = Draws(round);
+        let mut rom = vec![0x02u8; 4096];
+        for four in rom[..2048].chunks_exact_mut(4) {
+            let register = if draws.next(4) == 0 { 2 } else { draws.next(64) as u8 };
+            let register = if register == 0 { 0x1B } else { register };
+            four.copy_from_slice(&[0xA9, VALUES[draws.next(8) as usize], 0x85, register]);
+        }
+        rom[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+        let mut board: Box<Board> = bytemuck::zeroed_box();
+        let mut m = console(cart::KIND_4K, &rom, &mut board);
+        (m.draw, m.access_by_access) = ((round % 2) as u8, u8::from(round % 16 == 9));
+        m.cpu.cycles = draws.next(22_000);
+        let lane = Lane::new(rom, &m);
+        let mut theirs = m;
+        let mut other = board.clone();
+        while m.cpu.pc < 0xF800 {
+            let done = lane.enter(&mut m, &mut board, BUDGET);
+            cpu::run(&mut theirs, &mut other, &lane.rom, done.instructions);
+            (m.cpu.left, m.bus) = (theirs.cpu.left, theirs.bus);
+            assert_eq!(m, theirs, "round {round}, {} instructions, code {}", done.instructions, done.code);
+            (inside, stopped) = (inside + done.instructions, stopped + u32::from(done.code == 2));
+        }
+    }
+    println!("{inside} instructions inside, {stopped} stores outside");
+    assert!(inside > 4 * stopped && stopped > 5000, "{inside} instructions inside, {stopped} stores outside");
 }
 
 #[test]

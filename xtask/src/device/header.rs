@@ -273,11 +273,16 @@ const CALLED: [&str; 15] = [
     "machine::tia::objects::refresh",
 ];
 
+/// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
+const UNROLLED: [&str; 2] = ["observe::plane::sum_block_84", "observe::plane::round_block_84"];
+
 /// Functions that are a single instruction on a GPU, and the body with its intrinsic. The host build of the kernels
 /// defines these intrinsics, and runs the same bodies.
-const INTRINSICS: [(&str, &str); 4] = [
+const INTRINSICS: [(&str, &str); 6] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
-    ("observe::plane::larger_of_four", "return __vmaxu4(a, b);"),
+    ("observe::plane::select_bytes", "return __byte_perm(four, 0, digits);"),
+    ("observe::plane::shifted", "return __funnelshift_r(low, high, shift);"),
+    ("observe::plane::larger_of_four", "return rs::larger_bytes(a, b);"),
     (
         "machine::tia::rows::four_pixels",
         "return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);",
@@ -302,7 +307,7 @@ const WIDE: [(&str, &str); 3] = [
 /// Names in the tables above that no function of the crate has, because it was renamed or removed.
 pub fn absent_functions(krate: &Crate) -> Vec<&'static str> {
     let known: HashSet<String> = krate.functions.iter().map(|f| krate.cpp_path(f.module, &f.name)).collect();
-    let named = INTRINSICS.iter().chain(&WIDE).map(|(name, _)| *name);
+    let named = INTRINSICS.iter().chain(&WIDE).map(|(name, _)| *name).chain(UNROLLED);
     CALLED.into_iter().chain(named).filter(|name| !known.contains(*name)).collect()
 }
 
@@ -365,6 +370,9 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
         let _ = writeln!(out, "    {text}");
     } else {
         for line in &body.lines {
+            if UNROLLED.contains(&path.as_str()) && line.trim_start().starts_with("for (") {
+                out.push_str("    PARL_UNROLLED\n");
+            }
             let _ = writeln!(out, "{line}");
         }
     }

@@ -17,22 +17,41 @@ pub const FORM_GROUPED: u32 = 1;
 /// copies of the row above.
 const STRETCH: u32 = 4;
 /// Position of the window in a key, in bits.
-const WINDOW_AT: u32 = 21;
+const WINDOW_AT: u32 = 23;
 /// Number of the window after the picture.
 const AFTER_PICTURE: u32 = 0x1FF;
-/// Bits of the program counter in a key: 8 KiB.
-const PC_MASK: u32 = 0x1FFF;
+/// Position of the stack pointer in a key. Its upper bit is the same in almost all programs.
+const STACK_AT: u32 = 16;
+/// Bits of the place of an instruction in a key: ROM of 64 KiB.
+const PLACE_MASK: u32 = 0xFFFF;
+/// Cycles after which a lane settles its time, at most: so few that `MARGIN` instructions suffice.
+const MOST_CYCLES: i32 = 4000;
+/// The jump-table interpreter runs while at least so many instructions are left: more than it runs in `MOST_CYCLES` and between
+/// two branches.
+pub const MARGIN: u32 = 8000;
 
-/// The key of a lane: window, stack pointer, program counter. A window has `1 << window` picture rows.
-pub fn key(t: &Tia, cycles: u32, s: u32, pc: u32, window: u32) -> u32 {
+/// Number of the window at a time, as a part of keys, and the cycles until the lane must ask again: to the end of the window, or
+/// to the time from which a store ends the frame. A window has `1 << window` picture rows.
+pub fn window_at(t: &Tia, cycles: u32, window: u32) -> (u32, u32) {
     let clock: i32 = tia::clock_of(cycles);
-    let mut at: u32 = 0;
+    let mut number: u32 = 0;
+    let mut end: i32 = t.base;
     if clock >= t.window_end {
-        at = AFTER_PICTURE;
+        number = AFTER_PICTURE;
+        end = t.limit;
     } else if clock >= t.base {
-        at = 1 + (((clock - t.base) as u32 / tia::CLOCKS_PER_LINE as u32) >> window);
+        let passed: u32 = ((clock - t.base) as u32 / tia::CLOCKS_PER_LINE as u32) >> window;
+        number = 1 + passed;
+        end = t.base + tia::CLOCKS_PER_LINE * ((passed + 1) << window) as i32;
+        end = end.min(t.window_end);
     }
-    at << WINDOW_AT | (s & 0xFF) << 13 | pc & PC_MASK
+    let left: i32 = (end.min(t.limit) - clock + 2) / 3;
+    (number << WINDOW_AT, left.clamp(0, MOST_CYCLES) as u32)
+}
+
+/// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM.
+pub fn key(window: u32, s: u32, place: u32) -> u32 {
+    window | (s & 0x7F) << STACK_AT | place & PLACE_MASK
 }
 
 /// The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
@@ -70,6 +89,7 @@ mod tests {
     fn chip() -> Tia {
         let mut t: Tia = tia::new(env::layout(0, false));
         (t.origin, t.base, t.window_end) = (-30, 228 * 34 - 30, 228 * (34 + 210) - 30);
+        t.limit = 228 * 291 - 30;
         t
     }
 
@@ -77,20 +97,24 @@ mod tests {
         (228 * line / 3) as u32
     }
 
+    fn key_at(t: &Tia, cycles: u32, s: u32, place: u32, window: u32) -> u32 {
+        key(window_at(t, cycles, window).0, s, place)
+    }
+
     #[test]
     fn the_beam_comes_first_then_the_stack_then_the_place() {
         let t: Tia = chip();
         let all = [
             // Before the picture the line does not matter: the deeper stack comes first.
-            key(&t, cycles(30), 0xF9, 0xF800, 0),
-            key(&t, cycles(2), 0xFD, 0xF100, 0),
-            key(&t, cycles(2), 0xFD, 0xF101, 0),
+            key_at(&t, cycles(30), 0xF9, 0xF800, 0),
+            key_at(&t, cycles(2), 0xFD, 0xF100, 0),
+            key_at(&t, cycles(2), 0xFD, 0xF101, 0),
             // Rows of the picture.
-            key(&t, cycles(40), 0xFF, 0xF000, 0),
-            key(&t, cycles(41), 0xFD, 0xF000, 0),
+            key_at(&t, cycles(40), 0xFF, 0xF000, 0),
+            key_at(&t, cycles(41), 0xFD, 0xF000, 0),
             // After the picture.
-            key(&t, cycles(250), 0xF0, 0xF000, 0),
-            key(&t, cycles(245), 0xFF, 0xF000, 0),
+            key_at(&t, cycles(250), 0xF0, 0xF000, 0),
+            key_at(&t, cycles(245), 0xFF, 0xF000, 0),
         ];
         assert!(all.is_sorted(), "{all:X?}");
         // No key equals `u32::MAX`, the key of a lane that has finished its frame.
@@ -100,7 +124,7 @@ mod tests {
     #[test]
     fn a_window_holds_rows_together() {
         let t: Tia = chip();
-        let keys = |window: u32| [36, 37, 40, 200].map(|line| key(&t, cycles(line), 0xFF, 0xF123, window));
+        let keys = |window: u32| [36, 37, 40, 200].map(|line| key_at(&t, cycles(line), 0xFF, 0xF123, window));
         // Rows 2, 3, 6, 166 of the picture.
         let [a, b, c, d] = keys(0);
         assert!(a < b && b < c && c < d);
@@ -111,13 +135,30 @@ mod tests {
     }
 
     #[test]
+    fn a_window_lasts_to_its_end_or_that_of_the_frame() {
+        let t: Tia = chip();
+        for window in [0, 2, 4, 9] {
+            for cycle in 0..23_000 {
+                let (number, left) = window_at(&t, cycle, window);
+                assert!(left <= MOST_CYCLES as u32);
+                assert_eq!(left == 0, tia::clock_of(cycle) >= t.limit, "cycle {cycle}");
+                for passed in [0, left.saturating_sub(1)] {
+                    let later = window_at(&t, cycle + passed, window).0;
+                    assert_eq!(later, number, "cycle {cycle}, window {window}");
+                    assert!(left == 0 || tia::clock_of(cycle + passed) < t.limit);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_stretch_is_whole_windows_and_sixteen_rows() {
         let t: Tia = chip();
         for (window, stretches) in [(0, [16, 32]), (2, [16, 32]), (4, [16, 32]), (6, [64, 128])] {
             for row in [0, stretches[0] - 1] {
-                let next = next_stretch(key(&t, cycles(34 + row), 0xFF, 0xFFFF, window), window);
-                assert!(next > key(&t, cycles(34 + stretches[0] - 1), 0xFF, 0xFFFF, window));
-                assert!(next <= key(&t, cycles(34 + stretches[0]), 0, 0, window), "window {window}");
+                let next = next_stretch(key_at(&t, cycles(34 + row), 0xFF, 0xFFFF, window), window);
+                assert!(next > key_at(&t, cycles(34 + stretches[0] - 1), 0xFF, 0xFFFF, window));
+                assert!(next <= key_at(&t, cycles(34 + stretches[0]), 0, 0, window), "window {window}");
                 // All rows of the stretch are complete for a lane whose last store is after them.
                 let clock = |row: i32| t.base + 228 * row;
                 assert_eq!(drawable_clock(&t, next, window, cycles(300)), clock(stretches[0]));
@@ -127,11 +168,11 @@ mod tests {
                 assert_eq!(drawable_clock(&t, after, window, cycles(300)), clock(stretches[1]));
             }
         }
-        let before = key(&t, cycles(3), 0xFF, 0xF000, 4);
+        let before = key_at(&t, cycles(3), 0xFF, 0xF000, 4);
         assert_eq!(drawable_clock(&t, next_stretch(before, 4), 4, cycles(300)), t.base + 228 * 16);
         // The last stretch ends with the picture; there is no key after it.
-        let behind = key(&t, cycles(244), 0, 0, 9);
-        assert!(next_stretch(key(&t, cycles(243), 0xFF, 0xF000, 9), 9) <= behind);
+        let behind = key_at(&t, cycles(244), 0, 0, 9);
+        assert!(next_stretch(key_at(&t, cycles(243), 0xFF, 0xF000, 9), 9) <= behind);
         assert_eq!(drawable_clock(&t, behind, 9, cycles(300)), t.window_end);
         assert_eq!(next_stretch(behind, 9), u32::MAX);
     }

@@ -115,6 +115,17 @@ pub fn new(kind: u8, rom_bytes: u32) -> Cart {
     cart
 }
 
+/// Bytes of ROM that are always mapped together: what fills the window if a scheme switches all of it, and a segment
+/// otherwise.
+pub fn bank_bytes(kind: u8) -> u32 {
+    match kind {
+        KIND_2K => 0x800,
+        KIND_4K | KIND_F8 | KIND_F8SC | KIND_F8_LOW | KIND_F6 | KIND_F6SC | KIND_F4 | KIND_F4SC | KIND_FA
+        | KIND_MB | KIND_DPC => 0x1000,
+        _ => SEGMENT_BYTES,
+    }
+}
+
 /// Bytes of cartridge RAM in `Board::ram`.
 pub fn large_ram_bytes(cart: &Cart) -> u32 {
     match cart.kind {

@@ -3,266 +3,268 @@
 //!
 //! Device subset.
 
-/// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge, the timer; 0 ends the
-/// block.
+use super::cart::{self, Cart};
+
+/// Handlers of every opcode. With a memory operand: in RAM, in the TIA, in the bank that executes, anywhere in the
+/// cartridge, the timer. A branch: within its page, to another. A jump: anywhere, within its bank. 0 ends the block.
 #[rustfmt::skip]
-const HANDLERS: [[u8; 4]; 256] = [
-    [0, 0, 0, 0], // BRK imp
-    [1, 0, 0, 0], // ORA indx
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // SLO indx
-    [2, 0, 0, 0], // NOP zp
-    [3, 0, 0, 0], // ORA zp
-    [4, 0, 0, 0], // ASL zp
-    [5, 0, 0, 0], // SLO zp
-    [6, 0, 0, 0], // PHP imp
-    [7, 0, 0, 0], // ORA imm
-    [8, 0, 0, 0], // ASL acc
-    [9, 0, 0, 0], // ANC imm
-    [2, 0, 10, 11], // NOP abs
-    [3, 0, 12, 13], // ORA abs
-    [4, 0, 0, 0], // ASL abs
-    [5, 0, 0, 0], // SLO abs
-    [14, 0, 0, 0], // BPL rel
-    [15, 0, 0, 0], // ORA indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // SLO indy
-    [16, 0, 0, 0], // NOP zpx
-    [17, 0, 0, 0], // ORA zpx
-    [18, 0, 0, 0], // ASL zpx
-    [19, 0, 0, 0], // SLO zpx
-    [20, 0, 0, 0], // CLC imp
-    [21, 0, 0, 0], // ORA absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // SLO absy
-    [23, 0, 0, 0], // NOP absx
-    [24, 0, 0, 0], // ORA absx
-    [0, 0, 0, 0], // ASL absx
-    [0, 0, 0, 0], // SLO absx
-    [25, 0, 0, 0], // JSR abs
-    [26, 0, 0, 0], // AND indx
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // RLA indx
-    [27, 0, 0, 0], // BIT zp
-    [28, 0, 0, 0], // AND zp
-    [29, 0, 0, 0], // ROL zp
-    [30, 0, 0, 0], // RLA zp
-    [31, 0, 0, 0], // PLP imp
-    [32, 0, 0, 0], // AND imm
-    [33, 0, 0, 0], // ROL acc
-    [9, 0, 0, 0], // ANC imm
-    [27, 0, 34, 35], // BIT abs
-    [28, 0, 36, 37], // AND abs
-    [29, 0, 0, 0], // ROL abs
-    [30, 0, 0, 0], // RLA abs
-    [38, 0, 0, 0], // BMI rel
-    [39, 0, 0, 0], // AND indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // RLA indy
-    [16, 0, 0, 0], // NOP zpx
-    [40, 0, 0, 0], // AND zpx
-    [41, 0, 0, 0], // ROL zpx
-    [42, 0, 0, 0], // RLA zpx
-    [43, 0, 0, 0], // SEC imp
-    [44, 0, 0, 0], // AND absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // RLA absy
-    [23, 0, 0, 0], // NOP absx
-    [45, 0, 0, 0], // AND absx
-    [0, 0, 0, 0], // ROL absx
-    [0, 0, 0, 0], // RLA absx
-    [0, 0, 0, 0], // RTI imp
-    [46, 0, 0, 0], // EOR indx
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // SRE indx
-    [2, 0, 0, 0], // NOP zp
-    [47, 0, 0, 0], // EOR zp
-    [48, 0, 0, 0], // LSR zp
-    [49, 0, 0, 0], // SRE zp
-    [50, 0, 0, 0], // PHA imp
-    [51, 0, 0, 0], // EOR imm
-    [52, 0, 0, 0], // LSR acc
-    [53, 0, 0, 0], // ALR imm
-    [54, 0, 0, 0], // JMP abs
-    [47, 0, 55, 56], // EOR abs
-    [48, 0, 0, 0], // LSR abs
-    [49, 0, 0, 0], // SRE abs
-    [57, 0, 0, 0], // BVC rel
-    [58, 0, 0, 0], // EOR indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // SRE indy
-    [16, 0, 0, 0], // NOP zpx
-    [59, 0, 0, 0], // EOR zpx
-    [60, 0, 0, 0], // LSR zpx
-    [61, 0, 0, 0], // SRE zpx
-    [0, 0, 0, 0], // CLI imp
-    [62, 0, 0, 0], // EOR absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // SRE absy
-    [23, 0, 0, 0], // NOP absx
-    [63, 0, 0, 0], // EOR absx
-    [0, 0, 0, 0], // LSR absx
-    [0, 0, 0, 0], // SRE absx
-    [64, 0, 0, 0], // RTS imp
-    [65, 0, 0, 0], // ADC indx
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // RRA indx
-    [2, 0, 0, 0], // NOP zp
-    [66, 0, 0, 0], // ADC zp
-    [67, 0, 0, 0], // ROR zp
-    [68, 0, 0, 0], // RRA zp
-    [69, 0, 0, 0], // PLA imp
-    [70, 0, 0, 0], // ADC imm
-    [71, 0, 0, 0], // ROR acc
-    [0, 0, 0, 0], // ARR imm
-    [72, 0, 0, 0], // JMP ind
-    [66, 0, 73, 74], // ADC abs
-    [67, 0, 0, 0], // ROR abs
-    [68, 0, 0, 0], // RRA abs
-    [75, 0, 0, 0], // BVS rel
-    [76, 0, 0, 0], // ADC indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // RRA indy
-    [16, 0, 0, 0], // NOP zpx
-    [77, 0, 0, 0], // ADC zpx
-    [78, 0, 0, 0], // ROR zpx
-    [79, 0, 0, 0], // RRA zpx
-    [0, 0, 0, 0], // SEI imp
-    [80, 0, 0, 0], // ADC absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // RRA absy
-    [23, 0, 0, 0], // NOP absx
-    [81, 0, 0, 0], // ADC absx
-    [0, 0, 0, 0], // ROR absx
-    [0, 0, 0, 0], // RRA absx
-    [82, 0, 0, 0], // NOP imm
-    [83, 0, 0, 0], // STA indx
-    [82, 0, 0, 0], // NOP imm
-    [84, 0, 0, 0], // SAX indx
-    [85, 86, 0, 0], // STY zp
-    [87, 88, 0, 0], // STA zp
-    [89, 90, 0, 0], // STX zp
-    [91, 92, 0, 0], // SAX zp
-    [93, 0, 0, 0], // DEY imp
-    [82, 0, 0, 0], // NOP imm
-    [94, 0, 0, 0], // TXA imp
-    [95, 0, 0, 0], // ANE imm
-    [85, 86, 0, 0], // STY abs
-    [87, 88, 0, 0], // STA abs
-    [89, 90, 0, 0], // STX abs
-    [91, 92, 0, 0], // SAX abs
-    [96, 0, 0, 0], // BCC rel
-    [97, 0, 0, 0], // STA indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // SHA indy
-    [98, 0, 0, 0], // STY zpx
-    [99, 0, 0, 0], // STA zpx
-    [100, 0, 0, 0], // STX zpy
-    [101, 0, 0, 0], // SAX zpy
-    [102, 0, 0, 0], // TYA imp
-    [103, 0, 0, 0], // STA absy
-    [104, 0, 0, 0], // TXS imp
-    [0, 0, 0, 0], // SHS absy
-    [0, 0, 0, 0], // SHY absx
-    [105, 0, 0, 0], // STA absx
-    [0, 0, 0, 0], // SHX absy
-    [0, 0, 0, 0], // SHA absy
-    [106, 0, 0, 0], // LDY imm
-    [107, 0, 0, 0], // LDA indx
-    [108, 0, 0, 0], // LDX imm
-    [109, 0, 0, 0], // LAX indx
-    [110, 0, 0, 0], // LDY zp
-    [111, 0, 0, 0], // LDA zp
-    [112, 0, 0, 0], // LDX zp
-    [113, 0, 0, 0], // LAX zp
-    [114, 0, 0, 0], // TAY imp
-    [115, 0, 0, 0], // LDA imm
-    [116, 0, 0, 0], // TAX imp
-    [117, 0, 0, 0], // LXA imm
-    [110, 0, 118, 119], // LDY abs
-    [111, 0, 120, 121], // LDA abs
-    [112, 0, 122, 123], // LDX abs
-    [113, 0, 124, 125], // LAX abs
-    [126, 0, 0, 0], // BCS rel
-    [127, 0, 0, 0], // LDA indy
-    [0, 0, 0, 0], // JAM imp
-    [128, 0, 0, 0], // LAX indy
-    [129, 0, 0, 0], // LDY zpx
-    [130, 0, 0, 0], // LDA zpx
-    [131, 0, 0, 0], // LDX zpy
-    [132, 0, 0, 0], // LAX zpy
-    [133, 0, 0, 0], // CLV imp
-    [134, 0, 0, 0], // LDA absy
-    [135, 0, 0, 0], // TSX imp
-    [136, 0, 0, 0], // LAS absy
-    [137, 0, 0, 0], // LDY absx
-    [138, 0, 0, 0], // LDA absx
-    [139, 0, 0, 0], // LDX absy
-    [140, 0, 0, 0], // LAX absy
-    [141, 0, 0, 0], // CPY imm
-    [142, 0, 0, 0], // CMP indx
-    [82, 0, 0, 0], // NOP imm
-    [0, 0, 0, 0], // DCP indx
-    [143, 0, 0, 0], // CPY zp
-    [144, 0, 0, 0], // CMP zp
-    [145, 0, 0, 0], // DEC zp
-    [146, 0, 0, 0], // DCP zp
-    [147, 0, 0, 0], // INY imp
-    [148, 0, 0, 0], // CMP imm
-    [149, 0, 0, 0], // DEX imp
-    [150, 0, 0, 0], // SBX imm
-    [143, 0, 151, 152], // CPY abs
-    [144, 0, 153, 154], // CMP abs
-    [145, 0, 0, 0], // DEC abs
-    [146, 0, 0, 0], // DCP abs
-    [155, 0, 0, 0], // BNE rel
-    [156, 0, 0, 0], // CMP indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // DCP indy
-    [16, 0, 0, 0], // NOP zpx
-    [157, 0, 0, 0], // CMP zpx
-    [158, 0, 0, 0], // DEC zpx
-    [159, 0, 0, 0], // DCP zpx
-    [160, 0, 0, 0], // CLD imp
-    [161, 0, 0, 0], // CMP absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // DCP absy
-    [23, 0, 0, 0], // NOP absx
-    [162, 0, 0, 0], // CMP absx
-    [0, 0, 0, 0], // DEC absx
-    [0, 0, 0, 0], // DCP absx
-    [163, 0, 0, 0], // CPX imm
-    [164, 0, 0, 0], // SBC indx
-    [82, 0, 0, 0], // NOP imm
-    [0, 0, 0, 0], // ISB indx
-    [165, 0, 0, 0], // CPX zp
-    [166, 0, 0, 0], // SBC zp
-    [167, 0, 0, 0], // INC zp
-    [168, 0, 0, 0], // ISB zp
-    [169, 0, 0, 0], // INX imp
-    [170, 0, 0, 0], // SBC imm
-    [22, 0, 0, 0], // NOP imp
-    [170, 0, 0, 0], // SBC imm
-    [165, 0, 171, 172], // CPX abs
-    [166, 0, 173, 174], // SBC abs
-    [167, 0, 0, 0], // INC abs
-    [168, 0, 0, 0], // ISB abs
-    [175, 0, 0, 0], // BEQ rel
-    [176, 0, 0, 0], // SBC indy
-    [0, 0, 0, 0], // JAM imp
-    [0, 0, 0, 0], // ISB indy
-    [16, 0, 0, 0], // NOP zpx
-    [177, 0, 0, 0], // SBC zpx
-    [178, 0, 0, 0], // INC zpx
-    [179, 0, 0, 0], // ISB zpx
-    [180, 0, 0, 0], // SED imp
-    [181, 0, 0, 0], // SBC absy
-    [22, 0, 0, 0], // NOP imp
-    [0, 0, 0, 0], // ISB absy
-    [23, 0, 0, 0], // NOP absx
-    [182, 0, 0, 0], // SBC absx
-    [0, 0, 0, 0], // INC absx
-    [0, 0, 0, 0], // ISB absx
+const HANDLERS: [[u8; 5]; 256] = [
+    [0, 0, 0, 0, 0], // BRK imp
+    [1, 0, 0, 0, 0], // ORA indx
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // SLO indx
+    [2, 0, 0, 0, 0], // NOP zp
+    [3, 0, 0, 0, 0], // ORA zp
+    [4, 0, 0, 0, 0], // ASL zp
+    [5, 0, 0, 0, 0], // SLO zp
+    [6, 0, 0, 0, 0], // PHP imp
+    [7, 0, 0, 0, 0], // ORA imm
+    [8, 0, 0, 0, 0], // ASL acc
+    [9, 0, 0, 0, 0], // ANC imm
+    [10, 0, 11, 12, 13], // NOP abs
+    [14, 0, 15, 16, 17], // ORA abs
+    [18, 0, 0, 0, 0], // ASL abs
+    [19, 0, 0, 0, 0], // SLO abs
+    [20, 21, 0, 0, 0], // BPL rel
+    [22, 0, 0, 0, 0], // ORA indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // SLO indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [24, 0, 0, 0, 0], // ORA zpx
+    [25, 0, 0, 0, 0], // ASL zpx
+    [26, 0, 0, 0, 0], // SLO zpx
+    [27, 0, 0, 0, 0], // CLC imp
+    [28, 0, 0, 0, 0], // ORA absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // SLO absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [31, 0, 0, 0, 0], // ORA absx
+    [0, 0, 0, 0, 0], // ASL absx
+    [0, 0, 0, 0, 0], // SLO absx
+    [32, 33, 0, 0, 0], // JSR abs
+    [34, 0, 0, 0, 0], // AND indx
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // RLA indx
+    [35, 0, 0, 0, 0], // BIT zp
+    [36, 0, 0, 0, 0], // AND zp
+    [37, 0, 0, 0, 0], // ROL zp
+    [38, 0, 0, 0, 0], // RLA zp
+    [39, 0, 0, 0, 0], // PLP imp
+    [40, 0, 0, 0, 0], // AND imm
+    [41, 0, 0, 0, 0], // ROL acc
+    [9, 0, 0, 0, 0], // ANC imm
+    [42, 0, 43, 44, 45], // BIT abs
+    [46, 0, 47, 48, 49], // AND abs
+    [50, 0, 0, 0, 0], // ROL abs
+    [51, 0, 0, 0, 0], // RLA abs
+    [52, 53, 0, 0, 0], // BMI rel
+    [54, 0, 0, 0, 0], // AND indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // RLA indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [55, 0, 0, 0, 0], // AND zpx
+    [56, 0, 0, 0, 0], // ROL zpx
+    [57, 0, 0, 0, 0], // RLA zpx
+    [58, 0, 0, 0, 0], // SEC imp
+    [59, 0, 0, 0, 0], // AND absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // RLA absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [60, 0, 0, 0, 0], // AND absx
+    [0, 0, 0, 0, 0], // ROL absx
+    [0, 0, 0, 0, 0], // RLA absx
+    [0, 0, 0, 0, 0], // RTI imp
+    [61, 0, 0, 0, 0], // EOR indx
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // SRE indx
+    [2, 0, 0, 0, 0], // NOP zp
+    [62, 0, 0, 0, 0], // EOR zp
+    [63, 0, 0, 0, 0], // LSR zp
+    [64, 0, 0, 0, 0], // SRE zp
+    [65, 0, 0, 0, 0], // PHA imp
+    [66, 0, 0, 0, 0], // EOR imm
+    [67, 0, 0, 0, 0], // LSR acc
+    [68, 0, 0, 0, 0], // ALR imm
+    [69, 70, 0, 0, 0], // JMP abs
+    [71, 0, 72, 73, 74], // EOR abs
+    [75, 0, 0, 0, 0], // LSR abs
+    [76, 0, 0, 0, 0], // SRE abs
+    [77, 78, 0, 0, 0], // BVC rel
+    [79, 0, 0, 0, 0], // EOR indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // SRE indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [80, 0, 0, 0, 0], // EOR zpx
+    [81, 0, 0, 0, 0], // LSR zpx
+    [82, 0, 0, 0, 0], // SRE zpx
+    [0, 0, 0, 0, 0], // CLI imp
+    [83, 0, 0, 0, 0], // EOR absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // SRE absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [84, 0, 0, 0, 0], // EOR absx
+    [0, 0, 0, 0, 0], // LSR absx
+    [0, 0, 0, 0, 0], // SRE absx
+    [85, 0, 0, 0, 0], // RTS imp
+    [86, 0, 0, 0, 0], // ADC indx
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // RRA indx
+    [2, 0, 0, 0, 0], // NOP zp
+    [87, 0, 0, 0, 0], // ADC zp
+    [88, 0, 0, 0, 0], // ROR zp
+    [89, 0, 0, 0, 0], // RRA zp
+    [90, 0, 0, 0, 0], // PLA imp
+    [91, 0, 0, 0, 0], // ADC imm
+    [92, 0, 0, 0, 0], // ROR acc
+    [0, 0, 0, 0, 0], // ARR imm
+    [93, 0, 0, 0, 0], // JMP ind
+    [94, 0, 95, 96, 97], // ADC abs
+    [98, 0, 0, 0, 0], // ROR abs
+    [99, 0, 0, 0, 0], // RRA abs
+    [100, 101, 0, 0, 0], // BVS rel
+    [102, 0, 0, 0, 0], // ADC indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // RRA indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [103, 0, 0, 0, 0], // ADC zpx
+    [104, 0, 0, 0, 0], // ROR zpx
+    [105, 0, 0, 0, 0], // RRA zpx
+    [0, 0, 0, 0, 0], // SEI imp
+    [106, 0, 0, 0, 0], // ADC absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // RRA absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [107, 0, 0, 0, 0], // ADC absx
+    [0, 0, 0, 0, 0], // ROR absx
+    [0, 0, 0, 0, 0], // RRA absx
+    [108, 0, 0, 0, 0], // NOP imm
+    [109, 0, 0, 0, 0], // STA indx
+    [108, 0, 0, 0, 0], // NOP imm
+    [110, 0, 0, 0, 0], // SAX indx
+    [111, 112, 0, 0, 0], // STY zp
+    [113, 114, 0, 0, 0], // STA zp
+    [115, 116, 0, 0, 0], // STX zp
+    [117, 118, 0, 0, 0], // SAX zp
+    [119, 0, 0, 0, 0], // DEY imp
+    [108, 0, 0, 0, 0], // NOP imm
+    [120, 0, 0, 0, 0], // TXA imp
+    [121, 0, 0, 0, 0], // ANE imm
+    [122, 123, 0, 0, 0], // STY abs
+    [124, 125, 0, 0, 0], // STA abs
+    [126, 127, 0, 0, 0], // STX abs
+    [128, 129, 0, 0, 0], // SAX abs
+    [130, 131, 0, 0, 0], // BCC rel
+    [132, 0, 0, 0, 0], // STA indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // SHA indy
+    [133, 0, 0, 0, 0], // STY zpx
+    [134, 0, 0, 0, 0], // STA zpx
+    [135, 0, 0, 0, 0], // STX zpy
+    [136, 0, 0, 0, 0], // SAX zpy
+    [137, 0, 0, 0, 0], // TYA imp
+    [138, 0, 0, 0, 0], // STA absy
+    [139, 0, 0, 0, 0], // TXS imp
+    [0, 0, 0, 0, 0], // SHS absy
+    [0, 0, 0, 0, 0], // SHY absx
+    [140, 0, 0, 0, 0], // STA absx
+    [0, 0, 0, 0, 0], // SHX absy
+    [0, 0, 0, 0, 0], // SHA absy
+    [141, 0, 0, 0, 0], // LDY imm
+    [142, 0, 0, 0, 0], // LDA indx
+    [143, 0, 0, 0, 0], // LDX imm
+    [144, 0, 0, 0, 0], // LAX indx
+    [145, 0, 0, 0, 0], // LDY zp
+    [146, 0, 0, 0, 0], // LDA zp
+    [147, 0, 0, 0, 0], // LDX zp
+    [148, 0, 0, 0, 0], // LAX zp
+    [149, 0, 0, 0, 0], // TAY imp
+    [150, 0, 0, 0, 0], // LDA imm
+    [151, 0, 0, 0, 0], // TAX imp
+    [152, 0, 0, 0, 0], // LXA imm
+    [153, 0, 154, 155, 156], // LDY abs
+    [157, 0, 158, 159, 160], // LDA abs
+    [161, 0, 162, 163, 164], // LDX abs
+    [165, 0, 166, 167, 168], // LAX abs
+    [169, 170, 0, 0, 0], // BCS rel
+    [171, 0, 0, 0, 0], // LDA indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [172, 0, 0, 0, 0], // LAX indy
+    [173, 0, 0, 0, 0], // LDY zpx
+    [174, 0, 0, 0, 0], // LDA zpx
+    [175, 0, 0, 0, 0], // LDX zpy
+    [176, 0, 0, 0, 0], // LAX zpy
+    [177, 0, 0, 0, 0], // CLV imp
+    [178, 0, 0, 0, 0], // LDA absy
+    [179, 0, 0, 0, 0], // TSX imp
+    [180, 0, 0, 0, 0], // LAS absy
+    [181, 0, 0, 0, 0], // LDY absx
+    [182, 0, 0, 0, 0], // LDA absx
+    [183, 0, 0, 0, 0], // LDX absy
+    [184, 0, 0, 0, 0], // LAX absy
+    [185, 0, 0, 0, 0], // CPY imm
+    [186, 0, 0, 0, 0], // CMP indx
+    [108, 0, 0, 0, 0], // NOP imm
+    [0, 0, 0, 0, 0], // DCP indx
+    [187, 0, 0, 0, 0], // CPY zp
+    [188, 0, 0, 0, 0], // CMP zp
+    [189, 0, 0, 0, 0], // DEC zp
+    [190, 0, 0, 0, 0], // DCP zp
+    [191, 0, 0, 0, 0], // INY imp
+    [192, 0, 0, 0, 0], // CMP imm
+    [193, 0, 0, 0, 0], // DEX imp
+    [194, 0, 0, 0, 0], // SBX imm
+    [195, 0, 196, 197, 198], // CPY abs
+    [199, 0, 200, 201, 202], // CMP abs
+    [203, 0, 0, 0, 0], // DEC abs
+    [204, 0, 0, 0, 0], // DCP abs
+    [205, 206, 0, 0, 0], // BNE rel
+    [207, 0, 0, 0, 0], // CMP indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // DCP indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [208, 0, 0, 0, 0], // CMP zpx
+    [209, 0, 0, 0, 0], // DEC zpx
+    [210, 0, 0, 0, 0], // DCP zpx
+    [211, 0, 0, 0, 0], // CLD imp
+    [212, 0, 0, 0, 0], // CMP absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // DCP absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [213, 0, 0, 0, 0], // CMP absx
+    [0, 0, 0, 0, 0], // DEC absx
+    [0, 0, 0, 0, 0], // DCP absx
+    [214, 0, 0, 0, 0], // CPX imm
+    [215, 0, 0, 0, 0], // SBC indx
+    [108, 0, 0, 0, 0], // NOP imm
+    [0, 0, 0, 0, 0], // ISB indx
+    [216, 0, 0, 0, 0], // CPX zp
+    [217, 0, 0, 0, 0], // SBC zp
+    [218, 0, 0, 0, 0], // INC zp
+    [219, 0, 0, 0, 0], // ISB zp
+    [220, 0, 0, 0, 0], // INX imp
+    [221, 0, 0, 0, 0], // SBC imm
+    [29, 0, 0, 0, 0], // NOP imp
+    [221, 0, 0, 0, 0], // SBC imm
+    [222, 0, 223, 224, 225], // CPX abs
+    [226, 0, 227, 228, 229], // SBC abs
+    [230, 0, 0, 0, 0], // INC abs
+    [231, 0, 0, 0, 0], // ISB abs
+    [232, 233, 0, 0, 0], // BEQ rel
+    [234, 0, 0, 0, 0], // SBC indy
+    [0, 0, 0, 0, 0], // JAM imp
+    [0, 0, 0, 0, 0], // ISB indy
+    [23, 0, 0, 0, 0], // NOP zpx
+    [235, 0, 0, 0, 0], // SBC zpx
+    [236, 0, 0, 0, 0], // INC zpx
+    [237, 0, 0, 0, 0], // ISB zpx
+    [238, 0, 0, 0, 0], // SED imp
+    [239, 0, 0, 0, 0], // SBC absy
+    [29, 0, 0, 0, 0], // NOP imp
+    [0, 0, 0, 0, 0], // ISB absy
+    [30, 0, 0, 0, 0], // NOP absx
+    [240, 0, 0, 0, 0], // SBC absx
+    [0, 0, 0, 0, 0], // INC absx
+    [0, 0, 0, 0, 0], // ISB absx
 ];
 
 /// Cycles without page penalty.
@@ -312,11 +314,11 @@ const BYTES: [u8; 256] = [
 const KINDS: [u8; 256] = [
     0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2,
+    6, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2,
+    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 6, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 5, 2, 2, 2,
+    7, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 5, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2,
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -328,16 +330,22 @@ const KINDS: [u8; 256] = [
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
-/// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
-/// in the window; `claims`, not 0, says that the cartridge responds to addresses of the other chips.
-pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
+/// Position of the cycles in the upper half of a record's first word; its lowest bit counts the instruction.
+const CYCLES_AT: u32 = 29;
+
+/// Returns the record of the instruction at `at`. The first word: operand, and cycles and an instruction as the block
+/// counts them. The second: handler. The operand of a branch is the ROM offset to which it goes, that of a read of the
+/// bank that executes is the byte there.
+pub fn record(rom: &[u8], at: usize, cart: &Cart) -> u64 {
     let opcode: usize = rom[at] as usize;
+    let kind: u8 = KINDS[opcode];
     let bytes: u32 = BYTES[opcode] as u32;
-    let offset: u32 = at as u32 & 0x3FF;
-    let mut end: u32 = 0x400;
-    if (at >> 10) & 3 == 3 && plain_high < 0x1000 {
-        end = plain_high & 0x3FF;
+    let bank: u32 = cart::bank_bytes(cart.kind);
+    let begin: u32 = at as u32 & !(bank - 1);
+    let offset: u32 = at as u32 - begin;
+    let mut end: u32 = bank;
+    if (cart.plain_high as u32) < 0x1000 && (at as u32 | bank - 1) & 0xFFF == 0xFFF {
+        end = cart.plain_high as u32 & (bank - 1);
     }
     let mut operand: u32 = 0;
     if bytes > 1 && at + 1 < rom.len() {
@@ -346,9 +354,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
     if bytes > 2 && at + 2 < rom.len() {
         operand |= (rom[at + 2] as u32) << 8;
     }
-    let mut second: u32 = 0;
     let mut handler: u8 = HANDLERS[opcode][0];
-    match KINDS[opcode] {
+    match kind {
         1 => {
             if operand < 0x80 {
                 handler = HANDLERS[opcode][1];
@@ -357,14 +364,22 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
             }
         }
         2 => {
-            if operand & 0x1000 != 0 {
-                handler = HANDLERS[opcode][2];
+            let fills_window: bool = bank > cart::SEGMENT_BYTES;
+            if operand & 0x1000 != 0 && fills_window {
+                handler = 0;
+                let read_at: usize = (begin | operand & (bank - 1)) as usize;
+                if cart::is_plain(cart, operand & 0xFFF) && read_at < rom.len() {
+                    handler = HANDLERS[opcode][2];
+                    operand = rom[read_at] as u32;
+                }
+            } else if operand & 0x1000 != 0 {
+                handler = HANDLERS[opcode][3];
             } else if operand & 0x1280 == 0x80 {
                 operand &= 0x7F;
             } else if operand & 0x80 == 0 {
                 handler = HANDLERS[opcode][1];
-            } else if operand & 0x1285 == 0x284 && claims == 0 && !waits(rom, at) {
-                handler = HANDLERS[opcode][3];
+            } else if operand & 0x1285 == 0x284 && cart.claims == 0 && !waits(rom, at) {
+                handler = HANDLERS[opcode][4];
             } else {
                 handler = 0;
             }
@@ -373,26 +388,42 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32, claims: u32) -> u64 {
             if operand < 0x80 || operand == 0xFF {
                 handler = 0;
             }
-            second = operand + 1 & 0x7F;
             operand &= 0x7F;
         }
-        4 => operand = operand as u8 as i8 as u16 as u32,
+        4 => {
+            let next: u32 = offset + bytes;
+            let target: u32 = next.wrapping_add(operand as u8 as i8 as i32 as u32);
+            if target & 0xFF00 != next & 0xFF00 {
+                handler = HANDLERS[opcode][1];
+            }
+            operand = begin.wrapping_add(target);
+            // A target below plain ROM or in another bank, or one that 16 bits do not hold.
+            if target < cart.plain_low as u32 & (bank - 1) || target >= end || operand > 0xFFFF {
+                handler = 0;
+                operand = 0;
+            }
+        }
         5 => {
             if operand & 0x1280 != 0x80 || operand & 0x7F == 0x7F {
                 handler = 0;
             }
             operand &= 0x7F;
         }
+        6 => {
+            let fills_window: bool = bank > cart::SEGMENT_BYTES;
+            if fills_window && operand & 0x1000 != 0 && cart::is_plain(cart, operand & 0xFFF) {
+                handler = HANDLERS[opcode][1];
+            }
+        }
         _ => {}
     }
-    if offset + bytes > end {
+    // After the last instruction of a bank, another one may follow only if that is where a jump goes.
+    let jumps: bool = kind >= 5;
+    if offset + bytes > end || (offset + bytes == end && !jumps) || at + 1 == rom.len() {
         handler = 0;
     }
-    let mut first: u32 = operand | (CYCLES[opcode] as u32) << 16 | bytes << 20;
-    if offset + bytes == 0x400 {
-        first |= 0x40_0000;
-    }
-    (handler as u64 | (second as u64) << 16) << 32 | first as u64
+    let first: u32 = operand | 1 << 16 | (CYCLES[opcode] as u32) << CYCLES_AT;
+    (handler as u64) << 32 | first as u64
 }
 
 /// True if a branch back to the instruction of three bytes at `at` follows it: `polls` skips iterations of such loops.

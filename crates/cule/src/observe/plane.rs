@@ -116,16 +116,23 @@ fn area(
     round_pixel(total)
 }
 
-/// Picture rows of a strip. A strip is processed as a whole and gives `STRIP_OUT` rows of an 84 x 84 plane.
-pub const STRIP_ROWS: u32 = 30;
+/// Picture rows of a strip, at most: a thread computes the brightness of a row. A strip is processed as a whole and gives
+/// `STRIP_OUT` rows of an 84 x 84 plane.
+pub const STRIP_ROWS: u32 = 60;
 /// Rows of an 84 x 84 plane that are computed from a strip.
-pub const STRIP_OUT: u32 = 12;
-/// Parts of a row of a strip, with 32 pixels each.
-pub const STRIP_PARTS: u32 = 5;
-/// Words of a row of a strip.
-const ROW_WORDS: usize = WIDTH / 4;
-/// Words of a strip, four pixels each, plus one that is read with weight 0 for the last pixel.
-pub const STRIP_WORDS: u32 = STRIP_ROWS * ROW_WORDS as u32 + 1;
+pub const STRIP_OUT: u32 = 24;
+/// Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
+const ROW_WORDS: usize = WIDTH / 4 + 1;
+/// Parts of a row that `brighten_part` computes.
+pub const ROW_PARTS: u32 = 5;
+/// Words of a strip, four pixels each.
+pub const STRIP_WORDS: u32 = STRIP_ROWS * ROW_WORDS as u32;
+/// Blocks of 5 x 40 pixels in five rows of a strip. Each gives two rows of `BLOCK_COLUMNS` pixels of an 84 x 84 plane.
+pub const BLOCKS_ACROSS: u32 = 4;
+/// Words of a row of a block.
+const BLOCK_WORDS: usize = 10;
+/// Columns of an 84 x 84 plane that a block gives.
+const BLOCK_COLUMNS: usize = 21;
 
 /// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
@@ -155,86 +162,135 @@ fn four_values(table: &[u8], four: u32) -> u32 {
     values
 }
 
-/// As `brightest`, for 32 pixels of a row from a multiple of 32 on: writes eight words of a strip, from `to`
-/// on.
+/// Eight bits as the lowest bits of eight hexadecimal digits.
+pub fn bits_as_digits(bits: u32) -> u32 {
+    rows::bit_per_digit(bits) | rows::bit_per_digit(bits >> 4) << 16
+}
+
+/// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
+fn select_bytes(four: u32, digits: u32) -> u32 {
+    let mut selected: u32 = 0;
+    for i in 0..4u32 {
+        selected |= (four >> (8 * (digits >> (4 * i) & 3)) & 0xFF) << (8 * i);
+    }
+    selected
+}
+
+/// Stores eight words of a strip from `to` on, or their maximum with those that are there.
 #[inline(always)]
-pub fn brighten(
+fn put_fours(strip: &mut [u32], to: usize, fours: &[u32; 8], is_first: bool) {
+    for k in 0..8usize {
+        strip[to + k] = if is_first { fours[k] } else { larger_of_four(strip[to + k], fours[k]) };
+    }
+}
+
+/// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
+#[inline(always)]
+fn fours_of_classes(classes: u64, values: u32, digits: &[u32], fours: &mut [u32; 8]) {
+    for k in 0..4usize {
+        let of_low: u32 = digits[(classes >> (8 * k) & 0xFF) as usize];
+        let of_high: u32 = digits[(classes >> (8 * k + 32) & 0xFF) as usize];
+        let of_eight: u32 = of_low | of_high << 1;
+        fours[2 * k] = select_bytes(values, of_eight);
+        fours[2 * k + 1] = select_bytes(values, of_eight >> 16);
+    }
+}
+
+/// The HMOVE blank at the begin of a row.
+fn blank_fours(table: &[u8], fours: &mut [u32; 8]) {
+    fours[0] = table[0] as u32 * 0x0101_0101;
+    fours[1] = fours[0];
+}
+
+/// As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
+/// there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
+#[inline(always)]
+pub fn brighten_row(
+    picture_set: &PictureSet,
+    board: &Board,
+    table: &[u8],
+    digits: &[u32],
+    row: usize,
+    strip: &mut [u32],
+) -> bool {
+    let to: usize = row % STRIP_ROWS as usize * ROW_WORDS;
+    let mut last: usize = 0;
+    let mut last_kind: u32 = rows::BYTES;
+    let mut last_colors: u32 = 0;
+    for i in 0..3usize {
+        let picture: usize = picture_set.picture[i] as usize;
+        if picture == NO_PICTURE as usize {
+            break;
+        }
+        if picture >= 2 || !rows::has_classes(board.rows[picture][row].kind) {
+            return false;
+        }
+        let kind: u32 = board.rows[picture][row].kind;
+        let colors: u32 = board.rows[picture][row].colors;
+        let values: u32 = four_values(table, colors);
+        let alike: bool = kind == last_kind && colors == last_colors;
+        for word in 0..5usize {
+            let classes: u64 = board.rows[picture][row].classes[word];
+            // The pictures of one step are equal in most places.
+            if !alike || classes != board.rows[last][row].classes[word] {
+                let mut fours: [u32; 8] = [0; 8];
+                fours_of_classes(classes, values, digits, &mut fours);
+                if kind == rows::BLANKED && word == 0 {
+                    blank_fours(table, &mut fours);
+                }
+                put_fours(strip, to + 8 * word, &fours, i == 0);
+            }
+        }
+        last = picture;
+        last_kind = kind;
+        last_colors = colors;
+    }
+    true
+}
+
+/// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
+#[inline(always)]
+pub fn brighten_part(
     picture_set: &PictureSet,
     board: &Board,
     work: &[u8],
     table: &[u8],
+    digits: &[u32],
     row: usize,
     word: usize,
     strip: &mut [u32],
-    to: usize,
 ) {
     let at: usize = row * WIDTH + 32 * word;
-    let mut most: [u32; 8] = [0; 8];
-    let mut any: bool = false;
-    let mut last_kind: u32 = rows::BYTES;
-    let mut last_colors: u32 = 0;
-    let mut last_classes: u64 = 0;
+    let to: usize = row % STRIP_ROWS as usize * ROW_WORDS + 8 * word;
     for i in 0..3usize {
-        let picture: u8 = picture_set.picture[i];
-        if picture != NO_PICTURE {
-            let mut kind: u32 = rows::BYTES;
-            let mut colors: u32 = 0;
-            let mut classes: u64 = 0;
-            if picture < 2 {
-                kind = board.rows[picture as usize][row].kind;
-                colors = board.rows[picture as usize][row].colors;
-                classes = board.rows[picture as usize][row].classes[word];
-            }
-            // The pictures of one step are equal in most places.
-            let same: bool = kind == last_kind && colors == last_colors && classes == last_classes;
-            if !rows::has_classes(kind) || !same {
-                let mut fours: [u32; 8] = [0; 8];
-                if !rows::has_classes(kind) {
-                    for k in 0..8usize {
-                        let indices: u32 = if picture < 2 {
-                            word_at(&board.picture[picture as usize], at + 4 * k)
-                        } else {
-                            word_at(
-                                work,
-                                (picture as usize - 2) * picture_set.picture_bytes as usize + at + 4 * k,
-                            )
-                        };
-                        fours[k] = four_values(table, indices);
-                    }
-                } else {
-                    let values: u32 = four_values(table, colors);
-                    let low: u32 = classes as u32;
-                    let high: u32 = (classes >> 32) as u32;
-                    for k in 0..8u32 {
-                        fours[k as usize] = rows::four_pixels(values, low >> (4 * k), high >> (4 * k));
-                    }
-                    if kind == rows::BLANKED && word == 0 {
-                        fours[0] = table[0] as u32 * 0x0101_0101;
-                        fours[1] = fours[0];
-                    }
-                }
-                if any {
-                    for k in 0..8usize {
-                        most[k] = larger_of_four(most[k], fours[k]);
-                    }
-                } else {
-                    most = fours;
-                }
-            }
-            last_kind = kind;
-            last_colors = colors;
-            last_classes = classes;
-            any = true;
+        let picture: usize = picture_set.picture[i] as usize;
+        if picture == NO_PICTURE as usize {
+            break;
         }
-    }
-    for k in 0..8usize {
-        strip[to + k] = most[k];
+        let mut fours: [u32; 8] = [0; 8];
+        if picture < 2 && rows::has_classes(board.rows[picture][row].kind) {
+            let values: u32 = four_values(table, board.rows[picture][row].colors);
+            fours_of_classes(board.rows[picture][row].classes[word], values, digits, &mut fours);
+            if board.rows[picture][row].kind == rows::BLANKED && word == 0 {
+                blank_fours(table, &mut fours);
+            }
+        } else {
+            for k in 0..8usize {
+                let indices: u32 = if picture < 2 {
+                    word_at(&board.picture[picture], at + 4 * k)
+                } else {
+                    word_at(work, (picture - 2) * picture_set.picture_bytes as usize + at + 4 * k)
+                };
+                fours[k] = four_values(table, indices);
+            }
+        }
+        put_fours(strip, to, &fours, i == 0);
     }
 }
 
 /// As `area`, for an 84 x 84 plane, from a strip.
 #[inline(never)]
-fn area_84(
+pub fn area_84(
     strip: &[u32],
     reduction: &Reduction,
     cells: &[Cell],
@@ -262,35 +318,67 @@ fn area_84(
     round_pixel(total)
 }
 
-/// A pixel of an 84 x 84 plane from the strip that contains it, in integers (200ths). If the sum is halfway
-/// between two pixels, the float computation decides.
+/// First pixel of the rows of an 84 x 84 plane that a block of a strip gives.
+pub fn block_place(block: usize) -> usize {
+    block / BLOCKS_ACROSS as usize * 168 + block % BLOCKS_ACROSS as usize * BLOCK_COLUMNS
+}
+
+/// Four pixels from two words, from bit `shift` on, which is less than 32.
+fn shifted(low: u32, high: u32, shift: u32) -> u32 {
+    ((low as u64 | (high as u64) << 32) >> shift) as u32
+}
+
+/// Sums of two rows of an 84 x 84 plane, 21 pixels each, from a block of 5 x 40 pixels of a strip. In 200ths of a pixel, with
+/// 100 added.
 #[inline(always)]
-pub fn pixel_84(
+pub fn sum_block_84(
     strip: &[u32],
-    reduction: &Reduction,
-    cells: &[Cell],
-    weights: &[f32],
-    row: usize,
-    column: usize,
-) -> u8 {
-    let across: [u32; 2] = ACROSS_84[column];
-    let (first_row, down): (usize, [u16; 3]) = rows_84(row);
-    let x: usize = across[0] as usize;
-    let at: usize = first_row % STRIP_ROWS as usize * ROW_WORDS + x / 4;
-    let shift: u32 = 8 * (x & 3) as u32;
-    let mut sum: u32 = 100;
-    for j in 0..3usize {
-        let low: u32 = strip[at + j * ROW_WORDS];
-        let high: u32 = strip[at + j * ROW_WORDS + 1];
-        let four: u32 = ((low as u64 | (high as u64) << 32) >> shift) as u32;
-        sum = dot4(four, across[1] * down[j] as u32, sum);
+    block: usize,
+    upper: &mut [u32; BLOCK_COLUMNS],
+    lower: &mut [u32; BLOCK_COLUMNS],
+) {
+    let at: usize =
+        block / BLOCKS_ACROSS as usize * 5 * ROW_WORDS + block % BLOCKS_ACROSS as usize * BLOCK_WORDS;
+    let mut words: [[u32; BLOCK_WORDS]; 5] = [[0; BLOCK_WORDS]; 5];
+    for j in 0..5usize {
+        for k in 0..BLOCK_WORDS {
+            words[j][k] = strip[at + j * ROW_WORDS + k];
+        }
     }
-    let whole: u32 = sum / WEIGHT_84;
-    if whole * WEIGHT_84 == sum {
-        area_84(strip, reduction, cells, weights, row, column)
-    } else {
-        whole as u8
+    for r in 0..BLOCK_COLUMNS {
+        let across: [u32; 2] = ACROSS_84[r];
+        let word: usize = (across[0] / 4) as usize;
+        let shift: u32 = 8 * (across[0] & 3);
+        let mut fours: [u32; 5] = [0; 5];
+        for j in 0..5usize {
+            fours[j] = words[j][word];
+            if shift != 0 {
+                fours[j] = shifted(words[j][word], words[j][word + 1], shift);
+            }
+        }
+        // The middle row belongs to both, with half of the weight.
+        let middle: u32 = dot4(fours[2], across[1], 100);
+        upper[r] = dot4(fours[0], 2 * across[1], dot4(fours[1], 2 * across[1], middle));
+        lower[r] = dot4(fours[3], 2 * across[1], dot4(fours[4], 2 * across[1], middle));
     }
+}
+
+/// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
+/// pixels: the float computation decides these.
+#[inline(always)]
+pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) -> u32 {
+    // 2^24 / 200, rounded up: exact for all sums, up to 51,100.
+    const SCALE: u32 = (1 << 24) / WEIGHT_84 + 1;
+    let mut ties: u32 = 0;
+    for r in 0..BLOCK_COLUMNS {
+        let scaled: u32 = sums[r] * SCALE;
+        out[to + r] = (scaled >> 24) as u8;
+        // Without a remainder the fraction is less than a 200th.
+        if scaled << 8 < SCALE << 8 {
+            ties |= 1 << r;
+        }
+    }
+    ties
 }
 
 /// Byte `index` of a plane.
@@ -406,6 +494,9 @@ mod tests {
         let picture_set = PictureSet { picture: [0, 1, NO_PICTURE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
         let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
+        let digits: Vec<u32> = (0..256).map(bits_as_digits).collect();
+        let mut strip_out = [0u8; 84 * STRIP_OUT as usize];
+        let mut tie_count = 0;
         for few in [false, true, true] {
             let boards: Vec<u8> = (0..2 * 210 * WIDTH)
                 .map(|_| {
@@ -426,11 +517,30 @@ mod tests {
                 let (row, column) = (index as usize / 84, index as usize % 84);
                 if (row % STRIP_OUT as usize, column) == (0, 0) {
                     let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
-                    for i in 0..(STRIP_ROWS * STRIP_PARTS) as usize {
-                        brighten(&picture_set, &board, &[], &table, first + i / 5, i % 5, &mut strip, 8 * i);
+                    let rows = (210 - first).min(STRIP_ROWS as usize);
+                    for row in first..first + rows {
+                        if brighten_row(&picture_set, &board, &table, &digits, row, &mut strip) {
+                            continue;
+                        }
+                        for part in 0..ROW_PARTS as usize {
+                            brighten_part(&picture_set, &board, &[], &table, &digits, row, part, &mut strip);
+                        }
+                    }
+                    for block in 0..rows / 5 * BLOCKS_ACROSS as usize {
+                        let (mut upper, mut lower) = ([0; BLOCK_COLUMNS], [0; BLOCK_COLUMNS]);
+                        sum_block_84(&strip, block, &mut upper, &mut lower);
+                        let to = block_place(block);
+                        for (sums, to) in [(upper, to), (lower, to + 84)] {
+                            let found = round_block_84(&sums, &mut strip_out, to);
+                            tie_count += found.count_ones();
+                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> r & 1 != 0) {
+                                let (y, x) = (row + (to + r) / 84, (to + r) % 84);
+                                strip_out[to + r] = area_84(&strip, &whole, &cells, &weights, y, x);
+                            }
+                        }
                     }
                 }
-                let pixel = pixel_84(&strip, &whole, &cells, &weights, row, column);
+                let pixel = strip_out[row % STRIP_OUT as usize * 84 + column];
                 assert_eq!(pixel, one(&floats), "pixel {index} of a strip");
                 let bright = |at: usize| u32::from(brightest(&picture_set, &boards, &[], &table, at));
                 let (row, down) = rows_84(index as usize / 84);
@@ -446,5 +556,6 @@ mod tests {
             }
         }
         assert!(ties > 1000, "only {ties} pixels lay between two");
+        assert_eq!(tie_count, ties);
     }
 }

@@ -50,8 +50,7 @@ impl Tables {
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
             let cart = &game.env_game.boot.machine.cart;
-            let (plain_high, claims) = (u32::from(cart.plain_high), u32::from(cart.claims));
-            tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high, claims)));
+            tables.records.extend((0..image.len()).map(|at| records::record(image, at, cart)));
             tables.records.resize(tables.roms.len(), 0);
             let end = tables.boot_pictures.len() + tables.boot_bytes;
             tables.boot_pictures.extend(&game.boot_pictures);

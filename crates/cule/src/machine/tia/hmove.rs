@@ -48,8 +48,14 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
         beam::catch_up(m, board, clock);
     }
     m.tia.star_field = 0;
+    // A strobe in the horizontal blank, as in almost all programs.
+    let usual: bool = cycle < 4 || cycle > 74;
     for object in 0..5 {
-        let right: i32 = motion(m.tia.motion[object], cycle);
+        let nibble: u8 = m.tia.motion[object];
+        if usual && nibble == 0 {
+            continue;
+        }
+        let right: i32 = motion(nibble, cycle);
         if right != 0 {
             let to: i32 = m.tia.position[object] as i32 + right;
             let new: i32 = if to < 0 { to + VISIBLE_CLOCKS } else { to % VISIBLE_CLOCKS };
