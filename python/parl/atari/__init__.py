@@ -7,6 +7,19 @@ from parl.atari.actions import Action
 from parl.atari.archive import StateArchive
 from parl.atari.catalogue import Game, game_id, games
 from parl.atari.console import Console
+from parl.atari.object_table import ObjectField, object_games, objects
 from parl.atari.roms import rom_folder, rom_folders
 
-__all__ = ["Action", "Console", "Game", "StateArchive", "game_id", "games", "rom_folder", "rom_folders"]
+__all__ = [
+    "Action",
+    "Console",
+    "Game",
+    "ObjectField",
+    "StateArchive",
+    "game_id",
+    "games",
+    "object_games",
+    "objects",
+    "rom_folder",
+    "rom_folders",
+]

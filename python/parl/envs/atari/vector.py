@@ -20,6 +20,7 @@ from parl.atari.roms import rom_folders
 from parl.envs.atari import arguments
 from parl.envs.atari.arguments import INT32_MAX
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
+from parl.envs.atari.objects import ObjectBatch, fields_of
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
 from parl.envs.atari.window import Window, grid
@@ -88,7 +89,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             :class:`~parl.envs.atari.cuda.CudaAtariVectorEnv`, which takes and returns CUDA tensors with the
             same values.
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
-            or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
+            ``"ram"`` (the 128 bytes of the console) or ``"objects"`` (the game's fields of
+            :func:`parl.atari.objects`, one byte each, named by :attr:`object_names`; one game);
+            None follows ``grayscale``.
         channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
         mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
@@ -185,7 +188,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         reward_clipping: bool | Literal["clamp", "sign"] = True,
         use_fire_reset: bool = True,
         device: str = "cpu",
-        obs_type: Literal["gray", "rgb", "index", "ram"] | None = None,
+        obs_type: Literal["gray", "rgb", "index", "ram", "objects"] | None = None,
         channel_order: Literal["last", "first"] = "last",
         mode: int | None = None,
         difficulty: int | None = None,
@@ -228,7 +231,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._autoreset = arguments.autoreset_mode(autoreset_mode)
         limit = INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
         limit = arguments.integer("max_num_frames_per_episode", limit, 1, INT32_MAX)
-        native = obs_type in ("index", "ram")
+        native = obs_type in ("index", "ram", "objects")
         if (img_height is None) != (img_width is None):
             raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
         size = None if img_height is None or img_width is None or native else (img_height, img_width)
@@ -244,6 +247,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
         self._reward_dtype = np.dtype(reward_dtype)
         self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
+        # Fields of memory that the core's observations are replaced by.
+        self._fields = fields_of(ids) if shown == "objects" else ()
+        if self._fields and self._sliding:
+            raise AtariError(f'sliding_buffer_planes is {self._sliding} with obs_type="objects", expected 0')
         self._native: Any = self._make_native(
             {
                 "games": ids,
@@ -275,7 +282,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "both_ends": bool(allow_terminated_and_truncated),
                 "boot": boot or ("exact" if device == "cpu" else "snapshot"),
                 "autoreset": self._autoreset.value,
-                "obs_type": shown,
+                "obs_type": "ram" if self._fields else shown,
                 "channels_first": channel_order == "first",
                 "size": size,
                 "full_action_space": bool(full_action_space),
@@ -295,7 +302,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         }
         self._continuous = bool(continuous)
         # Observations show images, not memory.
-        self._draws = shown != "ram"
+        self._draws = shown not in ("ram", "objects")
         self._ram_info = bool(ram_info)
         self._sound = bool(sound)
         self._clips = reward_clipping is not False
@@ -322,7 +329,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.batch_size)
 
     def _make_native(self, config: dict[str, Any]) -> Any:
-        return _native.AtariBatch(config)
+        batch = _native.AtariBatch(config)
+        return ObjectBatch(batch, self._fields) if self._fields else batch
 
     # ------------------------------------------------------------------ properties
 
@@ -377,6 +385,17 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if self._game_continues or (is_rgb and given["channel_order"] == "first"):
             return 1, "zero"
         return int(given["stack_num"] or 1), "zero" if given["padding"] == "zero" else "first"
+
+    @property
+    def object_names(self) -> tuple[str, ...]:
+        """Names of the fields in the last dimension of observations with ``obs_type="objects"``.
+
+        Raises:
+            AtariError: observations are something else.
+        """
+        if not self._fields:
+            raise AtariError(f'obs_type is {self._arguments["obs_type"]!r}, expected "objects"')
+        return tuple(field.name for field in self._fields)
 
     @property
     def num_threads(self) -> int:
@@ -624,8 +643,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             actions: (N, K, L) integers: K sequences of L actions for each state; with ``continuous``
                 (N, K, L, 3) float32.
             observe: whether observations are made. Without, no frame is drawn, which takes less time; then
-                ``states`` are returned only with ``obs_type="ram"``, since a state includes the images of
-                its observation.
+                ``states`` are returned only with ``obs_type`` of ``"ram"`` and ``"objects"``, since a state
+                includes the images of its observation.
             seeds: (N, K) integers, the seed of the random generators of each sequence (sticky actions,
                 random ``frameskip``, no-ops of later resets); negative to continue with those of the state.
 
