@@ -116,7 +116,7 @@ def pair(**options):
 @pytest.mark.parametrize(
     "options",
     [
-        {"autoreset_mode": "SameStep", "max_num_frames_per_episode": 24},
+        {"autoreset_mode": "SameStep", "max_num_frames_per_episode": 24, "frameskip": (2, 6)},
         {"stack_num": None, "output": "torch", "repeat_action_probability": 0.25},
         {"batch_size": 2, "ordered": True, "num_threads": 1},
     ],
