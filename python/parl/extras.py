@@ -15,6 +15,7 @@ _EXTRAS = {
     "ray": "dist",
     "matplotlib": "plot",
     "imageio": "video",
+    "PIL": "video",  # imageio installs it
     "minari": "minari",
     "jax": "jax",
     "pettingzoo": "pettingzoo",

@@ -8,6 +8,7 @@ from parl.atari.archive import StateArchive
 from parl.atari.catalogue import Game, game_id, games, two_player_games
 from parl.atari.console import Console
 from parl.atari.modifications import GameVariations, Modification
+from parl.atari.object_table import ObjectField, object_games, objects
 from parl.atari.roms import rom_folder, rom_folders
 from parl.atari.two_players import aec_env, parallel_env
 
@@ -17,10 +18,13 @@ __all__ = [
     "Game",
     "GameVariations",
     "Modification",
+    "ObjectField",
     "StateArchive",
     "aec_env",
     "game_id",
     "games",
+    "object_games",
+    "objects",
     "parallel_env",
     "rom_folder",
     "rom_folders",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from parl.lazy import importer
 
 if TYPE_CHECKING:
+    from parl.datasets.atari_head import AtariHead, read_atari_head
     from parl.datasets.dataset import Dataset, load
     from parl.datasets.dqn_replay import DQNReplay, read_dqn_replay
     from parl.datasets.editing import merge, recover, split
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from parl.datasets.recording import from_play, record
 
 __all__ = [
+    "AtariHead",
     "DQNReplay",
     "Dataset",
     "EpisodeInfo",
@@ -26,6 +28,7 @@ __all__ = [
     "from_play",
     "load",
     "merge",
+    "read_atari_head",
     "read_dqn_replay",
     "record",
     "recover",
@@ -38,6 +41,7 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
     __getattr__ = importer(
         "parl.datasets",
         {
+            "AtariHead": "parl.datasets.atari_head",
             "DQNReplay": "parl.datasets.dqn_replay",
             "Dataset": "parl.datasets.dataset",
             "EpisodeInfo": "parl.datasets.format",
@@ -46,6 +50,7 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
             "from_play": "parl.datasets.recording",
             "load": "parl.datasets.dataset",
             "merge": "parl.datasets.editing",
+            "read_atari_head": "parl.datasets.atari_head",
             "read_dqn_replay": "parl.datasets.dqn_replay",
             "record": "parl.datasets.recording",
             "recover": "parl.datasets.editing",

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from parl.datasets.atari_head import AtariHead
     from parl.datasets.dataset import Dataset
     from parl.datasets.dqn_replay import DQNReplay
 
 
-def fill(dataset: Dataset | DQNReplay, replay: Any, steps: int | None, options: Mapping[str, Any]) -> int:
+def fill(
+    dataset: Dataset | DQNReplay | AtariHead, replay: Any, steps: int | None, options: Mapping[str, Any]
+) -> int:
     """See :meth:`parl.datasets.Dataset.fill`."""
     added = 0
     used = np.zeros(0, np.int64)

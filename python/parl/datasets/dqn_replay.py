@@ -86,7 +86,7 @@ class DQNReplay:
             if missing := [name for name in _COLUMNS if name not in columns]:
                 raise DatasetError(f"{self.path} has no file {self._file(missing[0], number).name}")
         self.checkpoints = tuple(sorted(found))
-        self.game = _game_of(self.path) if game is None else game_id(game)
+        self.game = game_of(self.path) if game is None else game_id(game)
 
     def _file(self, column: str, checkpoint: int) -> Path:
         return self.path / f"$store$_{column}_ckpt.{checkpoint}.gz"
@@ -257,7 +257,8 @@ def _stacks(block: _Block, at: NDArray[np.int64], stack: int) -> NDArray[np.uint
     return found
 
 
-def _game_of(path: Path) -> str | None:
+def game_of(path: Path) -> str | None:
+    """Id of the game whose name is the last such part of a path, or None."""
     for part in reversed(path.resolve().parts):
         try:
             return game_id(part)

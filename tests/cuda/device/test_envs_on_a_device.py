@@ -10,7 +10,7 @@ import torch
 
 import parl
 from parl.envs.atari.presets import PRESETS
-from parl.errors import CudaUnavailableError
+from parl.errors import AtariError, CudaUnavailableError
 
 
 def plain(value: Any) -> Any:
@@ -71,6 +71,19 @@ def test_all_results_equal_those_of_the_cpu(mode: str) -> None:
     same(cpu.step(np.zeros(3, np.int64)), gpu.step(np.zeros(3, np.int64)))
     cpu.close()
     gpu.close()
+
+
+@pytest.mark.parametrize("options", [{"autoreset_mode": "SameStep"}, {"stack_num": None}])
+def test_objects_equal_those_of_the_cpu(options: dict[str, Any]) -> None:
+    cpu, gpu = pair("breakout", 3, obs_type="objects", max_num_frames_per_episode=20, **options)
+    assert run(cpu, gpu, 12) > 1
+    out = torch.zeros(gpu.reset(seed=5)[0].shape, dtype=torch.uint8, device=gpu.device)
+    np.testing.assert_array_equal(cpu.reset(seed=5)[0], plain(gpu.reset(seed=5, out=out)[0]))
+    obs = gpu.step(torch.ones(3, dtype=torch.int64), out=out)[0]
+    assert obs is out
+    np.testing.assert_array_equal(cpu.step(np.ones(3, np.int64))[0], plain(out))
+    with pytest.raises(AtariError, match='sliding_buffer_planes is 8 with obs_type="objects", expected 0'):
+        parl.AtariVectorEnv("pong", 1, device="cuda", obs_type="objects", sliding_buffer_planes=8)
 
 
 @pytest.mark.parametrize("life_loss", ["continues", "reports"])

@@ -110,7 +110,7 @@ def _frames(value: Any) -> int:
 
 def plane_bytes(obs_type: str, size: tuple[int, int] | None) -> int:
     """Lower bound of the bytes of one image of a stack."""
-    if obs_type == "ram":
+    if obs_type in ("ram", "objects"):
         return 128
     rows, columns = size or _NATIVE_SIZE
     return rows * columns * (3 if obs_type == "rgb" else 1)

@@ -15,6 +15,7 @@ from parl import cuda
 from parl.envs.atari import arguments, variations
 from parl.envs.atari.branches import BranchResult
 from parl.envs.atari.groups import Group, Groups, parse_form
+from parl.envs.atari.objects import TensorFieldReader
 from parl.envs.atari.sliding import Sliding
 from parl.envs.atari.vector import AtariVectorEnv
 from parl.errors import AtariError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # Rows of the figures and flags that the kernels write, see `parl._native.CudaAtariBatch`.
 _NUMBERS, _FLAGS = 12, 4
 _REWARD, _RAW, _ENV_ID = 0, 1, 5
+_ENDED = 2
 
 
 class CudaAtariVectorEnv(AtariVectorEnv):
@@ -60,6 +62,12 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         self._torch_module, self._device = torch, core.device
         self._slides: dict[int, Sliding] = {}
         self._all_true = torch.ones(self.batch_size, dtype=torch.bool, device=core.device)
+        self._reader: TensorFieldReader | None = None
+        if self._fields:
+            # The kernels write memories (batch_size, stack, 128), of which fields are made afterwards.
+            self._memory_shape = (self.batch_size, *core.obs_shape)
+            self._reader = TensorFieldReader(self._fields, core.device)
+            core.obs_shape = [*core.obs_shape[:-1], self._reader.size]
         return core
 
     # ------------------------------------------------------------------ resets and steps
@@ -112,9 +120,13 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             group.end()
             self._native.sent.append((group, results))
         self._native.last_batch, results = self._pop_first_results()
+        obs = results.obs
+        if out is not None and self._reader is not None:
+            obs = self._view(out)
+            obs.copy_(results.obs, non_blocking=True)
         if self.render_mode == "human":
             self._show()
-        return results.obs, self._result_infos(results)
+        return obs, self._result_infos(results)
 
     def _discard_results(self) -> None:
         """Waits for the results that have not been received, in order, and discards them."""
@@ -239,7 +251,16 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         group.join()
         if group.first:
             results.numbers[_ENV_ID] += group.first
+        if self._reader is not None:
+            self._read_fields(self._reader, results)
         return group, results
+
+    def _read_fields(self, reader: TensorFieldReader, results: _Results) -> None:
+        """Replaces memories by fields; final observations of rows without an end stay zeros."""
+        results.obs = reader.read(results.obs).view(self._out_shape)
+        if results.final is not None:
+            ended = results.flags[_ENDED].view(-1, *[1] * (len(self._out_shape) - 1))
+            results.final = reader.read(results.final).view(self._out_shape) * ended
 
     def _receive(self, out: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         if not self._native.sent:
@@ -447,6 +468,9 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         torch, device, shape = self._torch_module, self._device, self._out_shape
         if out is not None:
             self._check_out(out)
+        if self._reader is not None:
+            # `out` gets the fields later.
+            shape, out = self._memory_shape, None
         count = self.batch_size
         stride, slides = 0, False
         try:

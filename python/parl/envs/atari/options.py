@@ -34,7 +34,7 @@ class AtariOptions(TypedDict, total=False):
     reward_clipping: bool | Literal["clamp", "sign"]
     use_fire_reset: bool
     device: str
-    obs_type: Literal["gray", "rgb", "index", "ram"] | None
+    obs_type: Literal["gray", "rgb", "index", "ram", "objects"] | None
     channel_order: Literal["last", "first"]
     mode: int | Sequence[int | None] | None
     difficulty: int | Sequence[int | None] | None

@@ -20,6 +20,7 @@ from parl.atari.roms import rom_folders
 from parl.envs.atari import arguments, variations
 from parl.envs.atari.arguments import INT32_MAX
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
+from parl.envs.atari.objects import ObjectBatch, fields_of
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
 from parl.envs.atari.variations import Variation
@@ -93,11 +94,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             :class:`~parl.envs.atari.cuda.CudaAtariVectorEnv`, which takes and returns CUDA tensors with the
             same values.
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
-            or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
+            ``"ram"`` (the 128 bytes of the console) or ``"objects"`` (the game's fields of
+            :func:`parl.atari.objects`, one byte each, named by :attr:`object_names`; one game);
+            None follows ``grayscale``.
         channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
         mode, difficulty: the game's mode and difficulty; None for its first mode, or with ``players=2`` its
-            first one for two players, and difficulty 0. Or a sequence: environment i has the entry at index i modulo their number. ``reset`` can change these
-            and all other values that may differ between environments; see :attr:`variations`.
+            first one for two players, and difficulty 0. Or a sequence: environment i has the entry at index i
+            modulo their number. ``reset`` can change these and all other values that may differ between
+            environments; see :attr:`variations`.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
             (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
             and the game is reset), ``"any"`` (as ``"ends"``, the last life included) or ``"continues"`` (the
@@ -204,7 +208,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         reward_clipping: bool | Literal["clamp", "sign"] = True,
         use_fire_reset: bool = True,
         device: str = "cpu",
-        obs_type: Literal["gray", "rgb", "index", "ram"] | None = None,
+        obs_type: Literal["gray", "rgb", "index", "ram", "objects"] | None = None,
         channel_order: Literal["last", "first"] = "last",
         mode: int | Sequence[int | None] | None = None,
         difficulty: int | Sequence[int | None] | None = None,
@@ -254,7 +258,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._autoreset = arguments.autoreset_mode(autoreset_mode)
         limit = INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
         limit = arguments.integer("max_num_frames_per_episode", limit, 1, INT32_MAX)
-        native = obs_type in ("index", "ram")
+        native = obs_type in ("index", "ram", "objects")
         if (img_height is None) != (img_width is None):
             raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
         size = None if img_height is None or img_width is None or native else (img_height, img_width)
@@ -278,6 +282,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError("sound is True and frameskip differs between environments, expected one value")
         self._reward_dtype = np.dtype(reward_dtype)
         self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
+        # Fields of memory that the core's observations are replaced by.
+        self._fields = fields_of(tuple(dict.fromkeys(games))) if shown == "objects" else ()
+        if self._fields and self._sliding:
+            raise AtariError(f'sliding_buffer_planes is {self._sliding} with obs_type="objects", expected 0')
         self._config: dict[str, Any] = {
             **variations.config_of(self._variations),
             "folders": [str(folder) for folder, _ in rom_folders()],
@@ -307,7 +315,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "both_ends": bool(allow_terminated_and_truncated),
             "boot": boot or ("exact" if device == "cpu" else "snapshot"),
             "autoreset": self._autoreset.value,
-            "obs_type": shown,
+            "obs_type": "ram" if self._fields else shown,
             "channels_first": channel_order == "first",
             "size": size,
             "full_action_space": bool(full_action_space),
@@ -332,7 +340,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # Of an environment's action.
         self._action_shape = (*((2,) if self.players == 2 else ()), *((3,) if self._continuous else ()))
         # Observations show images, not memory.
-        self._draws = shown != "ram"
+        self._draws = shown not in ("ram", "objects")
         self._ram_info = bool(ram_info)
         self._sound = bool(sound)
         self._clips = reward_clipping is not False
@@ -363,7 +371,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.batch_size)
 
     def _make_native(self, config: dict[str, Any]) -> Any:
-        return _native.AtariBatch(config)
+        batch = _native.AtariBatch(config)
+        return ObjectBatch(batch, self._fields) if self._fields else batch
 
     # ------------------------------------------------------------------ properties
 
@@ -428,6 +437,17 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if self._game_continues or (is_rgb and given["channel_order"] == "first"):
             return 1, "zero"
         return int(given["stack_num"] or 1), "zero" if given["padding"] == "zero" else "first"
+
+    @property
+    def object_names(self) -> tuple[str, ...]:
+        """Names of the fields in the last dimension of observations with ``obs_type="objects"``.
+
+        Raises:
+            AtariError: observations are something else.
+        """
+        if not self._fields:
+            raise AtariError(f'obs_type is {self._arguments["obs_type"]!r}, expected "objects"')
+        return tuple(field.name for field in self._fields)
 
     @property
     def num_threads(self) -> int:
@@ -512,6 +532,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         if self._sound and any(one.frameskip != self._variations[0].frameskip for one in wanted):
             raise AtariError("sound is True and frameskip changes, expected one value for all environments")
+        if self._fields and fields_of(tuple(dict.fromkeys(one.game for one in wanted))) != self._fields:
+            raise AtariError(f'obs_type is "objects" and the game changes, expected {self.games[0]!r}')
         if not set(wanted) <= set(self._known):
             known = dict.fromkeys([*self._variations, *wanted])
             config = {**self._config, **variations.config_of(self._variations, known)}
@@ -708,8 +730,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             actions: (N, K, L) integers: K sequences of L actions for each state; with ``continuous``
                 (N, K, L, 3) float32; with ``players=2`` (N, K, L, 2), or (N, K, L, 2, 3).
             observe: whether observations are made. Without, no frame is drawn, which takes less time; then
-                ``states`` are returned only with ``obs_type="ram"``, since a state includes the images of
-                its observation.
+                ``states`` are returned only with ``obs_type`` of ``"ram"`` and ``"objects"``, since a state
+                includes the images of its observation.
             seeds: (N, K) integers, the seed of the random generators of each sequence (sticky actions,
                 random ``frameskip``, no-ops of later resets); negative to continue with those of the state.
 
