@@ -273,11 +273,12 @@ def test_branches_are_steps_of_both_players(game: str, observe: bool) -> None:
     for actions in drawn(envs, 40):
         envs.step(actions)
     states = envs.get_state()
-    chosen = np.random.default_rng(1).integers(0, 18, (2, 3, 50, 2))
+    chosen = np.random.default_rng(1).integers(0, 18, (2, 3, 100, 2))
     if game == "freeway":
-        chosen[:] = UP
+        chosen[:] = [UP, NOOP]
     result = envs.branch(states, chosen, observe=observe)
     assert result.rewards.shape == result.raw_rewards.shape == (2, 3, 2)
+    assert game == "boxing" or result.rewards[..., 0].sum() > result.rewards[..., 1].sum()
     for k in range(3):
         envs.set_state(states)
         total = np.zeros((2, 2), np.int64)
@@ -287,7 +288,7 @@ def test_branches_are_steps_of_both_players(game: str, observe: bool) -> None:
         np.testing.assert_array_equal(result.rewards[:, k], total)
         np.testing.assert_array_equal(result.ram[:, k], info["ram"])
         np.testing.assert_array_equal(result.states[:, k], envs.get_state())
-    with pytest.raises(AtariError, match=r"actions have shape \(2, 3, 50\), expected \(2, K, L, 2\)"):
+    with pytest.raises(AtariError, match=r"actions have shape \(2, 3, 100\), expected \(2, K, L, 2\)"):
         envs.branch(states, chosen[..., 0])
 
 
