@@ -457,8 +457,7 @@ impl<'a> Targets<'a> {
         let second = if self.players == 2 { &SECOND_COLUMNS[..] } else { &[] };
         let rows = NUMBERS + second.len();
         let mut all_numbers = reserved(py, rows * reports.len())?;
-        all_numbers
-            .extend(NUMBER_COLUMNS.iter().chain(second).flat_map(|column| reports.iter().map(column)));
+        all_numbers.extend(NUMBER_COLUMNS.iter().chain(second).flat_map(|column| reports.iter().map(column)));
         let ended = reports.iter().any(|report| report.ended);
         let mut all_flags = reserved(py, FLAGS * reports.len())?;
         all_flags.extend(FLAG_COLUMNS.iter().flat_map(|column| reports.iter().map(column)));
