@@ -197,13 +197,13 @@ def resources() -> int:
             r"Function properties for (\S+)\n\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)"
         )
         for function, stack, stores, loads in re.findall(pattern, log):
-            size = sizes.get(f"$parl_step${function}", 0) / 1024
             short = next((name for name in SHOWN_FUNCTIONS if f"{len(name)}{name}E" in function), None)
-            if short is not None or function == "parl_step":
-                print(
-                    f"    {short or function:22} {size:6.1f} KiB, {stack} bytes of stack, "
-                    f"{stores} bytes of spill stores, {loads} of spill loads"
-                )
+            if short is not None:
+                size = sizes[f"$parl_step${function}"] / 1024
+                spills = f"{stack} bytes of stack, {stores} of spill stores, {loads} of spill loads"
+                print(f"    {short:22} {size:6.1f} KiB, {spills}")
+            elif function == "parl_step":
+                print(f"    itself: {stores} bytes of spill stores, {loads} of spill loads")
     return 0
 
 

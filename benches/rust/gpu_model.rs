@@ -305,22 +305,30 @@ impl Options {
     }
 }
 
-/// The kernels as modules, by file.
-fn modules(architecture: u32) -> Result<HashMap<String, Module>, String> {
+/// Compiles the kernels to PTX, and keeps it if `PARL_KEEP_PTX` is set.
+fn compile(architecture: u32) -> Result<Vec<(String, String)>, String> {
     let nvrtc = Nvrtc::find(&[]).map_err(|error| error.to_string())?;
     let images = SOURCES
         .compile(&nvrtc, &format!("compute_{architecture}"), 0, &[])
         .map_err(|error| error.to_string())?;
-    let parse = |image: cuda::Image| {
+    let keep = |image: cuda::Image| {
         let text = String::from_utf8_lossy(&image.image).into_owned();
         if let Some(folder) = std::env::var_os("PARL_KEEP_PTX") {
             let file = std::path::Path::new(&folder).join(image.file).with_extension("ptx");
             std::fs::write(file, &text).map_err(|error| error.to_string())?;
         }
-        let module = simt::parse(&text).map_err(|error| format!("{}: {error}", image.file))?;
-        Ok((image.file.to_string(), module))
+        Ok((image.file.to_string(), text))
     };
-    images.into_iter().map(parse).collect()
+    images.into_iter().map(keep).collect()
+}
+
+/// The kernels as modules, by file.
+fn modules(texts: Vec<(String, String)>) -> Result<HashMap<String, Module>, String> {
+    let parse = |(file, text): (String, String)| {
+        let module = simt::parse(&text).map_err(|error| format!("{file}: {error}"))?;
+        Ok((file, module))
+    };
+    texts.into_iter().map(parse).collect()
 }
 
 /// Prints what the steps of a game have cost.
@@ -362,7 +370,11 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
 
 fn run() -> Result<(), String> {
     let options = Options::parse()?;
-    let modules = Rc::new(modules(options.architecture)?);
+    let texts = compile(options.architecture)?;
+    if options.games.is_empty() {
+        return Ok(());
+    }
+    let modules = Rc::new(modules(texts)?);
     for game in &options.games {
         let mut pair = Pair::new(&modules, game, &options)?;
         let states = pair.warm(options.warm).map_err(|error| error.to_string())?;
