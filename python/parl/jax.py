@@ -92,6 +92,10 @@ class JaxAtariOptions(TypedDict, total=False):
     boot: Literal["exact", "snapshot"] | None
     ram_info: bool
     reward_dtype: str
+    patches: Mapping[Any, int] | None
+    ram: Mapping[Any, int] | None
+    hold: Mapping[Any, int] | None
+    modifications: str | tuple[str, ...] | None
 
 
 class State(NamedTuple):
@@ -116,6 +120,14 @@ class _Checked(AtariVectorEnv):
         self.closed = True
 
     def _make_native(self, config: dict[str, Any]) -> Any:
+        if self._fields:
+            raise AtariError(
+                'obs_type is "objects", expected "gray", "rgb", "index" or "ram" in programs of JAX'
+            )
+        if len(config["games"]) > 1:
+            raise AtariError(
+                f"there are {len(config['games'])} variations, expected one for all environments"
+            )
         named = {name: value for name, value in config.items() if name not in _NOT_IN_NAME}
         self.name = json.dumps({**named, "picture_bytes": self.picture_bytes}, sort_keys=True)
         return _native.AtariRows(config, self.name, self.picture_bytes)
@@ -333,9 +345,9 @@ def make(
             games that draw parts of a picture. A step that needs more bytes is an error, which says how many.
             Without effect with ``obs_type="ram"``.
         **options: keywords of :class:`parl.AtariVectorEnv`, which override those of the preset, without those
-            for several games, other devices, asynchronous stepping, continuous actions, sound, rendering and
-            the type of arrays. ``reward_dtype`` is a dtype of JAX: without ``jax_enable_x64`` float64 becomes
-            float32.
+            for several games or variations, objects, two players, other devices, asynchronous stepping,
+            continuous actions, sound, rendering and the type of arrays. ``reward_dtype`` is a dtype of JAX:
+            without ``jax_enable_x64`` float64 becomes float32.
 
     The first call with some settings starts ``num_threads`` threads, which live as long as the process; later
     calls with the same settings use these. ``num_envs`` is no setting.

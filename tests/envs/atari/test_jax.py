@@ -77,6 +77,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "seaquest",
         {"autoreset_mode": "SameStep", "repeat_action_probability": 0.25, "max_num_frames_per_episode": 200},
     ),
+    "modified": ("breakout", {"mode": 4, "hold": {0x39: 5}, "max_num_frames_per_episode": 200}),
     "adventure": ("adventure", {"max_num_frames_per_episode": 120}),
     "memory": ("pong", {"obs_type": "ram", "stack_num": None, "max_num_frames_per_episode": 200}),
     "color": (
@@ -321,6 +322,9 @@ def test_too_many_pictures() -> None:
         (AtariError, "picture_bytes is -1", {"picture_bytes": -1}),
         (AtariError, "frameskip", {"frameskip": 0}),
         (AtariError, "final_obs is True with autoreset_mode=NextStep", {"final_obs": True}),
+        (AtariError, 'obs_type is "objects"', {"obs_type": "objects"}),
+        (AtariError, "2 variations, expected one", {"mode": [0, 1]}),
+        (TypeError, "players is no option", {"players": 2}),
         (ConfigError, "preset is 'best'", {"preset": "best"}),
         (TypeError, "device is no option of parl.jax.make", {"device": "cuda"}),
         (TypeError, "batch_size is no option", {"batch_size": 1}),
