@@ -116,6 +116,8 @@ class _Checked(AtariVectorEnv):
         self.closed = True
 
     def _make_native(self, config: dict[str, Any]) -> Any:
+        if self._fields:
+            raise AtariError('obs_type is "objects", expected "gray", "rgb", "index" or "ram" with JAX')
         named = {name: value for name, value in config.items() if name not in _NOT_IN_NAME}
         self.name = json.dumps({**named, "picture_bytes": self.picture_bytes}, sort_keys=True)
         return _native.AtariRows(config, self.name, self.picture_bytes)

@@ -320,6 +320,7 @@ def test_too_many_pictures() -> None:
         (AtariError, "num_envs is 0", {"num_envs": 0}),
         (AtariError, "picture_bytes is -1", {"picture_bytes": -1}),
         (AtariError, "frameskip", {"frameskip": 0}),
+        (AtariError, 'obs_type is "objects", expected "gray"', {"obs_type": "objects"}),
         (AtariError, "final_obs is True with autoreset_mode=NextStep", {"final_obs": True}),
         (ConfigError, "preset is 'best'", {"preset": "best"}),
         (TypeError, "device is no option of parl.jax.make", {"device": "cuda"}),
