@@ -321,6 +321,7 @@ def test_too_many_pictures() -> None:
         (AtariError, "num_envs is 0", {"num_envs": 0}),
         (AtariError, "picture_bytes is -1", {"picture_bytes": -1}),
         (AtariError, "frameskip", {"frameskip": 0}),
+        (AtariError, 'obs_type is "objects", expected "gray"', {"obs_type": "objects"}),
         (AtariError, "final_obs is True with autoreset_mode=NextStep", {"final_obs": True}),
         (AtariError, 'obs_type is "objects"', {"obs_type": "objects"}),
         (AtariError, "2 variations, expected one", {"mode": [0, 1]}),
