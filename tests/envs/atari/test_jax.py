@@ -323,7 +323,6 @@ def test_too_many_pictures() -> None:
         (AtariError, "frameskip", {"frameskip": 0}),
         (AtariError, 'obs_type is "objects", expected "gray"', {"obs_type": "objects"}),
         (AtariError, "final_obs is True with autoreset_mode=NextStep", {"final_obs": True}),
-        (AtariError, 'obs_type is "objects"', {"obs_type": "objects"}),
         (AtariError, "2 variations, expected one", {"mode": [0, 1]}),
         (TypeError, "players is no option", {"players": 2}),
         (ConfigError, "preset is 'best'", {"preset": "best"}),
