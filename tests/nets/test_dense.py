@@ -76,7 +76,7 @@ def test_passes_by_numpy_and_by_torch_have_equal_gradients(seed, rows, hidden, s
     network, plain, flat = twins(seed, hidden, shared, activation)
     dense = network._dense
     dense.rust, dense.numpy = None, NumpyMLP(dense)
-    dense.numpy.parts = lambda rows: parts
+    dense.numpy.num_parts = lambda rows: parts
     for _ in range(2):
         x = torch.randn(rows, 3, requires_grad=True)
         other = x.detach().clone().requires_grad_()
@@ -102,6 +102,30 @@ def test_rows_are_split_so_that_no_matrix_product_is_large(inputs, hidden, parts
     network = ActorCritic((inputs,), "float32", 4, hidden, False, "tanh", False)
     flatten(network)
     assert {rows: network._dense.numpy.num_parts(rows) for rows in parts} == parts
+
+
+def test_every_product_is_split_into_the_parts():
+    """Outputs and gradients of weights of two parts are those of each part by itself, to the bit."""
+    network = ActorCritic((3,), "float32", 51, (96,), False, "tanh", False)
+    flat, dense = flatten(network), network._dense.numpy
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((250, 3), dtype=np.float32)
+    wanted = [rng.standard_normal(shape, dtype=np.float32) for shape in ((250, 51), (250,))]
+
+    def passes(rows, parts):
+        flat.gradients.zero_()
+        outputs, backward = dense.run(x[rows], parts)
+        given = [one[rows].reshape(out.shape) for one, out in zip(wanted, outputs, strict=True)]
+        inputs = backward(given, (True, True))
+        weights = [one for name, one in network.named_parameters() if "weight" in name]
+        return [*outputs, *inputs], [one.grad.numpy().copy() for one in weights]
+
+    both, gradients = passes(slice(0, 250), 2)
+    first, second = passes(slice(0, 125), 1), passes(slice(125, 250), 1)
+    for one, *halves in zip(both, first[0], second[0], strict=True):
+        np.testing.assert_array_equal(one, np.concatenate(halves))
+    for one, *halves in zip(gradients, first[1], second[1], strict=True):
+        np.testing.assert_array_equal(one, sum(halves))
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

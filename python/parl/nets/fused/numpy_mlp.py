@@ -2,7 +2,7 @@
 
 For so few rows, starting an operation of torch costs several times the arithmetic in it, and one of numpy a
 third of that. numpy's BLAS uses several threads for larger products, and results would depend on their
-number: rows are therefore split into equal parts below that size.
+number: rows are therefore split into equal parts below that size, in layers and in heads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class NumpyMLP:
     """
 
     def __init__(self, net: MLPWithHeads) -> None:
-        self._products = net.stack.products
         self._relu = net.stack.activation == "relu"
         self._layers: list[tuple[Array, Array, Array, Array, bool]] = []
         for one in net.stack.layers:
@@ -51,6 +50,7 @@ class NumpyMLP:
             values = (weight.value.numpy(), bias.value.numpy())
             self._heads.append((head.member, *values, weight.grad.numpy(), bias.grad.numpy()))
         self.members = len(self._layers[0][0])
+        self._products = max(net.stack.products, *(head.weight.value.numel() for head in net.heads))
 
     @staticmethod
     def suits(net: MLPWithHeads) -> bool:
@@ -75,28 +75,27 @@ class NumpyMLP:
             x = np.maximum(x, 0, out=x) if self._relu else np.tanh(x, out=x)
             seen.append(x)
         outputs: list[Array] = []
-        features = x.reshape(len(x), -1, x.shape[-1])
         for member, weight, bias, *_ in self._heads:
-            output = features[member] @ weight.T
+            output = x[member] @ weight.T
             output += bias
-            outputs.append(output)
+            outputs.append(output.reshape(-1, *output.shape[2:]))
         return outputs, lambda gradients, wants: [self._backward(seen, gradients, *wants)]
 
     def _backward(
         self, seen: list[Array], gradients: Sequence[Array | None], weights: bool, inputs: bool
     ) -> Array | None:
-        last = seen[-1]
-        features = last.reshape(len(last), -1, last.shape[-1])
+        features = seen[-1]
+        _, parts, rows, width = features.shape
         g: Any = np.zeros_like(features)
         for (member, weight, _, grad, bias_grad), of_output in zip(self._heads, gradients, strict=True):
             if of_output is None:
                 continue
+            split = of_output.reshape(parts, rows, -1)
             if weights:
-                grad += of_output.T @ features[member]
+                product = split.swapaxes(1, 2) @ features[member]
+                grad += np.add.reduce(product, axis=0).reshape(grad.shape)
                 bias_grad += np.add.reduce(of_output, axis=0)
-            flat = of_output.reshape(len(of_output), -1)
-            g[member] += flat @ weight.reshape(flat.shape[1], -1)
-        g = g.reshape(last.shape)
+            g[member] += split @ weight.reshape(-1, width)
         for number in reversed(range(len(self._layers))):
             weight, _, grad, bias_grad, turned = self._layers[number]
             h, below = seen[number + 1], seen[number]
@@ -113,4 +112,4 @@ class NumpyMLP:
                 bias_grad += np.add.reduce(g, axis=(1, 2))
             if number or inputs:
                 g = g @ weight.swapaxes(2, 3)
-        return np.add.reduce(g.reshape(len(g), len(features[0]), -1), axis=0) if inputs else None
+        return np.add.reduce(g.reshape(len(g), parts * rows, -1), axis=0) if inputs else None
