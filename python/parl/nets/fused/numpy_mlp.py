@@ -93,7 +93,8 @@ class NumpyMLP:
             split = of_output.reshape(parts, rows, -1)
             if weights:
                 product = split.swapaxes(1, 2) @ features[member]
-                grad += np.add.reduce(product, axis=0).reshape(grad.shape)
+                total = product[0] if parts == 1 else np.add.reduce(product, axis=0)
+                grad += total.reshape(grad.shape)
                 bias_grad += np.add.reduce(of_output, axis=0)
             g[member] += split @ weight.reshape(-1, width)
         for number in reversed(range(len(self._layers))):
