@@ -397,6 +397,7 @@ def test_every_field_of_every_dataclass_is_read():
         "BranchResult.raw_rewards",
         "BranchResult.states",
         "BranchResult.lengths",
+        "Modification.description",
     }
     assert unread == for_users, "only users read these"
 

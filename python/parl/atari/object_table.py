@@ -1,6 +1,6 @@
 """Named fields of games' objects in the console's memory: :func:`objects`.
 
-The table is ``games/objects.toml``. Each field is a byte of RAM, or some of its bits, with the formula that
+The table is ``objects.toml``. Each field is a byte of RAM, or some of its bits, with the formula that
 makes pixels or a count of it. Source of the addresses: the public tables of AtariARI (Anand et al., 2019,
 "Unsupervised State Representation Learning in Atari") and black-box runs of the games; every field is
 compared with pictures, lives or scores by a test.
@@ -22,7 +22,7 @@ from parl.errors import AtariError
 
 FieldType = Literal["x", "y", "counter", "flag"]
 
-_FILE = Path(__file__).with_name("games") / "objects.toml"
+_FILE = Path(__file__).with_name("objects.toml")
 
 
 @dataclass(frozen=True)

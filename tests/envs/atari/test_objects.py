@@ -14,7 +14,13 @@ from parl.atari import Console, ObjectField, object_games, objects
 from parl.errors import AtariError
 
 SEEN = tomllib.loads(Path(__file__).with_name("object_pictures.toml").read_text())
-FIELDS = [(game, field.name) for game in object_games() for field in objects(game)]
+# A quarter of the games, and the only one with a flag, are compared in the quick tests.
+QUICK = {*list(object_games())[::4], "pong"}
+FIELDS = [
+    pytest.param(game, field.name, marks=[] if game in QUICK else pytest.mark.slow(minutes=1))
+    for game in object_games()
+    for field in objects(game)
+]
 # Frames of which pictures are kept, and all frames: scores and lives change seldom.
 FRAMES, ALL_FRAMES, EVERY = 4_500, 15_000, 5
 # Share of the frames in which an object is seen, and of them at the wrong times.
