@@ -17,7 +17,7 @@ fn sources() -> Vec<Generated> {
     vec![
         Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
         Generated { path: "crates/cule/src/machine/compact.rs".into(), text: interpreter::compact() },
-        Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
+        Generated { path: "crates/cule/src/machine/record_tables.rs".into(), text: ptx::tables() },
         Generated { path: "crates/cule/src/fast_cpu/handlers.rs".into(), text: fast_cpu::handlers_file() },
         Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },
     ]

@@ -1881,7 +1881,7 @@ PARL_CONST uint32_t LENGTH = 5u;
 PARL_CONST uint32_t RESERVE = 5000u;
 }
 
-namespace cule::machine::records {
+namespace cule::machine::record_tables {
 // Handlers of every opcode. With a memory operand: in RAM, in the TIA, in the bank that executes, anywhere in the
 // cartridge, the timer. A branch: within its page, to another. A jump: anywhere, within its bank. 0 ends the block.
 PARL_TABLE Array<Array<uint8_t, 5>, 256> HANDLERS = 
@@ -2000,7 +2000,7 @@ PARL_TABLE Array<uint8_t, 256> BYTES =
     1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1,
     2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3,
     3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3}};
-// Kind of operand, which determines the handler.
+// Kind of operand: 1 zero page, 2 absolute, 3 indirect and indexed by Y, 4 branch, 5 indirect jump, 6 JMP or JSR, 7 RTS, 0 other.
 PARL_TABLE Array<uint8_t, 256> KINDS = 
     Array<uint8_t, 256>{{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 6, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -8715,8 +8715,8 @@ namespace cule::machine::records {
 // bank that executes is the byte there.
 PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::cart::Cart& cart) {
     const uint32_t opcode = static_cast<uint32_t>(rom[at]);
-    const uint8_t kind = machine::records::KINDS[opcode];
-    const uint32_t bytes = static_cast<uint32_t>(machine::records::BYTES[opcode]);
+    const uint8_t kind = machine::record_tables::KINDS[opcode];
+    const uint32_t bytes = static_cast<uint32_t>(machine::record_tables::BYTES[opcode]);
     const uint32_t bank = machine::cart::bank_bytes(cart.kind);
     const uint32_t begin = static_cast<uint32_t>(at) & (~(bank - 1u));
     const uint32_t offset = static_cast<uint32_t>(at) - begin;
@@ -8731,11 +8731,11 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::ca
     if ((bytes > 2u) && ((at + 2u) < rom.length)) {
         operand |= static_cast<uint32_t>(rom[at + 2u]) << 8;
     }
-    uint8_t handler = machine::records::HANDLERS[opcode][0u];
+    uint8_t handler = machine::record_tables::HANDLERS[opcode][0u];
     switch (kind) {
         case 1: {
             if (operand < 0x80u) {
-                handler = machine::records::HANDLERS[opcode][1u];
+                handler = machine::record_tables::HANDLERS[opcode][1u];
             } else {
                 operand &= 0x7Fu;
             }
@@ -8747,17 +8747,17 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::ca
                 handler = 0;
                 const uint32_t read_at = static_cast<uint32_t>(begin | (operand & (bank - 1u)));
                 if (machine::cart::is_plain(cart, operand & 0xFFFu) && (read_at < rom.length)) {
-                    handler = machine::records::HANDLERS[opcode][2u];
+                    handler = machine::record_tables::HANDLERS[opcode][2u];
                     operand = static_cast<uint32_t>(rom[read_at]);
                 }
             } else if ((operand & 0x1000u) != 0u) {
-                handler = machine::records::HANDLERS[opcode][3u];
+                handler = machine::record_tables::HANDLERS[opcode][3u];
             } else if ((operand & 0x1280u) == 0x80u) {
                 operand &= 0x7Fu;
             } else if ((operand & 0x80u) == 0u) {
-                handler = machine::records::HANDLERS[opcode][1u];
+                handler = machine::record_tables::HANDLERS[opcode][1u];
             } else if ((((operand & 0x1285u) == 0x284u) && (cart.claims == 0)) && !machine::records::waits(rom, at)) {
-                handler = machine::records::HANDLERS[opcode][4u];
+                handler = machine::record_tables::HANDLERS[opcode][4u];
             } else {
                 handler = 0;
             }
@@ -8774,7 +8774,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::ca
             const uint32_t next = offset + bytes;
             const uint32_t target = rs::wrapping_add<uint32_t>(next, static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(static_cast<uint8_t>(operand)))));
             if ((target & 0xFF00u) != (next & 0xFF00u)) {
-                handler = machine::records::HANDLERS[opcode][1u];
+                handler = machine::record_tables::HANDLERS[opcode][1u];
             }
             operand = rs::wrapping_add<uint32_t>(begin, target);
             if (((target < (static_cast<uint32_t>(cart.plain_low) & (bank - 1u))) || (target >= end)) || (operand > 0xFFFFu)) {
@@ -8793,7 +8793,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::ca
         case 6: {
             const bool fills_window_2 = bank > machine::cart::SEGMENT_BYTES;
             if ((fills_window_2 && ((operand & 0x1000u) != 0u)) && machine::cart::is_plain(cart, operand & 0xFFFu)) {
-                handler = machine::records::HANDLERS[opcode][1u];
+                handler = machine::record_tables::HANDLERS[opcode][1u];
             }
             break;
         }
@@ -8805,7 +8805,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, const machine::ca
     if ((((offset + bytes) > end) || (((offset + bytes) == end) && !jumps)) || ((at + 1u) == rom.length)) {
         handler = 0;
     }
-    const uint32_t first = (operand | (1u << 16)) | (static_cast<uint32_t>(machine::records::CYCLES[opcode]) << machine::records::CYCLES_AT);
+    const uint32_t first = (operand | (1u << 16)) | (static_cast<uint32_t>(machine::record_tables::CYCLES[opcode]) << machine::record_tables::CYCLES_AT);
     return (static_cast<uint64_t>(handler) << 32) | static_cast<uint64_t>(first);
 }
 

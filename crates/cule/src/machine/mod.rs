@@ -36,6 +36,7 @@ pub mod input;
 pub mod instructions;
 pub mod operations;
 pub mod polls;
+pub mod record_tables;
 pub mod records;
 pub mod riot;
 pub mod tia;
