@@ -641,7 +641,7 @@ class AtariRows:
     """Atari environments whose states the caller holds; :mod:`parl.jax` steps them in programs of XLA.
 
     ``config`` is that of :class:`AtariBatch`, with one game. ``settings`` and the MD5 of the ROM name the
-    environments in programs; a process makes each only once. ``picture_room`` is the number of bytes of a
+    environments in programs; a process makes each only once. ``picture_bytes`` is the number of bytes of a
     state for the pictures that it keeps.
 
     Raises:
@@ -649,7 +649,7 @@ class AtariRows:
         FileNotFoundError: the ROM was not found.
     """
 
-    def __new__(cls, config: Mapping[str, Any], settings: str, picture_room: int) -> AtariRows: ...
+    def __new__(cls, config: Mapping[str, Any], settings: str, picture_bytes: int) -> AtariRows: ...
     @property
     def obs_shape(self) -> list[int]: ...
     @property

@@ -11,7 +11,7 @@ import functools
 import importlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from parl import _native
 from parl.atari.catalogue import game_id
 from parl.envs.atari import arguments
+from parl.envs.atari.options import CommonAtariOptions
 from parl.envs.atari.presets import preset_options
 from parl.envs.atari.vector import AtariVectorEnv
 from parl.errors import AtariError
@@ -53,45 +54,20 @@ _NOT_IN_NAME = {
     "ram_info",
     "thread_affinity_offset",
 }
-# Room for kept pictures. With random actions, 103 games were seen to need at most 8,549 bytes, and
+# Bytes for kept pictures. With random actions, 103 games were seen to need at most 8,549 bytes, and
 # Tic-Tac-Toe 3D, which draws a part of its picture in a frame, 14,098.
 _PICTURE_BYTES = 12_288
 _PICTURE_BYTES_OF = {"tic_tac_toe_3d": 32_768}
 
 
-class JaxAtariOptions(TypedDict, total=False):
+class JaxAtariOptions(CommonAtariOptions, total=False):
     """Keywords of :func:`make` that :class:`parl.AtariVectorEnv` describes."""
 
-    num_threads: int
-    max_num_frames_per_episode: int | None
     repeat_action_probability: float
-    full_action_space: bool
-    autoreset_mode: AutoresetMode | str
-    img_height: int | None
-    img_width: int | None
-    grayscale: bool
-    stack_num: int | None
     frameskip: int | tuple[int, int]
-    maxpool: bool
-    noop_max: int
-    episodic_life: bool
-    life_loss_info: bool
-    reward_clipping: bool | Literal["clamp", "sign"]
-    use_fire_reset: bool
     obs_type: Literal["gray", "rgb", "index", "ram"] | None
-    channel_order: Literal["last", "first"]
     mode: int | None
     difficulty: int | None
-    life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None
-    padding: Literal["zero", "reset"]
-    noops: Literal["after_fire", "before_fire", "numpy"]
-    max_num_steps_per_episode: int
-    limit_counts: Literal["steps", "console"]
-    allow_terminated_and_truncated: bool
-    show_last_frame: bool
-    boot: Literal["exact", "snapshot"] | None
-    ram_info: bool
-    reward_dtype: str
     patches: Mapping[Any, int] | None
     ram: Mapping[Any, int] | None
     hold: Mapping[Any, int] | None

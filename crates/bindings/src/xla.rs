@@ -50,10 +50,10 @@ pub struct AtariRows {
 #[pymethods]
 impl AtariRows {
     /// Makes the environments of `config`, of one game, unless this process has made them before with the
-    /// same `settings`. `picture_room` is the number of bytes of a state for the pictures that it keeps.
+    /// same `settings`. `picture_bytes` is the number of bytes of a state for the pictures that it keeps.
     #[new]
     #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
-    fn new(py: Python<'_>, config: Config, settings: String, picture_room: usize) -> PyResult<Self> {
+    fn new(py: Python<'_>, config: Config, settings: String, picture_bytes: usize) -> PyResult<Self> {
         let rules = config.settings()?;
         config.check_assignment()?;
         let made = py.detach(|| {
@@ -74,7 +74,7 @@ impl AtariRows {
                 wants_ram: config.ram_info,
                 entropy: 0,
             };
-            let batch = Arc::new(RowBatch::new(&batch_config, rules, picture_room)?);
+            let batch = Arc::new(RowBatch::new(&batch_config, rules, picture_bytes)?);
             all.insert(key, batch.clone());
             Ok((batch, rom_md5))
         });

@@ -2,7 +2,7 @@
 //! writes. Host only.
 //!
 //! A row is a header, the fixed part of an environment, its generator of sticky actions if actions stick, and
-//! room for its kept pictures, as runs. The stack of planes is not in the row: it is the observation before,
+//! its kept pictures, as runs. The stack of planes is not in the row: it is the observation before,
 //! which the caller passes along. Results are those of [`super::CpuBatch`], since both call [`cpu::perform`].
 //!
 //! Unlike the rows of [`super::Batch::save`], these have no checksum, which would take longer than reading and
@@ -73,7 +73,7 @@ pub struct RowBatch {
     pool: Pool<(Workspace, Slot)>,
     /// Rows hold the generator of sticky actions.
     has_generator: bool,
-    picture_room: usize,
+    picture_bytes: usize,
 }
 
 /// Bytes of a state and of an observation.
@@ -132,13 +132,17 @@ impl RowOutputs<'_> {
 }
 
 impl RowBatch {
-    /// Loads the game of `config`, which must be the only one, and starts the threads. `picture_room` is the
+    /// Loads the game of `config`, which must be the only one, and starts the threads. `picture_bytes` is the
     /// number of bytes of a row for kept pictures; see [`RowBatch::step`]. Environments that show no pictures
     /// keep none.
     ///
     /// # Errors
     /// As [`super::CpuBatch::new`]; or there are several games, or sound.
-    pub fn new(config: &BatchConfig<'_>, settings: Settings, picture_room: usize) -> Result<Self, CuleError> {
+    pub fn new(
+        config: &BatchConfig<'_>,
+        settings: Settings,
+        picture_bytes: usize,
+    ) -> Result<Self, CuleError> {
         config::check(config, &settings)?;
         let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
         if config.games.len() > 1 {
@@ -157,14 +161,14 @@ impl RowBatch {
         let pool = Pool::new(config.threads, usize::MAX, None, || (Workspace::new(&rules), slot.clone()))?;
         let has_generator =
             settings.rules.repeat_probability > 0.0 || game.env_game.boot_draws == UNKNOWN_DRAWS;
-        let picture_room = if rules.draws == 0 { 0 } else { picture_room };
-        Ok(Self { settings, rules, game, pool, has_generator, picture_room })
+        let picture_bytes = if rules.draws == 0 { 0 } else { picture_bytes };
+        Ok(Self { settings, rules, game, pool, has_generator, picture_bytes })
     }
 
     /// Bytes of a state.
     pub fn row_bytes(&self) -> usize {
         let generator = if self.has_generator { size_of::<Random>() } else { 0 };
-        size_of::<Header>() + size_of::<Head>() + generator + self.picture_room
+        size_of::<Header>() + size_of::<Head>() + generator + self.picture_bytes
     }
 
     /// Bytes of an observation.
@@ -196,7 +200,7 @@ impl RowBatch {
     ///
     /// # Errors
     /// The number of rows is not that of the seeds, a game does not reach its mode, or the pictures that an
-    /// environment keeps do not fit into the room of its row.
+    /// environment keeps do not fit into its row.
     pub fn reset(&self, seeds: &[u32], out: RowOutputs<'_>) -> Result<(), CuleError> {
         let before = RowInputs { rows: None, obs: None };
         self.run(seeds.len(), before, out, |(work, slot), index, _, _, row| {
@@ -212,7 +216,7 @@ impl RowBatch {
     ///
     /// # Errors
     /// The numbers of rows differ; a row is not a state of these environments; an episode has ended and
-    /// autoreset is disabled; or the pictures that an environment keeps do not fit into the room of its row.
+    /// autoreset is disabled; or the pictures that an environment keeps do not fit into its row.
     pub fn step(
         &self,
         actions: &[Action],
@@ -277,7 +281,7 @@ impl RowBatch {
         slot.head = bytemuck::pod_read_unaligned(head);
         slot.head.newest = self.rules.stack - 1;
         let generator = if self.has_generator { size_of::<Random>() } else { 0 };
-        let (generator, room) = rest.split_at(generator);
+        let (generator, encoded) = rest.split_at(generator);
         if self.has_generator {
             bytemuck::bytes_of_mut(&mut *slot.random).copy_from_slice(generator);
         }
@@ -289,18 +293,18 @@ impl RowBatch {
         if draws > MOST_NOOP_DRAWS {
             return Err(format!("{draws} draws of idle frames, expected at most {MOST_NOOP_DRAWS}"));
         }
-        slot.pictures = self.load_pictures(header, room)?;
+        slot.pictures = self.load_pictures(header, encoded)?;
         slot.planes.copy_from_slice(obs);
         Ok(())
     }
 
-    fn load_pictures(&self, header: Header, room: &[u8]) -> Result<Option<Box<Pictures>>, String> {
+    fn load_pictures(&self, header: Header, encoded: &[u8]) -> Result<Option<Box<Pictures>>, String> {
         let (length, rows) = (header.code_bytes as usize, header.picture_rows as usize);
         if (length, rows) == (0, 0) {
             return Ok(None);
         }
         let height = self.game.height();
-        let code = room.get(..length).filter(|_| rows == 2 * height || rows == 3 * height);
+        let code = encoded.get(..length).filter(|_| rows == 2 * height || rows == 3 * height);
         let pictures = code.and_then(|code| Pictures::from_code(code, rows));
         let pictures =
             pictures.ok_or_else(|| format!("{length} bytes are not {rows} rows of its pictures"))?;
@@ -313,11 +317,11 @@ impl RowBatch {
             Some(pictures) => (pictures.code(), pictures.rows()),
             None => (&[][..], 0),
         };
-        if code.len() > self.picture_room {
+        if code.len() > self.picture_bytes {
             let reason = format!(
-                "a state keeps {} bytes of pictures, its row has room for {}: make the environments with more",
+                "a state keeps {} bytes of pictures, its row has room for {}: make the environments with a larger picture_bytes",
                 code.len(),
-                self.picture_room
+                self.picture_bytes
             );
             return Err(CuleError::State { reason });
         }

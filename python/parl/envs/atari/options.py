@@ -10,34 +10,24 @@ if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode
 
 
-class AtariOptions(TypedDict, total=False):
-    """Keywords of :class:`parl.AtariVectorEnv`, which describes them."""
+class CommonAtariOptions(TypedDict, total=False):
+    """Keywords that :class:`parl.AtariVectorEnv` and :func:`parl.jax.make` take alike."""
 
-    batch_size: int
     num_threads: int
-    thread_affinity_offset: int
     max_num_frames_per_episode: int | None
-    repeat_action_probability: float | Sequence[float]
     full_action_space: bool
-    continuous: bool
-    continuous_action_threshold: float
     autoreset_mode: AutoresetMode | str
     img_height: int | None
     img_width: int | None
     grayscale: bool
     stack_num: int | None
-    frameskip: int | tuple[int, int] | Sequence[Any]
     maxpool: bool
     noop_max: int
     episodic_life: bool
     life_loss_info: bool
     reward_clipping: bool | Literal["clamp", "sign"]
     use_fire_reset: bool
-    device: str
-    obs_type: Literal["gray", "rgb", "index", "ram", "objects"] | None
     channel_order: Literal["last", "first"]
-    mode: int | Sequence[int | None] | None
-    difficulty: int | Sequence[int | None] | None
     life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None
     padding: Literal["zero", "reset"]
     noops: Literal["after_fire", "before_fire", "numpy"]
@@ -46,10 +36,25 @@ class AtariOptions(TypedDict, total=False):
     allow_terminated_and_truncated: bool
     show_last_frame: bool
     boot: Literal["exact", "snapshot"] | None
-    ordered: bool
     ram_info: bool
-    sound: bool
     reward_dtype: str
+
+
+class AtariOptions(CommonAtariOptions, total=False):
+    """Keywords of :class:`parl.AtariVectorEnv`, which describes them."""
+
+    batch_size: int
+    thread_affinity_offset: int
+    repeat_action_probability: float | Sequence[float]
+    continuous: bool
+    continuous_action_threshold: float
+    frameskip: int | tuple[int, int] | Sequence[Any]
+    device: str
+    obs_type: Literal["gray", "rgb", "index", "ram", "objects"] | None
+    mode: int | Sequence[int | None] | None
+    difficulty: int | Sequence[int | None] | None
+    ordered: bool
+    sound: bool
     output: Literal["numpy", "torch"]
     render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
     players: int
