@@ -25,22 +25,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import parl
+from parl.algos import ppo
 
 OBSERVATIONS: dict[str, Any] = {"obs_type": "ram", "stack_num": 2, "padding": "reset"}
 STICKY = {"repeat_action_probability": 0.25}
 # Those of the preset atari-ram, with a longer horizon.
-SETTINGS: dict[str, Any] = {
-    "rollout_steps": 64,
-    "minibatch_size": 512,
-    "epochs": 4,
-    "gamma": 0.997,
-    "gae_lambda": 0.95,
-    "entropy_coefficient": 0.01,
-    "normalize_observations": True,
-    "frame_deltas": True,
-    "hidden": (128, 128),
-    "anneal_clip": False,
-}
+SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997}
 # Of the last EPISODES from the newest starts, the share that must succeed before the start moves back.
 EPISODES, SHARE = 100, 0.2
 # Steps that the start moves back at once, and steps before it in which episodes start too.

@@ -39,21 +39,8 @@ CONSOLES: dict[str, Any] = {
     "repeat_action_probability": 0.25,
     "max_num_frames_per_episode": 8_000,
 }
-# Those of the preset atari-ram.
-SETTINGS: dict[str, Any] = {
-    "rollout_steps": 64,
-    "minibatch_size": 512,
-    "epochs": 4,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "entropy_coefficient": 0.01,
-    "normalize_observations": True,
-    "frame_deltas": True,
-    "hidden": (128, 128),
-    "anneal_clip": False,
-}
-SIZE = 8
-STEP = 16.0  # of Elo ratings, in points
+LEAGUE_SIZE = 8
+ELO_STEP = 16.0  # largest change of a rating after a game, in points
 
 
 def views(memory: Array, players: Array) -> Array:
@@ -85,7 +72,7 @@ class League:
 
     def add(self, name: str, player: Player) -> None:
         """Adds the current policy. A full league drops a random one, but neither the first nor the random."""
-        if len(self.members) > SIZE:
+        if len(self.members) > LEAGUE_SIZE:
             gone = int(self.rng.integers(2, len(self.members)))
             for column in (self.names, self.members, self.ratings):
                 column.pop(gone)
@@ -103,7 +90,7 @@ class League:
         if opponent not in self.members:
             return
         at = self.members.index(opponent)
-        change = STEP * (score - expected(self.rating, self.ratings[at]))
+        change = ELO_STEP * (score - expected(self.rating, self.ratings[at]))
         self.rating += change
         if at > 0:
             self.ratings[at] -= change
@@ -205,7 +192,7 @@ def player_of(folder: Any, env: Any) -> Player:
     return lambda obs: np.asarray(policy.predict(obs, deterministic=False)[0])
 
 
-class Recruit(parl.Callback):
+class AddToLeague(parl.Callback):
     """Adds the policy of every checkpoint to the league.
 
     Args:
@@ -282,7 +269,7 @@ def main() -> None:
     probe = parl.AtariVectorEnv(options.game, 1, players=2, **CONSOLES)
     LEAGUE = League(len(probe.action_codes), options.seed)
     env = functools.partial(SelfPlayEnvs, game=options.game)
-    recruit = Recruit(env)
+    members = AddToLeague(env)
     parl.register_algorithm("self-play", SelfPlay)
     run = parl.train(
         "self-play",
@@ -293,11 +280,11 @@ def main() -> None:
         checkpoint_every=options.every,
         evaluation_episodes=0,
         seed=options.seed,
-        callbacks=[recruit],
-        **SETTINGS,
+        callbacks=[members],
+        **ppo.PRESETS["atari-ram"].algorithm,
     )
-    players = [LEAGUE.members[0], *recruit.all.values()]
-    names = ["random", *recruit.all]
+    players = [LEAGUE.members[0], *members.all.values()]
+    names = ["random", *members.all]
     last = len(players) - 1
     # Ratings of distant players follow from chains of neighbors.
     pairs = sorted({(i + 1, i) for i in range(last)} | {(last, 0), (last, 1)} - {(1, 1)})
