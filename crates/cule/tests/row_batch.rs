@@ -1,5 +1,7 @@
 //! Environments whose states are rows of the caller give the results of `CpuBatch`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails if environments cannot be made or stepped")]
+
 #[path = "support/roms.rs"]
 mod roms;
 
