@@ -54,8 +54,9 @@ test:  ## all quick tests, Rust and Python, with a table of their times
 	@$(PYTHON) tools/run_tests.py setup build build-tests test-rust,test-py
 
 # Separate from `test-rust`, so that the table shows the times of compiling and running separately.
-build-tests:
+build-tests: build
 	$(CARGO) test --quiet --no-run
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python tests/build.py
 
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet

@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import importlib.util
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,20 @@ def architectures() -> list[int]:
     return list(values)
 
 
-def families(
-    architectures: Iterable[int], always: tuple[int, ...] = (0, -1), minutes: float = 1
-) -> list[Any]:
-    """The first architecture of each family: 75, 80, 90, ... Those not at the indices ``always`` are slow.
-
-    The kernels differ only below and from 8.0 on, so the oldest and the newest architecture cover every line.
-    """
+def oldest_of_each_family() -> list[int]:
+    """The first architecture of each family: 75, 80, 90, ..."""
     first: dict[int, int] = {}
-    for architecture in sorted(architectures):
+    for architecture in sorted(architectures()):
         first.setdefault(architecture // 10, architecture)
-    found = list(first.values())
+    return list(first.values())
+
+
+def families(always: tuple[int, ...] = (0, -1), minutes: float = 1) -> list[Any]:
+    """The first architecture of each family, as parameters. Those not at the indices ``always`` are slow.
+
+    The kernels differ only below and from 8.0 on, so the oldest and the newest family cover every line.
+    """
+    found = oldest_of_each_family()
     quick = {found[place] for place in always if found}
     return [a if a in quick else pytest.param(a, marks=pytest.mark.slow(minutes=minutes)) for a in found]
 

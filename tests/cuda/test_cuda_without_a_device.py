@@ -97,7 +97,7 @@ def test_processes_share_the_cache(tmp_path: Path) -> None:
 
 
 @nvrtc.needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
+@pytest.mark.parametrize("architecture", nvrtc.families())
 @pytest.mark.parametrize("file", sorted(FILES))
 def test_kernels_compile_for_every_family_without_optimization(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17", *nvrtc.UNOPTIMIZED]
@@ -110,15 +110,18 @@ def test_kernels_compile_for_every_family_without_optimization(file: str, archit
 
 
 @nvrtc.needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures(), (-1,), minutes=4))
+@pytest.mark.parametrize("architecture", nvrtc.families((-1,), minutes=4))
 def test_kernels_compile_for_every_family(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles the kernels as for a device. The oldest family takes minutes; the results are cached."""
+    """Compiles the kernels as for a device. The oldest family takes minutes; the results are cached.
+
+    NVRTC decides by the size of a program which functions it inlines; compile time grows with the code.
+    """
     monkeypatch.setenv("PARL_CACHE_DIR", str(compiled.FOLDER / "kernels"))
     target, _, files = _native.cuda_compile(architecture, nvrtc_folders(), True)
     assert target == f"compute_{architecture}"
     assert {name for name, _, _ in files} == FILES
     # The kernels that run frames contain the jump table and all forms.
-    assert all(size > 1_000_000 for name, size, _ in files if name != SMALL)
+    assert all((size > 1_000_000) == (name != SMALL) and size < 1_700_000 for name, size, _ in files)
 
 
 @nvrtc.needs_nvrtc

@@ -20,7 +20,7 @@ FILES = ["tree.cu", "replay.cu", "select.cu", "episode.cu"]
 
 
 @nvrtc.needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures()))
+@pytest.mark.parametrize("architecture", nvrtc.families())
 @pytest.mark.parametrize("file", FILES)
 def test_kernels_compile_for_every_family(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]

@@ -40,7 +40,7 @@ def test_a_loader_gives_tensors_of_the_replay(breakout):
 
 
 def test_workers_share_the_episodes(breakout):
-    options = {"batch_size": 3, "obs_type": "ram", "episodes": range(4)}
+    options = {"batch_size": 40, "obs_type": "ram", "episodes": range(4)}
     dataset = datasets.TorchDataset(breakout, shuffle=True, **options)
     loader = DataLoader(dataset, batch_size=None, num_workers=2)
     found = places(loader)

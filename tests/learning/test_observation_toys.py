@@ -50,10 +50,9 @@ def test_rollouts_hold_both_parts(tmp_path, name, options):
     assert evaluate(run.path, episodes=20).mean() > 18
 
 
-# All three encode observations with the same code.
-@pytest.mark.parametrize(
-    "name", ["sac", *(pytest.param(n, marks=pytest.mark.slow(minutes=1)) for n in ("td3", "ddpg"))]
-)
+# They encode observations with the same code as DQN.
+@pytest.mark.slow(minutes=1)
+@pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 def test_continuous_actions_use_both_parts(tmp_path, name):
     options = {"replay_ratio": 16.0, "image_features": 32, "target_tau": 0.05, "total_steps": 2_000}
     if name == "sac":

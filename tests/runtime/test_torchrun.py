@@ -77,6 +77,7 @@ def test_callbacks_are_called_in_the_first_process_and_end_both(tmp_path):
     assert RunDirectory.open(tmp_path / "runs" / "stopped").checkpoints_of(1).verified("last")
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.timeout(600)
 def test_two_processes_train_dqn_together_and_resume(tmp_path):
     words = [word for name, value in OPTIONS.items() for word in (f"--{name}", value)]

@@ -16,7 +16,7 @@ from parl.train.registry import make_algorithm
 from parl.types import EnvSpec
 
 # Those whose policies are made of the same parts as another one's: writing ONNX takes seconds.
-ALIKE = ("a3c", "a2c", "bc", "ddpg", "dqn", "ga", "ga3c", "impala", "ppo", "es")
+ALIKE = ("a3c", "a2c", "bc", "ddpg", "dqn", "ga", "ga3c", "impala", "ppo", "es", "td3", "pqn", "ppo 3")
 SLOW = pytest.mark.slow(minutes=1)
 ONNX = [
     pytest.param(name, own, id=one, marks=[SLOW] if one in ALIKE else [])

@@ -63,7 +63,9 @@ def test_memory_for_stacks_is_counted_and_named_if_it_is_missing() -> None:
     with_small.close()
 
 
-@pytest.mark.parametrize(("error", "name"), [(100, "CUDA_ERROR_NO_DEVICE"), (999, "error 999")])
+@pytest.mark.parametrize(
+    ("error", "name"), [(100, "CUDA_ERROR_NO_DEVICE"), pytest.param(999, "error 999", marks=pytest.mark.slow)]
+)
 def test_a_driver_that_fails_to_initialize_is_reported(error: int, name: str) -> None:
     code = "import parl; parl.AtariVectorEnv('pong', device='cuda')"
     environment = {**os.environ, "PARL_FAKE_DRIVER": f"init={error}"}

@@ -14,8 +14,12 @@ from parl.envs.atari.registration import env_name
 from parl.errors import ConfigError
 
 
+def slow_games(*games: str) -> list[object]:
+    return [pytest.param(game, marks=pytest.mark.slow(minutes=1)) for game in games]
+
+
 @pytest.mark.parametrize("life_loss", [False, True])
-@pytest.mark.parametrize("game", ["breakout", "seaquest", "qbert"])
+@pytest.mark.parametrize("game", ["breakout", *slow_games("seaquest", "qbert")])
 def test_gymnasium_preset_equals_gymnasium(game: str, life_loss: bool) -> None:
     pytest.importorskip("cv2")
     from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
@@ -48,7 +52,7 @@ def test_gymnasium_preset_equals_gymnasium(game: str, life_loss: bool) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("game", ["breakout", "qbert", "space_invaders"])
+@pytest.mark.parametrize("game", ["breakout", *slow_games("qbert", "space_invaders")])
 def test_envpool_preset_equals_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) -> None:
     envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
     model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)

@@ -13,14 +13,11 @@ import parl
 
 # Long and short games, joystick and paddle, PAL, tall pictures, rows never drawn, frames that stay open.
 GAMES = (
-    "pong", "breakout", "seaquest", "space_invaders", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
-    "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk", "double_dunk", "tic_tac_toe_3d",
+    "pong", "breakout", "seaquest", "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk",
+    "double_dunk", "tic_tac_toe_3d",
 )  # fmt: skip
 # Games that a random agent ends, and the number of steps within which it does.
-SHORT = {
-    "breakout": 350, "space_invaders": 420, "seaquest": 420, "ms_pacman": 500, "qbert": 350,
-    "journey_escape": 770,
-}  # fmt: skip
+SHORT = {"breakout": 350, "seaquest": 420, "journey_escape": 770}
 OPTIONS = (
     {"autoreset_mode": "SameStep"},
     {"repeat_action_probability": 0.25},
@@ -95,7 +92,7 @@ def test_every_option_is_used_by_a_game() -> None:
 def test_the_first_steps_equal_ale_py() -> None:
     names = all_games()
     assert len(names) == 104
-    for game in names[::7]:
+    for game in names[::14]:
         compare_with_ale(game, num_envs=1, steps=30)
 
 
