@@ -43,8 +43,8 @@ setup: $(SETUP)  ## create .venv with the development tools
 build: setup  ## compile the extension into .venv, with the extras that training needs
 	$(BIN)/maturin develop --uv --quiet --release --extras $(EXTRAS)
 
-train: build  ## learn Pong in a few minutes, from pictures on a GPU, otherwise from the console's memory; writes curve and video
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset $(PRESET) --stop-at-return 18 --seed $(SEED) --name $(RUN)
+train: build  ## learn Pong in a few minutes, from pictures on a GPU, otherwise from the console's memory; shows the game, writes curve and video
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset $(PRESET) --stop-at-return 18 --seed $(SEED) --name $(RUN) $$([ -t 0 ] && [ -t 1 ] && echo --watch)
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl eval runs/$(RUN) --episodes 30 --video runs/$(RUN)/videos/pong.mp4
 
 train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from parl.atari.actions import Action
 from parl.atari.console import Console
 from parl.atari.recording import Recorder
-from parl.atari.terminal import Keys, TerminalScreen, raw_terminal
+from parl.atari.terminal import Keys, raw_terminal, screen_of_terminal
 from parl.errors import ConfigError
 
 HELP = "arrows move, space fires, p pauses, r resets, q quits"
@@ -61,9 +60,7 @@ class Display(Protocol):
 
 class _TerminalDisplay:
     def __init__(self, read: Callable[[], bytes]) -> None:
-        size = shutil.get_terminal_size()
-        has_true_color = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
-        self._screen = TerminalScreen(sys.stdout, size.columns, size.lines, true_color=has_true_color)
+        self._screen = screen_of_terminal()
         self._keys = Keys()
         self._read = read
         self._waiting: NDArray[np.uint8] | None = None

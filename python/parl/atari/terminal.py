@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -115,6 +117,13 @@ class TerminalScreen:
         if self._true_color:
             return f"\x1b[{layer};2;{red};{green};{blue}m"
         return f"\x1b[{layer};5;{16 + 36 * red + 6 * green + blue}m"
+
+
+def screen_of_terminal() -> TerminalScreen:
+    """A screen that fills the terminal of standard output, with the colors that it says it has."""
+    size = shutil.get_terminal_size()
+    has_true_color = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
+    return TerminalScreen(sys.stdout, size.columns, size.lines, true_color=has_true_color)
 
 
 class Keys:

@@ -18,6 +18,7 @@ usage: parl COMMAND [OPTIONS]
   train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
   resume RUN         continue a run from its last checkpoint
   tune ALGORITHM     search for the settings with the highest returns (parl tune ppo --env CartPole-v1)
+  watch RUN          show a run's newest policy in the terminal, while it trains or later
   eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
                      human-normalized scores of several games
   runs [FOLDER]      list the runs of a folder with their scores and states
@@ -44,7 +45,7 @@ parl COMMAND --help lists a command's options. --import MODULE imports a module 
 register algorithms. --traceback, or PARL_TRACEBACK=1, shows where an error arose.
 """
 _COMMANDS = (
-    "train", "resume", "tune", "eval", "runs", "compare", "plot", "report", "bench", "games", "play",
+    "train", "resume", "tune", "watch", "eval", "runs", "compare", "plot", "report", "bench", "games", "play",
     "record", "record-dataset", "dataset", "doctor",
 )  # fmt: skip
 

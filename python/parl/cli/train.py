@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ algorithms: {algorithms}
 
 parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file, --preset NAME from a
 preset. --presets lists the presets, each tuned or untuned. --callback MODULE:CLASS adds a callback
-and can be repeated. Options that are not given have defaults for the environment: parl train ALGORITHM --env
-ID --help shows them.
+and can be repeated. --watch shows episodes of the newest policy in the terminal. Options that are not
+given have defaults for the environment: parl train ALGORITHM --env ID --help shows them.
 """
 
 
@@ -32,6 +33,7 @@ def train_command(arguments: Sequence[str]) -> int:
     path, rest = take_option("--config", arguments[1:])
     preset, rest = take_option("--preset", rest)
     callbacks, rest = take_options("--callback", rest)
+    watched, rest = "--watch" in rest, [word for word in rest if word != "--watch"]
     if "--presets" in rest:
         for line in _presets(train.presets_of(name)):
             print(line)
@@ -54,8 +56,15 @@ def train_command(arguments: Sequence[str]) -> int:
         run_config = dataclasses.replace(run_config, env_options=shown)
     command = ["parl", "train", *arguments]
     hooks = [train.load_callback(callback) for callback in callbacks]
-    settings = {"run_config": run_config, "algorithm_config": algorithm_config, "callbacks": hooks}
-    return summarize(interruptible(lambda: train.train(name, **settings, command=command)))
+    settings = {"algorithm_config": algorithm_config, "command": command}
+    with contextlib.ExitStack() as stack:
+        if watched:
+            hooks.append(
+                stack.enter_context(contextlib.closing(importlib.import_module("parl.train.watch").Watch()))
+            )
+            run_config = dataclasses.replace(run_config, quiet=True)
+        run = interruptible(lambda: train.train(name, **settings, run_config=run_config, callbacks=hooks))
+    return summarize(run)
 
 
 def _presets(presets: dict[str, Any]) -> list[str]:

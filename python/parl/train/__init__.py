@@ -16,7 +16,7 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.torchrun import Group
-    from parl.runtime.evaluate import Evaluator
     from parl.runtime.setup import SavedLearner
     from parl.train.policy import Policy
     from parl.types import EnvSpec
@@ -660,7 +659,10 @@ def evaluate(
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
-    evaluator, _ = _load_evaluator(path, checkpoint, trust)
+    from parl.runtime.evaluate import Evaluator
+
+    policy = _load_for_playing(path, checkpoint, trust)
+    evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
     try:
         return evaluator.play(episodes, seed)
     finally:
@@ -695,16 +697,14 @@ def _steps_of(path: str | Path, checkpoint: str) -> tuple[RunDirectory, int]:
     return run, int(json.loads((folder / "counters.json").read_text(encoding="utf-8"))["env_steps"])
 
 
-def _load_evaluator(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
-    """Returns an evaluator with the policy of a checkpoint, and the maker of its environments."""
-    from parl.runtime.evaluate import Evaluator
-
+def _load_for_playing(path: str | Path, checkpoint: str, trusted: bool) -> Policy:
+    """Returns the policy of a checkpoint; torch uses one thread if it is small."""
     policy = load(path, checkpoint, trust=trusted)
     if not policy.spec.has_images:
         import torch
 
         torch.set_num_threads(1)  # Several threads make small networks slower.
-    return Evaluator(policy.env_maker, policy.acting, policy.spec), policy.env_maker
+    return policy
 
 
 def record(
@@ -735,55 +735,24 @@ def record(
         ConfigError: the environment does not render pictures, or the type of the file is not supported.
     """
     from parl.atari.pictures import write_frames
-    from parl.envs import AtariVectorEnv, games_over, points
-    from parl.runtime.evaluate import reset_memory
+    from parl.train.player import Player
 
-    evaluator, maker = _load_evaluator(path, checkpoint, trust)
-    env: Any = maker.with_pictures(sound=Path(out).suffix.lower() == ".mp4")(1)
-    total = 0.0
-    info: dict[str, Any] = {}
-
-    def frames() -> Iterator[np.ndarray[Any, Any]]:
-        nonlocal total, info
-        obs, info = env.reset(seed=seed)
-        reset_memory(evaluator.policy, 1)
-        over = False
-        while not over:
-            yield _picture(env, maker.name)
-            obs, reward, terminated, truncated, info = env.step(
-                evaluator.policy.act_greedily(evaluator.observe(obs))
-            )
-            total += float(points(reward, info)[0])
-            over = bool(games_over(terminated, np.logical_or(terminated, truncated), info)[0])
-        if not same_step:
-            yield _picture(env, maker.name)
-
-    same_step = "same" in str(env.metadata.get("autoreset_mode", "")).lower()
-    atari = isinstance(env.unwrapped, AtariVectorEnv)
+    policy = _load_for_playing(path, checkpoint, trust)
+    player = Player(policy.env_maker, sound=Path(out).suffix.lower() == ".mp4")
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    fps = float(env.metadata.get("render_fps") or 30)
-    sounds = atari and env.unwrapped.settings["sound"]
+    sounds = player.is_atari and player.env.unwrapped.settings["sound"]
     try:
         write_frames(
             Path(out),
-            frames(),
-            fps=fps,
-            scale=scale or (2 if atari else 1),
-            aspect=2 if atari else 1,
-            audio=(lambda: info["audio"][0]) if sounds else None,
+            player.episode(policy, seed),
+            fps=player.fps,
+            scale=scale or (2 if player.is_atari else 1),
+            aspect=2 if player.is_atari else 1,
+            audio=(lambda: player.info["audio"][0]) if sounds else None,
         )
     finally:
-        env.close()
-        evaluator.close()
-    return total
-
-
-def _picture(env: Any, name: str) -> np.ndarray[Any, Any]:
-    """The picture (H, W, 3) uint8 of the only environment of ``env``."""
-    pictures = env.render() if env.render_mode == "rgb_array" else None
-    if pictures is None or not len(pictures):
-        raise ConfigError(f"{name} gives no pictures: it needs render_mode = 'rgb_array'")
-    return np.asarray(pictures[0], np.uint8)
+        player.close()
+    return player.episode_return
 
 
 class _Callable(types.ModuleType):
