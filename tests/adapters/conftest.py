@@ -1,4 +1,5 @@
 import os
+import tempfile
 
 # Numba compiles Tianshou's trees for ten seconds or more in each process; Python is enough for a few rows.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
@@ -14,3 +15,9 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path, monkeypatch):
+    """Stable-Baselines3 makes a folder for the log of each training, which it does not remove."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
