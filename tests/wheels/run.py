@@ -71,7 +71,6 @@ def places():
 
     yield native("this processor")
     yield native("scalar", SUMTREE_PATH="scalar")
-    yield native("arrays", SUMTREE_PATH="arrays")
     if machine == "aarch64":
         yield native("NEON", SUMTREE_PATH="neon")
         return
