@@ -98,6 +98,22 @@ def replay_file():
         )
 
 
+def start_of(pid):
+    """Start time of a process in Linux's table of processes."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]
+
+
+def start_is_wrong():
+    """Why processes cannot recognize each other: QEMU tells a process another start of itself than others."""
+    if sys.platform != "linux":
+        return None
+    mine, pid = start_of("self"), os.getpid()
+    child = os.fork()
+    if child == 0:
+        os._exit(start_of(pid) != mine)
+    return "the emulator reports wrong starts of processes" if os.waitpid(child, 0)[1] else None
+
+
 def attach_and_add(name):
     with parl.PrioritizedReplay(256, SPEC, shared=name, **replay_options()) as attached:
         draws(attached, np.random.RandomState(5), 50)
@@ -241,7 +257,7 @@ def main():
         ("tree", None, tree),
         ("replay", None, replay),
         ("replay in a file", None, replay_file),
-        ("replay of two processes", None, replay_shared),
+        ("replay of two processes", start_is_wrong(), replay_shared),
         *((f"console {game}", needs(roms=True), lambda game=game: console(game)) for game in GAMES),
         *(
             (f"vector environment {kind}", needs("gymnasium", roms=True), lambda kind=kind: vector_env(kind))

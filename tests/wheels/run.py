@@ -4,7 +4,7 @@ Each line that the checks print must be that of `expected.txt`. `tools/emulators
 Pythons for other systems; what is missing is reported as not tried. QEMU accesses memory in the order of
 this machine's processor, and says nothing about speed.
 
-    python tests/wheels/run.py [--dist dist] [--torch] [--record] [NAME...]
+    python tests/wheels/run.py [--dist dist] [--torch] [--python PATH]... [--record] [NAME...]
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Place:
     torch: bool = True
 
 
-def places():
+def places(pythons):
     here, machine = [sys.executable], platform.machine()
     qemu_x86 = str(QEMU / "qemu-x86_64-static")
 
@@ -70,6 +70,9 @@ def places():
         return Place(name, f"{MANYLINUX}_aarch64", "aarch64-manylinux_2_28", command, env)
 
     yield native("this processor")
+    for python in pythons:
+        name = f"{machine}, Python {version_of([python])}"
+        yield Place(name, f"{MANYLINUX}_{machine}", f"{machine}-manylinux_2_28", [python], torch=False)
     yield native("scalar", SUMTREE_PATH="scalar")
     if machine == "aarch64":
         yield native("NEON", SUMTREE_PATH="neon")
@@ -94,7 +97,7 @@ def cpu_flags():
 
 def install(wheel, place, python, torch):
     """Unpacks the wheel and the packages that it needs for the platform; returns the folder."""
-    folder = ROOT / "target" / "wheels" / f"{place.platform}{'-torch' if torch else ''}"
+    folder = ROOT / "target" / "wheels" / f"{place.platform}-{python}{'-torch' if torch else ''}"
     shutil.rmtree(folder, ignore_errors=True)
     packages = [
         str(wheel),
@@ -157,12 +160,15 @@ def main():
     parser.add_argument("names", nargs="*", help="only places whose names contain one of these")
     parser.add_argument("--dist", type=Path, default=ROOT / "dist")
     parser.add_argument("--torch", action="store_true", help="also train with torch, where it has packages")
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="PATH", help="another interpreter of this machine"
+    )
     parser.add_argument("--record", action="store_true", help="write expected.txt from the first place")
     arguments = parser.parse_args()
     if not os.environ.get("ALE_ROMS_DIR"):
         sys.exit("set ALE_ROMS_DIR to the folder of the ROM files")
     rows, folders, failed, have = [], {}, False, cpu_flags()
-    for place in places():
+    for place in places(arguments.python):
         if arguments.names and not any(name in place.name for name in arguments.names):
             continue
         wheels = sorted(arguments.dist.glob(f"parl_rl-*-abi3-*{place.wheel}*.whl"))
@@ -183,7 +189,7 @@ def main():
             continue
         wheel, torch = wheels[-1], arguments.torch and place.torch
         python = version_of(place.command)
-        key = place.platform, torch
+        key = place.platform, python, torch
         if key not in folders:
             folders[key] = install(wheel, place, python, torch)
             print(f"{wheel.name}: {contents(wheel)}")
