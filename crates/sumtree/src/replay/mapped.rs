@@ -110,7 +110,7 @@ impl Replay {
         let (seal, boot_at_last_write) =
             (header[header::SEAL].load(Ordering::Relaxed), header[header::BOOT].load(Ordering::Relaxed));
         let was_dirty = header[header::DIRTY].load(Ordering::Relaxed) != CLEAN;
-        // Without a boot id nobody can tell whether the machine went down.
+        // Without a boot id it is unknown whether the machine went down.
         let boot = boot_id_hash();
         if seal == UNSEALED && was_dirty && (boot == 0 || boot_at_last_write != boot) {
             return Err("the machine went down while rows were being written to it".to_owned());
