@@ -1,9 +1,10 @@
 # Functions that unpack Debian's packages into a folder, without installing them; sourced by other scripts. They need apt and
 # dpkg, no rights, and change nothing in the system.
 
-# debian_lists ARCHITECTURE: downloads the lists of packages of Debian 12, unless that was done.
+# debian_lists ARCHITECTURE: downloads the lists of packages of Debian 12, or of the release that SUITE names, unless that was done.
 debian_lists() {
-  local state=$PWD/target/debian/$1
+  local suite=${SUITE:-bookworm}
+  local state=$PWD/target/debian/$suite-$1
   export APT_CONFIG=$state/apt.conf
   [ -f "$state/done" ] && return
   mkdir -p "$state"/{lists,cache/archives,state}/partial
@@ -14,7 +15,7 @@ Dir::Etc::sourcelist "$state/sources.list"; Dir::Etc::sourceparts "/nonexistent"
 Dir::State "$state/state"; Dir::State::lists "$state/lists"; Dir::State::status "$state/status"; Dir::Cache "$state/cache";
 END
   local part
-  for part in "debian bookworm" "debian-security bookworm-security"; do
+  for part in "debian $suite" "debian-security $suite-security"; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/$part main"
     echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/$part main"
   done >"$state/sources.list"
@@ -43,7 +44,7 @@ debian_unpack_all() {
   apt-get install --quiet --quiet --yes --download-only "$@" >/dev/null
   mkdir -p "$folder"
   local file
-  for file in "target/debian/$architecture/cache/archives"/*.deb; do dpkg --extract "$file" "$folder"; done
+  for file in "${APT_CONFIG%/*}/cache/archives"/*.deb; do dpkg --extract "$file" "$folder"; done
 }
 
 # debian_source FOLDER PACKAGE...: unpacks the original sources of these packages, each as a folder.

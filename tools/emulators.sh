@@ -15,6 +15,9 @@ if [ ! -x "$folder/musl/bin/python3.11" ]; then
   work=$folder/musl-work
   mkdir -p "$work"
   debian_unpack amd64 "$work/musl" musl musl-dev musl-tools
+  # Newer packages, numpy among them, have a kind of relocations (RELR) that musl knows from 1.2.4 on.
+  SUITE=trixie debian_unpack amd64 "$work/musl-1.2.5" musl
+  cp "$(find "$work/musl-1.2.5" -type f -name libc.so)" "$work/musl/lib/x86_64-linux-musl/libc.so"
   debian_source "$work/source" python3.11 zlib libffi
   # Debian's compiler with musl's files in place of glibc's, from the folders above.
   files=$work/musl/usr/lib/x86_64-linux-musl headers=$work/musl/usr/include/x86_64-linux-musl

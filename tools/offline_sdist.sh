@@ -6,11 +6,12 @@ cd "$(dirname "$0")/.."
 folder=$PWD/target/offline
 rm -rf "$folder"
 mkdir -p "$folder"
-maturin sdist --quiet --out "$folder"
+maturin sdist 2>/dev/null --out "$folder"
 tar --extract --file "$folder"/parl_rl-*.tar.gz --directory "$folder" --strip-components 1 --one-top-level=source
 cd "$folder/source"
 mkdir -p .cargo
-cargo vendor --quiet --locked >.cargo/config.toml
+# Without --locked: crates that only benchmarks and generators need leave the lock file, which keeps the versions of the others.
+cargo vendor >.cargo/config.toml 2>../vendor.log
 export CARGO_HOME=$folder/cargo CARGO_TARGET_DIR=$folder/target # without the crates that cargo has downloaded before
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 unshare --map-root-user --net bash -euc '

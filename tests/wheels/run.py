@@ -105,7 +105,6 @@ def install(wheel, place, python, torch):
         "gymnasium",
         *(["torch", "cloudpickle", "rich", "safetensors", "tomli-w", "tyro"] if torch else []),
     ]
-    index = ["--torch-backend", "cpu"] if torch and "x86_64" in place.platform else []
     uv = [
         "uv",
         "pip",
@@ -118,7 +117,7 @@ def install(wheel, place, python, torch):
         "--python-version",
         python,
     ]
-    subprocess.run([*uv, "--only-binary", ":all:", *index, *packages], check=True)
+    subprocess.run([*uv, "--only-binary", ":all:", *packages], check=True)
     return folder
 
 
