@@ -26,6 +26,8 @@ QEMU = EMULATORS / "qemu" / "usr" / "bin"
 ARM = EMULATORS / "aarch64"
 # numpy 2.4 chooses code that these processors do not have unless this is set.
 NEHALEM = {"OPENBLAS_CORETYPE": "Nehalem"}
+# The packages of later versions for ARM need CUDA.
+TORCH = "torch==2.6.0"
 MANYLINUX, MUSL = "manylinux_2_28", "musllinux_1_2"
 
 
@@ -99,12 +101,9 @@ def install(wheel, place, python, torch):
     """Unpacks the wheel and the packages that it needs for the platform; returns the folder."""
     folder = ROOT / "target" / "wheels" / f"{place.platform}-{python}{'-torch' if torch else ''}"
     shutil.rmtree(folder, ignore_errors=True)
-    packages = [
-        str(wheel),
-        "numpy",
-        "gymnasium",
-        *(["torch", "cloudpickle", "rich", "safetensors", "tomli-w", "tyro"] if torch else []),
-    ]
+    packages = [str(wheel), "numpy", "gymnasium[classic-control]" if torch else "gymnasium"]
+    if torch and place.command[-1] != sys.executable:  # which has them already
+        packages += ["cloudpickle", "rich", "safetensors", "tomli-w", "tyro", TORCH]
     uv = [
         "uv",
         "pip",
