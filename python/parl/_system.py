@@ -15,7 +15,7 @@ if sys.platform == "win32":
     import ctypes
     import msvcrt
 
-    # A byte far beyond the end of every file that is locked: on Windows no other process can read locked bytes.
+    # A byte far beyond the end of every file that is locked: on Windows locked bytes cannot be read.
     _LOCKED_BYTE = 1 << 30
     _SYNCHRONIZE = 0x00100000
     _ERROR_ACCESS_DENIED = 5
