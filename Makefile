@@ -244,6 +244,20 @@ wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
 
+# With standard libraries of rustup, or else of Debian.
+wheels: setup  ## build the wheels for Linux on x86-64 and aarch64 and for musl on x86-64, with zig
+	tools/wheels.sh
+
+try-wheels: setup  ## install each wheel of dist and compare what it does, also in emulators of other processors: ARGS=--torch
+	tools/emulators.sh
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/wheels/run.py $(ARGS)
+
+check-targets: setup  ## compile for macOS and Windows without linking, and check the types as on these systems
+	PYTHON_ARGUMENTS="--pythonpath $(BIN)/python" tools/check_targets.sh
+
+offline-sdist: setup  ## build the source distribution, and from it, with vendored crates and no network, a wheel
+	tools/offline_sdist.sh
+
 # PATH begins with the tools of .venv.
 reproducible: setup  ## build the wheel of the last commit twice and compare the two files
 	tools/reproducible.sh

@@ -8,13 +8,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/target/reproducible
 export SOURCE_DATE_EPOCH CARGO_TARGET_DIR=$folder/source/target
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+commit=$(git rev-parse HEAD) # both builds are of this one, whatever is committed meanwhile
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
 export RUSTFLAGS="--remap-path-prefix=$folder/source=/parl --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 rm -rf "$folder"
 for build in 1 2; do
   rm -rf "$folder/source"
   mkdir -p "$folder/source"
-  git archive HEAD | tar --extract --directory "$folder/source"
+  git archive "$commit" | tar --extract --directory "$folder/source"
   (cd "$folder/source" && maturin build --quiet --release --strip --locked --zig --compatibility manylinux_2_28 --out "../$build")
 done
 cd "$folder"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ _MAX_ORDINAL = 2**31 - 1
 def nvrtc_folders() -> list[str]:
     """Folders of installed packages that may contain NVRTC: first the NVIDIA wheels, then torch."""
     folders: list[Path] = []
-    for package, pattern in (("nvidia", "*/lib"), ("torch", "lib")):
+    of_nvidia = ("*/bin/x86_64", "*/bin") if sys.platform == "win32" else ("*/lib",)
+    for package, pattern in (*(("nvidia", pattern) for pattern in of_nvidia), ("torch", "lib")):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec else []:
             folders += sorted(Path(place).glob(pattern), reverse=True)

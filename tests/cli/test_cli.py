@@ -19,7 +19,7 @@ import forked
 from parl.cli import _COMMANDS, main
 from parl.cli.settings import GROUPS
 from parl.run.config import _NAMES_ELSEWHERE, suggestion
-from parl.train import ALGORITHMS
+from parl.train import ALGORITHMS, algorithm_names
 from parl.train.registry import module_of, topology_of
 
 QUICK = [
@@ -112,6 +112,14 @@ def test_help_shows_units_and_defaults():
     assert "dqn" in called("train", "--help").stdout
     version = subprocess.run([sys.executable, "-m", "parl", "--version"], capture_output=True, text=True)
     assert version.stdout.startswith("parl 0.")
+
+
+def test_help_lists_every_algorithm_without_importing_what_trains():
+    code = "import sys; from parl.cli import main; main(['--help']); sys.exit('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, "numpy was imported"
+    listed = done.stdout.partition("algorithms: ")[2].partition("\n")[0].split(", ")
+    assert listed == algorithm_names()
 
 
 def test_help_has_the_common_settings_first_and_every_setting_once():

@@ -235,6 +235,7 @@ def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
         (1, "cpu", False, True, "linux", True, "forkserver"),
         (1, "cpu", False, False, "darwin", True, "forkserver"),
         (1, "cpu", False, False, "linux", False, "forkserver"),
+        (1, "cpu", False, False, "win32", True, "spawn"),
     ],
 )
 def test_workers_are_forked_only_where_that_is_safe(
@@ -243,6 +244,10 @@ def test_workers_are_forked_only_where_that_is_safe(
     preloaded = []
 
     class Contexts:
+        @staticmethod
+        def get_all_start_methods():
+            return ["spawn"] if platform == "win32" else ["fork", "forkserver", "spawn"]
+
         @staticmethod
         def get_context(method=None):
             return SimpleNamespace(method=method, set_forkserver_preload=preloaded.append)

@@ -484,13 +484,17 @@ use super::stores::Stores;
     for (i, Handler { opcode, class, body }) in handlers.iter().enumerate() {
         let name = INSTRUCTIONS[*opcode].name;
         let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
-        let _ = writeln!(out, "unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{} }}", expand("next!()"));
+        let _ = writeln!(
+            out,
+            "chain! {{ unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{} }} }}",
+            expand("next!()")
+        );
     }
     for (one, two) in &pairs {
         let _ = writeln!(out, "#[rustfmt::skip]");
         let _ = writeln!(
             out,
-            "unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{} }}",
+            "chain! {{ unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{} }} }}",
             handlers[*one].body,
             handlers[*two].body,
             expand("next!()")

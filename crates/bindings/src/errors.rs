@@ -76,6 +76,10 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         ReplayError::Closed => parl_error!(py, "ReplayClosedError", message),
         ReplayError::File { .. } | ReplayError::Rows { .. } => parl_error!(py, "ReplayFileError", message),
         // With an error number Python chooses the subclass, such as FileNotFoundError.
+        // Python gives the number of an error of Windows separately, and computes the other from it.
+        ReplayError::Io { path, reason, code: Some(code) } if cfg!(windows) => {
+            PyOSError::new_err((0, reason, path, code))
+        }
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
     }

@@ -16,8 +16,10 @@ const HASH_BYTES: usize = 16;
 /// The folder: in `PARL_CACHE_DIR`, else in `parl` of the user's cache folder; `None` if neither is known.
 pub fn folder() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let local = || if cfg!(windows) { named("LOCALAPPDATA").map(|folder| folder.join("parl")) } else { None };
     named(FOLDER_VARIABLE)
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("parl")))
+        .or_else(local)
         .or_else(|| named("HOME").map(|folder| folder.join(".cache").join("parl")))
         .map(|folder| folder.join("kernels"))
 }

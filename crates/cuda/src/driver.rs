@@ -14,7 +14,7 @@ use libloading::Library;
 use crate::CudaError;
 
 /// File names of the driver.
-const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+const NAMES: [&str; 2] = if cfg!(windows) { ["nvcuda.dll"; 2] } else { ["libcuda.so.1", "libcuda.so"] };
 /// Attributes of a device.
 const MAJOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
 const MINOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;

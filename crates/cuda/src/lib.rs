@@ -93,7 +93,10 @@ mod tests {
         let all = nvrtc::candidates(&[missing]);
         if std::env::var_os(nvrtc::FILE_VARIABLE).is_none() {
             // A folder that does not exist adds no candidate.
-            assert_eq!(all.last().unwrap(), &PathBuf::from("libnvrtc.so"));
+            assert_eq!(
+                all.last().unwrap(),
+                &PathBuf::from(if cfg!(windows) { "nvrtc64_120_0.dll" } else { "libnvrtc.so" })
+            );
         }
     }
 }

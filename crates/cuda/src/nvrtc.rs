@@ -18,8 +18,18 @@ pub const FILE_VARIABLE: &str = "PARL_NVRTC";
 /// Environment variables with the folder of the CUDA toolkit.
 const TOOLKIT_VARIABLES: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
 const TOOLKIT: &str = "/usr/local/cuda";
+/// Folders of a toolkit with its libraries.
+const FOLDERS: &[&str] = if cfg!(windows) { &["bin/x64", "bin"] } else { &["lib64"] };
 /// File names that the dynamic loader searches for.
-const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+const NAMES: &[&str] = if cfg!(windows) {
+    &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
+} else {
+    &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+};
+/// What the names of the compiler's file, and of that with its built-in functions, begin with, and what all of them contain.
+const COMPILER: &str = if cfg!(windows) { "nvrtc64" } else { "libnvrtc" };
+const BUILTINS: &str = if cfg!(windows) { "nvrtc-builtins" } else { "libnvrtc-builtins" };
+const EXTENSION: &str = if cfg!(windows) { ".dll" } else { ".so" };
 
 type Program = *mut c_void;
 
@@ -47,8 +57,9 @@ pub fn candidates(folders: &[PathBuf]) -> Vec<PathBuf> {
         return vec![file.into()];
     }
     let toolkits = TOOLKIT_VARIABLES.iter().filter_map(std::env::var_os).chain([OsString::from(TOOLKIT)]);
-    let toolkits =
-        toolkits.filter(|folder| !folder.is_empty()).map(|folder| Path::new(&folder).join("lib64"));
+    let toolkits = toolkits
+        .filter(|folder| !folder.is_empty())
+        .flat_map(|toolkit| FOLDERS.iter().map(move |folder| Path::new(&toolkit).join(folder)));
     let mut found: Vec<PathBuf> =
         folders.iter().cloned().chain(toolkits).flat_map(|f| libraries(&f)).collect();
     found.extend(NAMES.iter().map(PathBuf::from));
@@ -57,7 +68,7 @@ pub fn candidates(folders: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The compilers in a folder, newest first.
 fn libraries(folder: &Path) -> Vec<PathBuf> {
-    let mut files = files_of(folder, |name| name.starts_with("libnvrtc") && !name.contains("builtins"));
+    let mut files = files_of(folder, |name| name.starts_with(COMPILER) && !name.contains("builtins"));
     files.sort();
     files.reverse();
     files
@@ -70,7 +81,7 @@ fn files_of(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            wanted(&name) && !name.contains("alt") && name.contains(".so")
+            wanted(&name) && !name.contains("alt") && name.contains(EXTENSION)
         })
         .collect()
 }
@@ -81,8 +92,7 @@ fn files_of(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 /// dynamic loader does not search that folder.
 fn load_builtins(compiler: &Path) {
     let folder = compiler.parent().filter(|folder| !folder.as_os_str().is_empty());
-    for path in folder.map_or(vec![], |folder| files_of(folder, |name| name.starts_with("libnvrtc-builtins")))
-    {
+    for path in folder.map_or(vec![], |folder| files_of(folder, |name| name.starts_with(BUILTINS))) {
         // SAFETY: loading the library runs its own initialization. If it fails, NVRTC says so when it compiles.
         if let Ok(builtins) = unsafe { Library::new(path) } {
             std::mem::forget(builtins);

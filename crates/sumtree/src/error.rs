@@ -174,7 +174,7 @@ pub enum SumTreeError {
         kind: std::io::ErrorKind,
     },
     /// The instruction path is unknown or not supported by this machine.
-    #[error("instruction path {name:?} is {reason}; the paths are scalar, neon, avx2 and avx512")]
+    #[error("instruction path {name:?} is {reason}; it has {}", crate::path::supported_names())]
     Path {
         /// The path as it was given.
         name: String,

@@ -1,5 +1,4 @@
 //! Counts the forks of this process.
-#![allow(unsafe_code)] // The fork hook.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,9 +12,7 @@ pub(crate) fn count() -> u32 {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    HOOK.call_once(|| {
-        // SAFETY: the handler only increments an atomic, which is allowed after fork.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
+    // The handler only increments an atomic, which is allowed after a fork.
+    HOOK.call_once(|| crate::platform::in_forked_children(in_child));
     FORKS.load(Ordering::Relaxed)
 }

@@ -11,6 +11,7 @@ pub mod memory;
 mod mixture;
 mod node;
 mod path;
+mod platform;
 mod prefetch;
 mod priority;
 mod region;

@@ -51,6 +51,17 @@ impl Path {
         }
     }
 
+    /// The name by which [`PATH_VARIABLE`] chooses the path.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+
     /// The fastest path that this machine has.
     #[must_use]
     pub fn best() -> Self {
@@ -69,21 +80,24 @@ impl Path {
     }
 
     fn parse(name: &str) -> Result<Self, SumTreeError> {
-        let path = match name {
-            "scalar" => Self::Scalar,
-            "neon" => Self::Neon,
-            "avx2" => Self::Avx2,
-            "avx512" => Self::Avx512,
-            _ => return Err(SumTreeError::Path { name: name.to_owned(), reason: "unknown" }),
+        let path = Self::ALL.into_iter().find(|path| path.name() == name);
+        let Some(path) = path else {
+            return Err(SumTreeError::Path { name: name.to_owned(), reason: "unknown to this machine" });
         };
         path.check()
     }
 
     pub(crate) fn check(self) -> Result<Self, SumTreeError> {
         let lacking =
-            || SumTreeError::Path { name: format!("{self:?}"), reason: "not supported by this machine" };
+            || SumTreeError::Path { name: self.name().to_owned(), reason: "not supported by this machine" };
         if self.is_supported() { Ok(self) } else { Err(lacking()) }
     }
+}
+
+/// The names of the paths that this machine has, for an error message.
+pub(crate) fn supported_names() -> String {
+    let names: Vec<&str> = Path::ALL.into_iter().filter(|path| path.is_supported()).map(Path::name).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -94,11 +108,21 @@ mod tests {
     fn names() {
         assert_eq!(Path::parse("scalar"), Ok(Path::Scalar));
         for name in ["", "AVX2", "arrays"] {
-            assert_eq!(Path::parse(name), Err(SumTreeError::Path { name: name.into(), reason: "unknown" }));
+            assert_eq!(
+                Path::parse(name),
+                Err(SumTreeError::Path { name: name.into(), reason: "unknown to this machine" })
+            );
         }
         for (name, path) in [("neon", Path::Neon), ("avx2", Path::Avx2), ("avx512", Path::Avx512)] {
             assert_eq!(Path::parse(name).is_ok(), path.is_supported());
         }
         assert!(Path::best().is_supported());
+        let message = Path::parse("arrays").unwrap_err().to_string();
+        assert!(message.contains("\"arrays\" is unknown to this machine; it has scalar"), "{message}");
+        assert!(
+            Path::ALL
+                .iter()
+                .all(|path| message.contains(&format!(" {}", path.name())) == path.is_supported())
+        );
     }
 }

@@ -2,17 +2,15 @@
 //! shared one, or a file. Structures are placed at offsets in a region, so all kinds use the same code.
 #![allow(unsafe_code)] // Views of mapped memory; each block states its invariants.
 
-use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::ops::Deref;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::SumTreeError;
 use crate::memory::out_of_memory;
+use crate::{SumTreeError, platform};
 
 /// Reason why a file of length 0 cannot be attached.
 const EMPTY_FILE_REASON: &str =
@@ -46,32 +44,28 @@ impl Region {
         let whole = if bytes < HUGE_BYTES / 2 { bytes.max(1) } else { bytes.next_multiple_of(HUGE_BYTES) };
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         let map = MmapRaw::from(map);
-        advise_huge(&map);
+        platform::advise_huge(&map);
         Ok(Self { map, len: bytes, name: None, file: None })
     }
 
     /// Creates `bytes` bytes of zeroed memory under a name. Other processes of the same user open it with
     /// [`Region::attach_shared`].
     ///
-    /// The memory is a file of mode 0600 in `/dev/shm`, or in the temporary directory if `/dev/shm` is
-    /// missing or not writable. The file exists until [`Region::unlink`].
+    /// The memory is a file that only this user can open, in `/dev/shm`, or in the temporary directory if `/dev/shm`
+    /// is missing or not writable, and on other systems than Linux. The file exists until [`Region::unlink`].
     ///
     /// # Errors
     /// [`SumTreeError::Name`], [`SumTreeError::Shared`] if the name is taken, [`SumTreeError::OutOfMemory`].
     pub fn create_shared(name: &str, bytes: usize) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
         check_machine_memory(bytes)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|e| shared(name, &path, &e))?;
-        let made = reserve(&file, bytes.max(1)).and_then(|()| {
+        let file = platform::private_file().create_new(true).open(&path);
+        let file = file.map_err(|e| shared(name, &path, &e))?;
+        let reserved = platform::reserve(&file, bytes.max(1)).map_err(|e| out_of_memory(bytes.max(1), &e));
+        let made = reserved.and_then(|()| {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-            advise_huge(&map);
+            platform::advise_huge(&map);
             Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
         });
         if made.is_err() {
@@ -87,26 +81,13 @@ impl Region {
     /// user can open; [`SumTreeError::OutOfMemory`].
     pub fn attach_shared(name: &str) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path).map_err(
-                |e| match e.raw_os_error() {
-                    Some(libc::ELOOP) => refused(name, &path, "it is a symbolic link".to_owned()),
-                    _ => shared(name, &path, &e),
-                },
-            )?;
+        let file = platform::open_no_link(&path).map_err(|e| shared(name, &path, &e))?;
+        let file = file.ok_or_else(|| refused(name, &path, "it is a symbolic link".to_owned()))?;
         let meta = file.metadata().map_err(|e| shared(name, &path, &e))?;
-        // SAFETY: geteuid has no preconditions and cannot fail.
-        let me = unsafe { libc::geteuid() };
         if !meta.is_file() {
             return Err(refused(name, &path, "it is not a regular file".to_owned()));
         }
-        if meta.uid() != me {
-            let reason = format!("it belongs to user {}, this process runs as user {me}", meta.uid());
-            return Err(refused(name, &path, reason));
-        }
-        if meta.mode() & 0o077 != 0 {
-            let mode = meta.mode() & 0o777;
-            let reason = format!("it has mode {mode:03o}, so other users can open it; expected 600");
+        if let Some(reason) = platform::owner_problem(&file, &meta) {
             return Err(refused(name, &path, reason));
         }
         if meta.len() == 0 {
@@ -115,7 +96,7 @@ impl Region {
         }
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-        advise_huge(&map);
+        platform::advise_huge(&map);
         Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
     }
 
@@ -125,13 +106,10 @@ impl Region {
     /// # Errors
     /// Errors of the system, for example if the file exists or the disk is full.
     pub fn create_file(path: &Path, bytes: usize) -> std::io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file = platform::private_file().create_new(true).open(path)?;
         file.lock_shared()?;
-        let made = reserve(&file, bytes.max(1)).map_err(|error| match error {
-            SumTreeError::OutOfMemory { reason, .. } => {
-                std::io::Error::other(format!("cannot allocate {bytes} bytes on the disk: {reason}"))
-            }
-            other => std::io::Error::other(other),
+        let made = platform::reserve(&file, bytes.max(1)).map_err(|reason| {
+            std::io::Error::other(format!("cannot allocate {bytes} bytes on the disk: {reason}"))
         });
         let made = made.and_then(|()| Self::map_file(path, file, bytes));
         if made.is_err() {
@@ -149,11 +127,7 @@ impl Region {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(std::io::Error::from_raw_os_error(if meta.is_dir() {
-                libc::EISDIR
-            } else {
-                libc::EINVAL
-            }));
+            return Err(platform::not_a_file(&meta));
         }
         let is_exclusive = match file.try_lock() {
             Ok(()) => true,
@@ -178,7 +152,7 @@ impl Region {
     /// # Errors
     /// Errors of the system.
     pub fn share_file(&self) -> std::io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), |(_, file)| file.lock_shared())
+        self.file.as_ref().map_or(Ok(()), |(_, file)| platform::lock_shared_only(file))
     }
 
     /// Releases this handle's lock and tries to lock the file exclusively. Returns true if no other process
@@ -343,27 +317,12 @@ impl<A: SharedCell> Deref for Cells<A> {
     }
 }
 
-/// Requests huge pages. Only advice: an error of the system changes nothing and is ignored.
-fn advise_huge(map: &MmapRaw) {
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
-    #[cfg(not(target_os = "linux"))]
-    let _ = map;
-}
-
 pub(crate) fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
     let fine = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
     if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.bytes().all(fine) {
         return Err(SumTreeError::Name { name: name.to_owned() });
     }
-    let dir = if is_writable(c"/dev/shm") { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-    Ok(dir.join(name))
-}
-
-/// Returns true if this process may create files in `dir`. In containers it may be missing or read-only.
-fn is_writable(dir: &CStr) -> bool {
-    // SAFETY: `dir` is a NUL-terminated string, and the call does not keep the pointer.
-    unsafe { libc::access(dir.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+    Ok(platform::shared_folder().join(name))
 }
 
 fn shared(name: &str, path: &Path, error: &std::io::Error) -> SumTreeError {
@@ -379,22 +338,6 @@ fn shared(name: &str, path: &Path, error: &std::io::Error) -> SumTreeError {
 fn refused(name: &str, path: &Path, reason: String) -> SumTreeError {
     let kind = std::io::ErrorKind::PermissionDenied;
     SumTreeError::Shared { name: name.to_owned(), path: path.display().to_string(), reason, kind }
-}
-
-/// Sets the file's length to `bytes` and allocates every page, so that a later write cannot fail with a bus
-/// error.
-fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
-    file.set_len(bytes as u64).map_err(|e| out_of_memory(bytes, &e))?;
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-        // SAFETY: the descriptor is open for the length of the call; no memory is passed.
-        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
-        if code != 0 {
-            return Err(out_of_memory(bytes, &std::io::Error::from_raw_os_error(code)));
-        }
-    }
-    Ok(())
 }
 
 /// Returns an error if the machine, or the control group of this process, has less memory than `bytes`. An
@@ -420,14 +363,7 @@ fn check_memory_limit(bytes: usize) -> Result<(), SumTreeError> {
 }
 
 fn memory_limit_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let machine = if pages > 0 && page > 0 { pages as u64 * page as u64 } else { u64::MAX };
-    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    groups
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok())
-        .fold(machine, u64::min)
+    platform::group_bytes().unwrap_or(u64::MAX).min(platform::machine_bytes())
 }
 
 #[cfg(test)]
@@ -475,7 +411,12 @@ mod tests {
         type Words = Cells<std::sync::atomic::AtomicU64>;
         let name = unique("round");
         let a = Arc::new(Region::create_shared(&name, 4096).unwrap());
-        assert_eq!(std::fs::metadata(shared_path(&name).unwrap()).unwrap().mode() & 0o777, 0o600);
+        #[cfg(unix)]
+        assert_eq!(
+            std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(shared_path(&name).unwrap()).unwrap())
+                & 0o777,
+            0o600
+        );
         assert!(matches!(Region::create_shared(&name, 4096), Err(SumTreeError::Shared { .. })));
         let b = Arc::new(Region::attach_shared(&name).unwrap());
         assert_eq!((b.len(), b.name()), (4096, Some(name.as_str())));
@@ -487,7 +428,9 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
     fn open_to_others_or_linked_is_refused() {
+        use std::os::unix::fs::OpenOptionsExt;
         let name = unique("open");
         let path = shared_path(&name).unwrap();
         OpenOptions::new().write(true).create_new(true).mode(0o666).open(&path).unwrap().set_len(64).unwrap();
@@ -497,12 +440,6 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
         assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
         std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn a_missing_folder_is_not_writable() {
-        assert!(is_writable(c"/tmp"));
-        assert!(!is_writable(c"/no/such/folder"));
     }
 
     #[test]

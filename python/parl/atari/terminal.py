@@ -207,8 +207,13 @@ def raw_terminal(fd: int, out: TextIO) -> Generator[Callable[[], bytes]]:
         A function that returns the bytes typed since its last call, without blocking.
 
     Raises:
-        OSError: ``fd`` is not a terminal.
+        OSError: ``fd`` is not a terminal, or this system has none that Python can set up (Windows).
     """
+    if sys.platform == "win32":
+        raise OSError(
+            "Python has no module termios on Windows, so parl cannot play in its terminal: "
+            "pip install pygame-ce to play in a window"
+        )
     import termios
     import tty
 

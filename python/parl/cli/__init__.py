@@ -57,7 +57,9 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _usage() -> str:
-    algorithms = importlib.import_module("parl.train").algorithm_names()
+    # What has registered algorithms has imported parl.train, which takes half a second.
+    table = sys.modules.get("parl.train") or importlib.import_module("parl._algorithms")
+    algorithms: list[str] = table.algorithm_names()
     return _USAGE.format(algorithms=", ".join(algorithms))
 
 

@@ -45,7 +45,12 @@ def _import_message(error: ImportError) -> str | None:
 
 
 def close_broken_streams() -> bool:
-    """Closes standard output and error if nothing reads them, as after ``| head``; returns whether so."""
+    """Closes standard output and error if nothing reads them, as after ``| head``; returns whether so.
+
+    Windows does not tell whether anything reads them.
+    """
+    if sys.platform == "win32":
+        return False
     found = False
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from parl._system import usable_cores
 from parl.envs.episodes import EpisodeTracker, games_over, points, successes
 from parl.envs.finite import FiniteCheck
-from parl.envs.make import EnvMaker, spec_of, usable_cores
+from parl.envs.make import EnvMaker, spec_of
 from parl.envs.observations import Observer, Rows, rows_of
 from parl.lazy import importer
 

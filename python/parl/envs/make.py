@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parl._system import usable_cores
 from parl.errors import ConfigError
 from parl.types import Autoreset, EnvSpec
 
@@ -42,11 +42,6 @@ def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
 
         return CartPoleVectorEnv(num_envs, max_episode_steps=500)
     return None
-
-
-def usable_cores() -> int:
-    """Number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class EnvMaker:

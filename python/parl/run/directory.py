@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import math
 import os
@@ -41,6 +40,7 @@ from typing import Any
 
 import numpy as np
 
+from parl._system import lock, process_exists, sync_file, sync_folder, unlock
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.config import dump_toml, load_toml
 from parl.run.integrity import (
@@ -49,7 +49,6 @@ from parl.run.integrity import (
     describe,
     digest,
     read_checked,
-    sync_directory,
     with_checksum,
     write_atomically,
 )
@@ -64,11 +63,10 @@ _LOCK_GRACE_S = 5.0
 
 def _sync_tree(folder: Path) -> None:
     for path in [folder, *folder.rglob("*")]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            sync_file(path)
 
 
 def _versions() -> dict[str, str]:
@@ -141,7 +139,7 @@ class RunDirectory:
         } | ({"environment": dict(environment)} if environment else {})
         # Written last, because it marks the directory as complete.
         write_atomically(path / "run.json", with_checksum(about))
-        sync_directory(path.parent)
+        sync_folder(path.parent)
         return run
 
     @classmethod
@@ -240,7 +238,7 @@ class RunDirectory:
                 file.truncate(0)
                 # Also unlocks the copies of the descriptor in forked workers.
                 with contextlib.suppress(OSError):
-                    fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+                    unlock(file.fileno())
 
     @property
     def metrics(self) -> Path:
@@ -262,7 +260,7 @@ class RunDirectory:
 def _try_lock(descriptor: int, path: Path) -> bool:
     """Tries to lock an open file exclusively; True with a warning on a file system without locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -276,12 +274,9 @@ def _try_lock(descriptor: int, path: Path) -> bool:
 
 def _is_alive(pid: str) -> bool:
     try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError, OverflowError):
+        return process_exists(int(pid))
+    except (ValueError, OverflowError):
         return False
-    except PermissionError:
-        pass
-    return True
 
 
 class Checkpoints:
@@ -348,7 +343,7 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        sync_directory(self.path)
+        sync_folder(self.path)
         entry = {"folder": final.name, "manifest": digest(manifest)}
         index["last"] = entry
         if score is not None and _is_best(score, index.get("best_score")):

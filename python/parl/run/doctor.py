@@ -6,10 +6,13 @@ import contextlib
 import os
 import platform
 import stat
+import sys
+import tempfile
 from importlib import metadata
 from pathlib import Path
 
 from parl import _native, cuda
+from parl._system import usable_cores
 from parl.atari.roms import rom_folder
 
 _PACKAGES = {
@@ -26,6 +29,7 @@ _PACKAGES = {
 }
 # Upper half of a segment's first word, 0x7061726c ("parl"), in the order of its bytes in memory.
 _MAGIC = b"lrap"
+_PROCESSES = Path("/proc")
 _VECTOR_FLAGS = ("avx2", "avx512f", "asimd")
 
 
@@ -40,10 +44,8 @@ def _processor() -> str:
                 flags = value
                 break
     vectors = [flag for flag in _VECTOR_FLAGS if flag in flags.split()]
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (
-        f"{name}, {usable} of {os.cpu_count()} cores usable, {' '.join(vectors) or 'no known vector units'}"
-    )
+    cores = f"{usable_cores()} of {os.cpu_count()} cores usable"
+    return f"{name}, {cores}, {' '.join(vectors) or 'no known vector units'}"
 
 
 def _roms() -> str:
@@ -53,11 +55,15 @@ def _roms() -> str:
     return f"{len(list(folder.glob('*.bin')))} files in {folder} ({reason})"
 
 
+def _is_own(status: os.stat_result) -> bool:
+    return sys.platform == "win32" or status.st_uid == os.getuid()  # the folder there belongs to one user
+
+
 def _is_segment(place: Path) -> bool:
     """Whether a file of this user is shared memory of parl, by its first word or by its name."""
     try:
         status = place.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
             return False
         if place.name.startswith("parl-"):
             return True
@@ -68,14 +74,17 @@ def _is_segment(place: Path) -> bool:
 
 
 def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
-    """Shared memory of parl that belongs to this user and that no running process has mapped."""
-    if not folder.is_dir():
+    """Shared memory of parl that belongs to this user and that no running process has mapped.
+
+    Empty where the system does not tell which files are mapped: without ``/proc``.
+    """
+    if not folder.is_dir() or not _PROCESSES.is_dir():
         return []
     ours = sorted(place for place in folder.iterdir() if _is_segment(place))
     if not ours:
         return []
     mapped: set[str] = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
+    for maps in _PROCESSES.glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             lines = maps.read_text(errors="replace").splitlines()
             mapped |= {line.split(maxsplit=5)[-1] for line in lines if str(folder) in line}
@@ -103,6 +112,9 @@ def report() -> list[tuple[str, str]]:
             lines.append((package, f"not installed ({purpose})"))
     lines.append(("ROM files", _roms()))
     lines += _native.cuda_report(cuda.nvrtc_folders())
+    if not _PROCESSES.is_dir():
+        where = f"not examined: there is no {_PROCESSES}; segments are files in {tempfile.gettempdir()}"
+        return [*lines, ("shared memory", where)]
     stale = stale_segments()
     found = f"stale: {', '.join(map(str, stale))} (parl doctor --sweep removes them)"
     lines.append(("shared memory", found if stale else "no stale segments"))

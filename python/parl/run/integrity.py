@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from parl._system import sync_folder
 from parl.errors import RunDirectoryError
 
 FORMAT = 2
@@ -24,15 +25,6 @@ REPLAY = "replay.bin"
 
 _CHECKSUM = "sha256"
 _END_BYTES = 1 << 16
-
-
-def sync_directory(folder: Path) -> None:
-    """Writes the directory entries of ``folder`` to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
@@ -47,7 +39,7 @@ def write_atomically(path: Path, data: str | bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    sync_folder(path.parent)
 
 
 def digest(data: bytes) -> str:

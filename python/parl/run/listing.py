@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from parl._system import lock
 from parl.errors import ParlError
 from parl.run.directory import RunDirectory
 from parl.run.metrics import read_metrics
@@ -140,7 +140,7 @@ def _is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a run, which it does as long as it trains."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock(file.fileno(), shared=True)
     except BlockingIOError:
         return True
     except OSError:  # no lock file, or a file system without locks

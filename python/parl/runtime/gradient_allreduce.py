@@ -7,6 +7,8 @@ all-reduce tells every learner whether one of them has no gradients.
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -58,21 +60,28 @@ class SingleLearner:
 class Rendezvous:
     """An unnamed file in memory (memfd) through which processes of one machine connect.
 
-    It ends with the process that made it, even if that is killed.
+    It ends with the process that made it, even if that is killed. Systems other than Linux have a file in the
+    temporary folder instead.
 
     Attributes:
         path: path at which processes of this user can open the file until :meth:`close`.
     """
 
     def __init__(self) -> None:
-        self._descriptor: int | None = os.memfd_create("parl-rendezvous")
-        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        self._descriptor: int | None
+        if sys.platform == "linux":
+            self._descriptor = os.memfd_create("parl-rendezvous")
+            self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        else:
+            self._descriptor, self.path = tempfile.mkstemp(prefix="parl-rendezvous-")
 
     def close(self) -> None:
         """Frees the file; safe to call twice."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+            if sys.platform != "linux":
+                os.unlink(self.path)
 
 
 class GlooAllReduce:

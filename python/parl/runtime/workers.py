@@ -38,6 +38,7 @@ def _backward_works_in_a_fork() -> bool:
     """Whether autograd works in a forked child; with some builds of torch not after the parent used it."""
     import torch
 
+    assert sys.platform != "win32"
     child = os.fork()
     if child == 0:
         try:
@@ -72,6 +73,8 @@ def _share_by_files_without_shm() -> None:
 def choose_context(processes: bool, device: str = "cpu") -> Any:
     """Chooses the fastest safe way to start processes: ``fork`` where that is safe, else a ``forkserver``.
 
+    Windows has neither and gets ``spawn``, with which each process imports torch.
+
     Without ``processes`` the context only allocates shared memory, so that any context is suitable.
 
     A fork takes milliseconds, because torch is loaded; a forkserver first imports torch, which takes seconds.
@@ -88,6 +91,8 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
     quiet = quiet and not (torch.distributed.is_available() and torch.distributed.is_initialized())
     if quiet and _backward_works_in_a_fork():
         return multiprocessing.get_context("fork")
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     return context
@@ -95,7 +100,8 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
 
 def _die_with_parent(parent: int) -> None:
     if not parent:
-        # The parent is the forkserver, which lives as long as its children: wait for the driver instead.
+        # The parent is the forkserver, which lives as long as its children, or this process was spawned: wait
+        # for the driver.
         driver = multiprocessing.parent_process()
         assert driver is not None
         threading.Thread(target=lambda: (driver.join(), os._exit(1)), daemon=True).start()
@@ -109,7 +115,8 @@ def _die_with_parent(parent: int) -> None:
 def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
     """Runs ``target(connection, *args)`` in a worker and reports how it failed.
 
-    ``parent`` is None in a thread, the id of the process that forked this one, or 0 if a forkserver did.
+    ``parent`` is None in a thread, the id of the process that forked this one, or 0 if it was started
+    otherwise.
     """
     if parent is not None:
         import torch

@@ -1,4 +1,4 @@
-"""Table of all algorithms with their topologies, and resolution of their settings for an environment.
+"""Registration of algorithms, and resolution of their settings for an environment.
 
 An algorithm of parl is a module with ``Config``, ``default_config(spec)``, a class that makes policies and
 learners, and optionally ``default_run(spec)`` (default settings of the run for an environment) and
@@ -9,18 +9,18 @@ An algorithm of a user or of another package is a class, see :class:`parl.types.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from parl._algorithms import ALGORITHMS, Entry
+from parl._algorithms import entry_points as _entry_points
 from parl.errors import ConfigError
 from parl.extras import install_command
 from parl.functions import PickledFunction
@@ -33,40 +33,6 @@ if TYPE_CHECKING:
     from parl.types import EnvSpec, Preset, RegisteredAlgorithm
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Module, class and topology of an algorithm.
-
-    Attributes:
-        module: name of the module.
-        kind: name of the class in it that makes policies and learners.
-        topology: key of :data:`parl.train.topologies.TOPOLOGIES`.
-    """
-
-    module: str
-    kind: str
-    topology: str = "replay"
-
-
-ALGORITHMS: dict[str, Entry] = {
-    "a2c": Entry("parl.algos.a2c", "A2C", "rollout"),
-    "a3c": Entry("parl.algos.a3c", "A3C", "hogwild"),
-    "dqn": Entry("parl.algos.dqn", "DQN"),
-    "bc": Entry("parl.algos.bc", "BC", "data"),
-    "es": Entry("parl.algos.es", "ES", "population"),
-    "ga": Entry("parl.algos.ga", "GA", "population"),
-    "ga3c": Entry("parl.algos.ga3c", "GA3C", "predictor"),
-    "impala": Entry("parl.algos.impala", "IMPALA", "async"),
-    "ppo": Entry("parl.algos.ppo", "PPO", "rollout"),
-    "pqn": Entry("parl.algos.pqn", "PQN", "rollout"),
-    "rainbow": Entry("parl.algos.rainbow", "Rainbow"),
-    "sac": Entry("parl.algos.sac", "SAC"),
-    "td3": Entry("parl.algos.td3", "TD3"),
-    "ddpg": Entry("parl.algos.ddpg", "DDPG"),
-}
-"""Every algorithm of parl, and those registered so far, by name."""
-ENTRY_POINTS = "parl.algorithms"
-"""Group of entry points: name of an algorithm -> its class, or a module that registers it."""
 _REGISTERED: dict[str, type[RegisteredAlgorithm]] = {}
 # Keys of config.toml beside the algorithm's own.
 _RESERVED = ("algorithm", "module", "run")
@@ -136,14 +102,6 @@ def _place(algorithm: type) -> tuple[str, str]:
         file = Path(getattr(program, "__file__", None) or module)
         module = program.__spec__.name if program.__spec__ else file.stem
     return module, algorithm.__qualname__
-
-
-@functools.cache
-def _entry_points() -> dict[str, list[metadata.EntryPoint]]:
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for point in metadata.entry_points(group=ENTRY_POINTS):
-        found.setdefault(point.name, []).append(point)
-    return found
 
 
 def _shown(point: metadata.EntryPoint) -> str:

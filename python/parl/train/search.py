@@ -11,8 +11,6 @@ A study is a SQLite file. Several processes that name the same file share it, an
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import warnings
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from parl._system import locked_folder
 from parl.errors import ConfigError, NonFiniteError
 from parl.run import dump_toml
 from parl.run.integrity import write_atomically
@@ -231,9 +230,7 @@ def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
 def _open_study(file: Path, name: str, sampler: BaseSampler, pruner: BasePruner) -> optuna.Study:
     """Opens or creates a study; one process at a time, because creating the tables is not atomic."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    with locked_folder(file.parent):
         # Seconds that a process waits while others write.
         arguments = {"connect_args": {"timeout": 60}}
         return optuna.create_study(
@@ -244,8 +241,6 @@ def _open_study(file: Path, name: str, sampler: BaseSampler, pruner: BasePruner)
             pruner=pruner,
             load_if_exists=True,
         )
-    finally:
-        os.close(folder)
 
 
 def _sample(trial: Trial, name: str, kind: BaseDistribution) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import collections
 import json
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -473,7 +475,10 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         if self._acknowledged:
             return
         self._timed_out = True
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if sys.platform == "win32":
+            _thread.interrupt_main()  # Windows has no signals for a thread: this waits for Python code.
+        else:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _handle(self, number: int, frame: object) -> None:
         if self._timed_out:

@@ -17,6 +17,19 @@
     reason = "the speed of this interpreter depends on function addresses in records and on unchecked indices"
 )]
 
+/// Defines a function of the chain. Windows passes four arguments in registers and the others on the stack, and a call that
+/// needs the stack cannot become a jump: there the functions have the calling convention of the other systems.
+#[cfg(all(windows, target_arch = "x86_64"))]
+macro_rules! chain {
+    ($(#[$attribute:meta])* $visibility:vis unsafe fn $($rest:tt)*) => {
+        $(#[$attribute])* #[allow(improper_ctypes_definitions)] $visibility unsafe extern "sysv64-unwind" fn $($rest)*
+    };
+}
+#[cfg(not(all(windows, target_arch = "x86_64")))]
+macro_rules! chain {
+    ($($function:tt)*) => { $($function)* };
+}
+
 mod cells;
 mod code;
 #[rustfmt::skip]
@@ -40,7 +53,11 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot};
 
 /// A function of the chain: context, record, X | Y << 8 | V << 16 | stored value << 24, A, cycles << 16 | instructions
 /// left, result | carry << 8.
+#[cfg(not(all(windows, target_arch = "x86_64")))]
 pub type Handler = unsafe fn(&mut Context, *const u64, u32, u32, u64, u32);
+/// As above, with the calling convention that `chain` gives the functions.
+#[cfg(all(windows, target_arch = "x86_64"))]
+pub type Handler = unsafe extern "sysv64-unwind" fn(&mut Context, *const u64, u32, u32, u64, u32);
 
 /// Minimum of the chain's instruction counter when a jump is taken. The counter exceeds the true number of
 /// remaining instructions by `RESERVE` minus `Code::reserve`: more instructions must remain than there are up
@@ -446,35 +463,39 @@ impl Context {
     }
 }
 
-/// Ends the chain before the instruction at `ip`.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-#[cold]
-#[inline(never)]
-unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
-    k.m.cpu.pc = k.pc::<S>(ip) as u16;
-    k.store_registers(xy, a, cn, f);
+chain! {
+    /// Ends the chain before the instruction at `ip`.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    #[cold]
+    #[inline(never)]
+    unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+        k.m.cpu.pc = k.pc::<S>(ip) as u16;
+        k.store_registers(xy, a, cn, f);
+    }
 }
 
-/// Executes the instruction at `ip` with the plain interpreter, and continues the chain if possible.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-#[cold]
-#[inline(never)]
-unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
-    k.m.cpu.pc = k.pc::<S>(ip) as u16;
-    k.store_registers(xy, a, cn, f);
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        k.execute();
-        if !k.can_run() || cfg!(debug_assertions) {
-            return;
+chain! {
+    /// Executes the instruction at `ip` with the plain interpreter, and continues the chain if possible.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    #[cold]
+    #[inline(never)]
+    unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+        k.m.cpu.pc = k.pc::<S>(ip) as u16;
+        k.store_registers(xy, a, cn, f);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            k.execute();
+            if !k.can_run() || cfg!(debug_assertions) {
+                return;
+            }
+            let ip = k.enter::<S>();
+            let (xy, a, cn, f) = k.registers();
+            handler(*ip)(k, ip, xy, a, cn, f)
         }
-        let ip = k.enter::<S>();
-        let (xy, a, cn, f) = k.registers();
-        handler(*ip)(k, ip, xy, a, cn, f)
     }
 }
 
@@ -560,58 +581,62 @@ fn waiting_rounds(k: &Context, now: u32, period: u32, until_zero: bool, most: u3
     riot::waiting_reads(&k.m.riot, now.wrapping_add(4), period, until_zero).min(most)
 }
 
-/// A loop that waits for the timer. `B` is the index of the function of its read; `Z`: the loop ends at zero.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
-    k: &mut Context,
-    ip: *const u64,
-    xy: u32,
-    a: u32,
-    cn: u64,
-    f: u32,
-) {
-    // SAFETY: `Code` uses this function only if a branch record follows the three bytes of the read.
-    unsafe {
-        let left = cn as u32 & 0xFFFF;
-        // Cycles of the read, the branch, and the taken branch's penalty.
-        let period = 4 + 2 + (*ip.add(3) as u32 >> 8 & 0xFF);
-        let mut cn = cn;
-        if left > 6000 {
-            let rounds = waiting_rounds(k, (cn >> 16) as u32, period, Z, (left - 5000) / 2);
-            cn = cn + (u64::from(rounds * period) << 16) - u64::from(2 * rounds);
+chain! {
+    /// A loop that waits for the timer. `B` is the index of the function of its read; `Z`: the loop ends at zero.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
+        k: &mut Context,
+        ip: *const u64,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: `Code` uses this function only if a branch record follows the three bytes of the read.
+        unsafe {
+            let left = cn as u32 & 0xFFFF;
+            // Cycles of the read, the branch, and the taken branch's penalty.
+            let period = 4 + 2 + (*ip.add(3) as u32 >> 8 & 0xFF);
+            let mut cn = cn;
+            if left > 6000 {
+                let rounds = waiting_rounds(k, (cn >> 16) as u32, period, Z, (left - 5000) / 2);
+                cn = cn + (u64::from(rounds * period) << 16) - u64::from(2 * rounds);
+            }
+            handlers::HANDLERS::<S>::TABLE[B](k, ip, xy, a, cn, f)
         }
-        handlers::HANDLERS::<S>::TABLE[B](k, ip, xy, a, cn, f)
     }
 }
 
-/// A loop that decrements X (`SHIFT` = 0) or Y (8) until it is zero (`Z`) or negative. `B` is the index of
-/// the function of DEX or DEY.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
-    k: &mut Context,
-    ip: *const u64,
-    xy: u32,
-    a: u32,
-    cn: u64,
-    f: u32,
-) {
-    // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
-    unsafe {
-        let left = cn as u32 & 0xFFFF;
-        let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);
-        let start = xy >> SHIFT & 0xFF;
-        let last = u32::from(Z);
-        let rounds = if Z || start < 0x80 { start.wrapping_sub(last) & 0xFF } else { 0 };
-        let (mut xy, mut cn) = (xy, cn);
-        if rounds != 0 && left > 2 * rounds + 5000 {
-            cn = cn + (u64::from(rounds * period) << 16) - u64::from(2 * rounds);
-            xy = xy & !(0xFF << SHIFT) | last << SHIFT;
+chain! {
+    /// A loop that decrements X (`SHIFT` = 0) or Y (8) until it is zero (`Z`) or negative. `B` is the index of
+    /// the function of DEX or DEY.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
+        k: &mut Context,
+        ip: *const u64,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
+        unsafe {
+            let left = cn as u32 & 0xFFFF;
+            let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);
+            let start = xy >> SHIFT & 0xFF;
+            let last = u32::from(Z);
+            let rounds = if Z || start < 0x80 { start.wrapping_sub(last) & 0xFF } else { 0 };
+            let (mut xy, mut cn) = (xy, cn);
+            if rounds != 0 && left > 2 * rounds + 5000 {
+                cn = cn + (u64::from(rounds * period) << 16) - u64::from(2 * rounds);
+                xy = xy & !(0xFF << SHIFT) | last << SHIFT;
+            }
+            handlers::HANDLERS::<S>::TABLE[B](k, ip, xy, a, cn, f)
         }
-        handlers::HANDLERS::<S>::TABLE[B](k, ip, xy, a, cn, f)
     }
 }
 

@@ -214,6 +214,7 @@ mod tests {
             state ^= state << 17;
             state
         };
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut levels = vec![Level::Plain];
         #[cfg(target_arch = "x86_64")]
         {

@@ -148,70 +148,74 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     remember::<R>(k, value);
 }
 
-/// A write to register `R`. The value is in bits 31-24 of `xy`; `ip` is after the instruction.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-unsafe fn store<const S: bool, const R: u32>(
-    k: &mut Context,
-    ip: *const u64,
-    xy: u32,
-    a: u32,
-    cn: u64,
-    f: u32,
-) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        if R <= 0x02 && R != VBLANK {
-            return store_sync::<S, R>(k, ip, xy, a, cn, f);
+chain! {
+    /// A write to register `R`. The value is in bits 31-24 of `xy`; `ip` is after the instruction.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    unsafe fn store<const S: bool, const R: u32>(
+        k: &mut Context,
+        ip: *const u64,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            if R <= 0x02 && R != VBLANK {
+                return store_sync::<S, R>(k, ip, xy, a, cn, f);
+            }
+            if is_known(R) {
+                change::<R>(k, xy >> 24, (cn >> 16) as u32);
+            }
+            if R >= AUDC0 && R <= AUDV1 {
+                (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
+            }
+            handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
         }
-        if is_known(R) {
-            change::<R>(k, xy >> 24, (cn >> 16) as u32);
-        }
-        if R >= AUDC0 && R <= AUDV1 {
-            (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
-        }
-        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
 
-/// A write to VSYNC, or one to WSYNC whose address was computed at execution.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`).
-#[inline(never)]
-unsafe fn store_sync<const S: bool, const R: u32>(
-    k: &mut Context,
-    ip: *const u64,
-    xy: u32,
-    a: u32,
-    cn: u64,
-    f: u32,
-) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        let value = xy >> 24;
-        k.m.bus = value;
-        let cycles = (cn >> 16) as u32;
-        let clock = tia::clock_of(cycles);
-        let mut stall = 0;
-        if R == VSYNC && k.m.draw != 0 && value & 2 != 0 && clock >= k.m.tia.window_end {
-            // The picture is complete, whenever the frame ends.
-            k.m.tia.arm = clock.wrapping_add(tia::CLOCKS_PER_LINE);
-        } else {
-            let ends = R == VSYNC && value & 2 == 0 && clock >= k.m.tia.arm;
-            if ends {
-                k.advance_tia(clock);
-            } else if R == VSYNC && k.m.draw != 0 {
-                k.update_board();
+chain! {
+    /// A write to VSYNC, or one to WSYNC whose address was computed at execution.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    #[inline(never)]
+    unsafe fn store_sync<const S: bool, const R: u32>(
+        k: &mut Context,
+        ip: *const u64,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let value = xy >> 24;
+            k.m.bus = value;
+            let cycles = (cn >> 16) as u32;
+            let clock = tia::clock_of(cycles);
+            let mut stall = 0;
+            if R == VSYNC && k.m.draw != 0 && value & 2 != 0 && clock >= k.m.tia.window_end {
+                // The picture is complete, whenever the frame ends.
+                k.m.tia.arm = clock.wrapping_add(tia::CLOCKS_PER_LINE);
+            } else {
+                let ends = R == VSYNC && value & 2 == 0 && clock >= k.m.tia.arm;
+                if ends {
+                    k.advance_tia(clock);
+                } else if R == VSYNC && k.m.draw != 0 {
+                    k.update_board();
+                }
+                stall = write(&mut k.m, &mut *k.board, cycles, R, value, false);
             }
-            stall = write(&mut k.m, &mut *k.board, cycles, R, value, false);
+            let cn = cn + (u64::from(stall) << 16);
+            if k.m.tia.stop != 0 || k.m.access_by_access != 0 {
+                return leave::<S>(k, ip, xy & 0xFF_FFFF, a, cn, f);
+            }
+            handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
         }
-        let cn = cn + (u64::from(stall) << 16);
-        if k.m.tia.stop != 0 || k.m.access_by_access != 0 {
-            return leave::<S>(k, ip, xy & 0xFF_FFFF, a, cn, f);
-        }
-        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
 

@@ -66,27 +66,29 @@ fn may_access_tia(k: &Context, bytes: [u8; 3], xy: u32, class: usize) -> bool {
     }
 }
 
-/// Executes an instruction whose operand of class `C` may be in the TIA.
-///
-/// # Safety
-/// As for all functions of the chain (see `handlers`); `ip` points to a watching record.
-pub unsafe fn watch<const S: bool, const C: usize>(
-    k: &mut Context,
-    ip: *const u64,
-    xy: u32,
-    a: u32,
-    cn: u64,
-    f: u32,
-) {
-    // SAFETY: `Code` uses this function only if the instruction's bytes are in one bank and the instruction
-    // has a function of this class.
-    unsafe {
-        let place = (ip as usize - k.records as usize) >> 3;
-        let bytes = std::array::from_fn(|i| *k.rom.add(place + i));
-        let number = *NUMBER.get_unchecked(usize::from(bytes[0])).get_unchecked(C);
-        if number == NONE || may_access_tia(k, bytes, xy, C) {
-            return slow::<S>(k, ip, xy, a, cn, f);
+chain! {
+    /// Executes an instruction whose operand of class `C` may be in the TIA.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`); `ip` points to a watching record.
+    pub unsafe fn watch<const S: bool, const C: usize>(
+        k: &mut Context,
+        ip: *const u64,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: `Code` uses this function only if the instruction's bytes are in one bank and the instruction
+        // has a function of this class.
+        unsafe {
+            let place = (ip as usize - k.records as usize) >> 3;
+            let bytes = std::array::from_fn(|i| *k.rom.add(place + i));
+            let number = *NUMBER.get_unchecked(usize::from(bytes[0])).get_unchecked(C);
+            if number == NONE || may_access_tia(k, bytes, xy, C) {
+                return slow::<S>(k, ip, xy, a, cn, f);
+            }
+            HANDLERS::<S>::TABLE.get_unchecked(usize::from(number))(k, ip, xy, a, cn, f)
         }
-        HANDLERS::<S>::TABLE.get_unchecked(usize::from(number))(k, ip, xy, a, cn, f)
     }
 }

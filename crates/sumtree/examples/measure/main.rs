@@ -32,6 +32,7 @@ fn counted(workload: &mut Workload, calls: usize) {
 }
 
 /// Processor time of this thread.
+#[cfg(unix)]
 fn thread_time() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     #[allow(unsafe_code)] // One system call.
@@ -42,8 +43,19 @@ fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Pins this thread to the `nth` of the cores that the process may use, if there are enough.
+/// Time since the first call: Windows counts processor time too coarsely.
+#[cfg(not(unix))]
+fn thread_time() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+/// Pins this thread to the `nth` of the cores that the process may use, if there are enough. Does nothing on other systems
+/// than Linux.
 fn pin_to_core(nth: usize) {
+    #[cfg(not(target_os = "linux"))]
+    let _ = nth;
+    #[cfg(target_os = "linux")]
     #[allow(unsafe_code)] // System calls and their set of cores.
     // SAFETY: the set is plain data, zeroed or filled by the call, and of the size that is passed; `core` is inside it.
     unsafe {

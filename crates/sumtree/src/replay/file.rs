@@ -9,7 +9,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::check::{Counts, SlotStates};
@@ -62,12 +61,10 @@ impl Replay {
     /// was written by a newer version; those of [`Replay::create_shared`]. No shared memory is left behind.
     pub fn load(path: &Path, shared: Option<&str>, capacity: Option<usize>) -> Result<Self, ReplayError> {
         let bad = |reason: String| ReplayError::File { path: path.display().to_string(), reason };
-        // `O_NONBLOCK`, because opening a pipe would otherwise wait for a writer.
-        let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = file.map_err(|error| io(path, &error))?;
+        let file = crate::platform::open_without_waiting(path).map_err(|error| io(path, &error))?;
         let meta = file.metadata().map_err(|error| io(path, &error))?;
         if meta.is_dir() {
-            return Err(io(path, &std::io::Error::from_raw_os_error(libc::EISDIR)));
+            return Err(io(path, &crate::platform::not_a_file(&meta)));
         }
         if !meta.is_file() {
             return Err(bad("it is not a regular file".to_owned()));

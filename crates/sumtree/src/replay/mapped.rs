@@ -52,14 +52,12 @@ impl Replay {
             let temporary = temporary_beside(path);
             let region = Region::create_file(&temporary, layout.bytes).map_err(|e| io(path, &e))?;
             let made = Self::create_at_path(region, path, settings.clone(), layout);
-            let placed = made.and_then(|replay| {
-                let linked = std::fs::hard_link(&temporary, path);
-                linked.map(|()| replay).map_err(|error| io(path, &error))
-            });
+            let placed = made.map(|replay| (std::fs::hard_link(&temporary, path), replay));
             let _ = std::fs::remove_file(&temporary); // The file has its final name now, or is not needed.
-            match placed {
-                Err(ReplayError::Io { code: Some(libc::EEXIST), .. }) => {} // Another process was first.
-                other => return other,
+            match placed? {
+                (Ok(()), replay) => return Ok(replay),
+                (Err(error), _) if error.kind() == std::io::ErrorKind::AlreadyExists => {} // Another process was first.
+                (Err(error), _) => return Err(io(path, &error)),
             }
         }
         Self::open_file(path)?.same_settings(&path.display().to_string(), &settings)
@@ -112,7 +110,9 @@ impl Replay {
         let (seal, boot_at_last_write) =
             (header[header::SEAL].load(Ordering::Relaxed), header[header::BOOT].load(Ordering::Relaxed));
         let was_dirty = header[header::DIRTY].load(Ordering::Relaxed) != CLEAN;
-        if seal == UNSEALED && was_dirty && boot_at_last_write != boot_id_hash() {
+        // Without a boot id it is unknown whether the machine went down.
+        let boot = boot_id_hash();
+        if seal == UNSEALED && was_dirty && (boot == 0 || boot_at_last_write != boot) {
             return Err("the machine went down while rows were being written to it".to_owned());
         }
         if seal != UNSEALED && seal != self.seal().map_err(|error| error.to_string())? {
@@ -349,5 +349,5 @@ fn is_sealed(region: &Arc<Region>) -> bool {
 
 /// Hash of the boot id of the machine, 0 if it is not available.
 fn boot_id_hash() -> u64 {
-    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| hash_text(&id))
+    crate::platform::boot_id().map_or(0, |id| hash_text(&id))
 }

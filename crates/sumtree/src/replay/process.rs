@@ -3,13 +3,13 @@
 //! A *tag* identifies one registration of one process: the index of its table entry in the low 16 bits, and
 //! the incarnation of the entry above. An entry is reused, with the next incarnation, only after its process
 //! has died or left, so an old tag never names another process. The first word of an entry identifies the
-//! process: 20 bits of incarnation, 22 of start time (clock ticks since boot), 22 of process id. One
+//! process: 20 bits of incarnation, 44 of start time and process id (22 of each on Unix; see `platform`). One
 //! compare-and-swap therefore assigns an entry.
-#![allow(unsafe_code)] // kill and getpid.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::ReplayError;
+use crate::platform::{self, PROCESS_BITS, Process};
 use crate::region::Cells;
 
 /// Maximum number of processes that use one region at a time.
@@ -17,10 +17,9 @@ pub(super) const PROCESSES: usize = 256;
 /// Words per entry: the process, and its pid namespace.
 pub(super) const ENTRY_WORDS: usize = 2;
 
-const PID_BITS: u32 = 22; // The maximum of Linux.
-const START_BITS: u32 = 22;
-const INCARNATION_SHIFT: u32 = PID_BITS + START_BITS;
-const PID_MASK: u64 = (1 << PID_BITS) - 1;
+const INCARNATION_SHIFT: u32 = 44;
+const START_BITS: u32 = INCARNATION_SHIFT - PROCESS_BITS;
+const PROCESS_MASK: u64 = (1 << PROCESS_BITS) - 1;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const INDEX_BITS: u32 = 16;
 
@@ -111,35 +110,27 @@ impl Processes {
     fn entry_alive(&self, index: usize) -> bool {
         let entry = &self.entries[index * ENTRY_WORDS..][..ENTRY_WORDS];
         let word = entry[0].load(Ordering::Acquire);
-        let pid = (word & PID_MASK) as u32;
-        if pid == 0 {
+        let number = word & PROCESS_MASK;
+        if number == 0 {
             return false;
         }
-        let own = u64::from(std::process::id()) & PID_MASK;
         if self.private {
-            return u64::from(pid) == own;
+            return number == platform::process_number(std::process::id());
         }
         let namespace = entry[1].load(Ordering::Acquire);
-        if namespace != 0 && namespace != pid_namespace() {
-            return true; // Its pid means nothing here, so it counts as alive.
+        if namespace != 0 && namespace != platform::process_namespace() {
+            return true; // Its id means nothing here, so it counts as alive.
         }
-        // SAFETY: signal 0 only checks whether the process exists.
-        let missing = unsafe { libc::kill(pid as libc::pid_t, 0) } != 0
-            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        if missing {
-            return false;
-        }
-        let started = word >> PID_BITS & START_MASK;
-        match process_stat(&pid.to_string()) {
-            Some((state, start)) => !matches!(state, 'Z' | 'X') && start & START_MASK == started,
-            None => true,
+        let started = word >> PROCESS_BITS & START_MASK;
+        match platform::process(platform::process_id(number)) {
+            Process::Ended => false,
+            Process::Running(start) => start.is_none_or(|start| start & START_MASK == started),
         }
     }
 
     fn register(&self) -> Result<u64, ReplayError> {
         let now = crate::fork::count();
-        let start = process_stat("self").map_or(0, |(_, start)| start);
-        let who = (start & START_MASK) << PID_BITS | u64::from(std::process::id()) & PID_MASK;
+        let who = identity(platform::own_start().unwrap_or(0), std::process::id());
         for index in 0..PROCESSES {
             let entry = &self.entries[index * ENTRY_WORDS..][..ENTRY_WORDS];
             let old = entry[0].load(Ordering::Acquire);
@@ -150,7 +141,7 @@ impl Processes {
             let incarnation = (old >> INCARNATION_SHIFT) % ((1 << (64 - INCARNATION_SHIFT)) - 1) + 1;
             let new = incarnation << INCARNATION_SHIFT | who;
             if entry[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                entry[1].store(pid_namespace(), Ordering::Release);
+                entry[1].store(platform::process_namespace(), Ordering::Release);
                 let tag = incarnation << INDEX_BITS | index as u64;
                 self.tag.store(tag, Ordering::Release);
                 self.tag_forks.store(now, Ordering::Release);
@@ -161,20 +152,9 @@ impl Processes {
     }
 }
 
-/// State letter and start time (clock ticks since boot) from `/proc/<pid>/stat`; `None` if it cannot be read.
-fn process_stat(pid: &str) -> Option<(char, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name is in parentheses and may contain anything, so fields are counted from the last one:
-    // state is field 3, start time field 22.
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
-}
-
-/// Inode of the pid namespace of this process, 0 if it is not available.
-fn pid_namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
+/// The bits of an entry that identify a process.
+fn identity(start: u64, id: u32) -> u64 {
+    (start & START_MASK) << PROCESS_BITS | platform::process_number(id)
 }
 
 #[cfg(test)]
@@ -186,6 +166,17 @@ mod tests {
     fn table(private: bool) -> Processes {
         let region = Arc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
         Processes::new(Cells::in_region(&region, 0, PROCESSES * ENTRY_WORDS).unwrap(), private).unwrap()
+    }
+
+    fn sleeping() -> std::process::Child {
+        std::process::Command::new("sleep").arg("60").spawn().unwrap()
+    }
+
+    fn start_of(child: &std::process::Child) -> u64 {
+        let Process::Running(Some(start)) = platform::process(child.id()) else {
+            panic!("the child has ended")
+        };
+        start
     }
 
     #[test]
@@ -204,10 +195,9 @@ mod tests {
     #[test]
     fn a_killed_child_is_dead_even_as_a_zombie_and_its_entry_is_used_again() {
         let table = table(false);
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = sleeping();
         let entry = &table.entries[5 * ENTRY_WORDS..][..ENTRY_WORDS];
-        let start = process_stat(&child.id().to_string()).unwrap().1 & START_MASK;
-        let who = start << PID_BITS | u64::from(child.id());
+        let who = identity(start_of(&child), child.id());
         entry[0].store(7 << INCARNATION_SHIFT | who, Ordering::Release);
         let tag = 7 << INDEX_BITS | 5;
         assert!(table.is_alive(tag));
@@ -225,10 +215,10 @@ mod tests {
     #[test]
     fn a_reused_pid_is_not_the_same_process() {
         let table = table(false);
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = sleeping();
         let entry = &table.entries[3 * ENTRY_WORDS..][..ENTRY_WORDS];
-        let start = process_stat(&child.id().to_string()).unwrap().1.wrapping_add(1) & START_MASK;
-        entry[0].store(1 << INCARNATION_SHIFT | start << PID_BITS | u64::from(child.id()), Ordering::Release);
+        let who = identity(start_of(&child).wrapping_add(1), child.id());
+        entry[0].store(1 << INCARNATION_SHIFT | who, Ordering::Release);
         assert!(!table.is_alive(1 << INDEX_BITS | 3));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from parl import cuda
+from parl._system import machine_bytes
 from parl.errors import AtariError, ConfigError
 
 INT32_MAX = 2**31 - 1
@@ -128,11 +128,8 @@ def check_memory(num_envs: int, obs_bytes: int) -> None:
     """
     # Each environment keeps its observation, and the caller gets a copy.
     needed = num_envs * (_ENV_BYTES + 2 * obs_bytes)
-    try:
-        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return
-    if needed > available > 0:
+    available = machine_bytes()
+    if available is not None and needed > available:
         raise MemoryError(
             f"num_envs is {num_envs}: the environments need {needed:,} bytes of memory, "
             f"this machine has {available:,}"
