@@ -1,5 +1,7 @@
 //! Generates the functions of the fast CPU: one per opcode and operand class, each ending in a tail call of
-//! the next one, which the compiler makes a jump; and functions for frequent pairs of them.
+//! the next one, which the compiler makes a jump; and functions for frequent pairs of them. A function that
+//! calls another one before that would save the registers of the chain even when it does not reach the call, so
+//! an instruction that may access a device has a second function, which makes the call (`d` instead of `h`).
 //!
 //! The definitions that the generated functions use (`Context`, the slow path) are in
 //! `crates/cule/src/fast_cpu/mod.rs`.
@@ -208,11 +210,8 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
             let zero_page = matches!(mode, Mode::Zpx | Mode::Zpy);
             match access {
                 Access::Read if zero_page => {
-                    let chip = "k.load_device(at, opr, cycles!())";
-                    run(
-                        &format!("{find}let o: u32 = if at & 0x80 == 0 {{ {chip} }} else {{ ram!(at) }}; "),
-                        "",
-                    )
+                    let o = "if at & 0x80 == 0 { device!(at, opr) } else { ram!(at) }";
+                    run(&format!("{find}let o: u32 = {o}; "), "")
                 }
                 // The last byte read before the access stays on the bus: of the operand or of the pointer.
                 Access::Read if matches!(mode, Mode::Indx | Mode::Indy) => {
@@ -275,26 +274,27 @@ fn ends(instruction: &Instruction) -> bool {
 
 const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, a_, cn_, f_); ";
 
-/// A body with the prologue and epilogue of every body.
-fn block(instruction: &Instruction, body: &str) -> String {
+/// A body with the prologue and epilogue of every body. Accesses of devices are calls, or are left to function
+/// `devices` without a change of the registers.
+fn block(instruction: &Instruction, body: &str, devices: Option<usize>) -> String {
     format!(
         "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = *ip as u16 as u32; \
          cn = cn.wrapping_add({}); ip = ip.add({}); {}}} ",
         (u64::from(instruction.cycles) << 16) - 1,
         length(instruction),
-        expand(body)
+        expand(body, devices)
     )
 }
 
 /// Macros of the bodies and their expansions; `$0` and `$1` are arguments.
-const WORDS: [(&str, &str); 22] = [
+const WORDS: [(&str, &str); 25] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
     ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_ram", "*k.m.riot.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
     ("superchip", "(*k.m.cart.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_superchip", "*k.m.cart.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
-    ("limit", "if cycles!() >= k.limit { slow!() }"),
+    ("limit", "if cn >= k.limit { slow!() }"),
     (
         "store",
         "limit!(); let r: usize = ($0) as usize; if *k.shadow.get_unchecked(r) != ($1) as u16 { \
@@ -316,7 +316,7 @@ const WORDS: [(&str, &str); 22] = [
         "load",
         "if (($0) & 0x1FFF).wrapping_sub(k.plain_low) < k.plain_span { rom!($0) } \
          else if ($0) & 0x1280 == 0x0080 { ram!($0) } \
-         else { let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }",
+         else { device!($0, $1) }",
     ),
     (
         "memory",
@@ -327,19 +327,20 @@ const WORDS: [(&str, &str); 22] = [
         "put",
         "if ($0) & 0x1280 == 0x0080 { set_ram!($0, $1); } \
          else if ($0) & 0x1080 == 0 { store!(($0) & 0x3F, $1); } \
-         else if !k.store_device($0, $1, cycles!()) { slow!() }",
+         else { put_device!($0, $1) }",
     ),
-    ("pointer", "(ram!($0) | ram!($0 + 1) << 8)"),
+    // The two bytes are adjacent in RAM: the first is not the last of it.
+    ("pointer", "k.ram_word($0)"),
     ("jump", "ip = k.jump::<S>($0)"),
     (
         "call",
         "let s: u32 = k.m.cpu.s as u32; if s < 0x81 { slow!() } let pc: u32 = k.pc::<S>(ip) - 1; \
-         set_ram!(s, pc >> 8); set_ram!(s - 1, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
+         k.set_ram_word(s - 1, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
     ),
     (
         "back",
         "let s: u32 = k.m.cpu.s as u32; if s.wrapping_sub(0x7F) > 0x7E { slow!() } \
-         let pc: u32 = ram!(s + 1) | ram!(s + 2) << 8; \
+         let pc: u32 = pointer!(s + 1); \
          if (pc & 0x1FFF).wrapping_sub(k.plain_low) >= k.plain_span - 1 { slow!() } \
          k.m.cpu.s = (s + 2) as u8; jump!(pc + 1)",
     ),
@@ -350,9 +351,12 @@ const WORDS: [(&str, &str); 22] = [
     ),
     (
         "pull",
-        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; k.m.cpu.s = s as u8; \
-         if s & 0x80 == 0 { k.pull_tia(s, cycles!()) } else { ram!(s) } }",
+        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; \
+         let o: u32 = if s & 0x80 == 0 { pull_device!(s) } else { ram!(s) }; k.m.cpu.s = s as u8; o }",
     ),
+    ("device", "{ let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }"),
+    ("put_device", "if !k.store_device($0, $1, cycles!()) { slow!() }"),
+    ("pull_device", "k.pull_tia($0, cycles!())"),
     (
         "check",
         "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }",
@@ -360,8 +364,12 @@ const WORDS: [(&str, &str); 22] = [
     ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
 ];
 
-/// Expands all occurrences of `word!(arguments)`.
-fn expand(text: &str) -> String {
+/// Words that call a function and then continue.
+const DEVICES: [&str; 3] = ["device", "put_device", "pull_device"];
+
+/// Expands all occurrences of `word!(arguments)`, those of `DEVICES` as a tail call of function `devices` if there
+/// is one.
+fn expand(text: &str, devices: Option<usize>) -> String {
     let mut text = text.to_string();
     while let Some(bang) = text.find("!(") {
         let start =
@@ -392,7 +400,12 @@ fn expand(text: &str) -> String {
             continue;
         }
         let (_, meaning) = WORDS.iter().find(|(word, _)| *word == name).expect("a word of the bodies");
-        let mut meaning = (*meaning).to_string();
+        let mut meaning = match devices {
+            Some(number) if DEVICES.contains(&name) => {
+                format!("{{ return d{number}::<S>(k, ip0, xy0, a0, cn0, f0); }}")
+            }
+            _ => (*meaning).to_string(),
+        };
         for (i, argument) in arguments.iter().enumerate() {
             meaning = meaning.replace(&format!("${i}"), argument.trim());
         }
@@ -405,7 +418,10 @@ fn expand(text: &str) -> String {
 struct Handler {
     opcode: usize,
     class: &'static str,
+    /// Without calls, so that no register is saved.
     body: String,
+    /// With calls that access devices, if the instruction may do so.
+    with_devices: Option<String>,
 }
 
 fn handlers() -> Vec<Handler> {
@@ -413,7 +429,10 @@ fn handlers() -> Vec<Handler> {
     for (opcode, instruction) in INSTRUCTIONS.iter().enumerate() {
         for class in CLASSES {
             if let Some(body) = body(instruction, class) {
-                all.push(Handler { opcode, class, body: block(instruction, &body) });
+                let with_devices = block(instruction, &body, None);
+                let body = block(instruction, &body, Some(all.len()));
+                let with_devices = (with_devices != body).then_some(with_devices);
+                all.push(Handler { opcode, class, body, with_devices });
             }
         }
     }
@@ -481,19 +500,24 @@ use super::stores::Stores;
         let _ = writeln!(out, "    [{}],", row.join(", "));
     }
     let _ = writeln!(out, "];");
-    for (i, Handler { opcode, class, body }) in handlers.iter().enumerate() {
+    let next = expand("next!()", None);
+    for (i, Handler { opcode, class, body, with_devices }) in handlers.iter().enumerate() {
         let name = INSTRUCTIONS[*opcode].name;
         let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
-        let _ = writeln!(out, "unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{} }}", expand("next!()"));
+        let _ = writeln!(out, "unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }}");
+        if let Some(body) = with_devices {
+            let _ = writeln!(
+                out,
+                "#[cold]\n#[inline(never)]\n#[rustfmt::skip]\nunsafe fn d{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }}"
+            );
+        }
     }
     for (one, two) in &pairs {
         let _ = writeln!(out, "#[rustfmt::skip]");
         let _ = writeln!(
             out,
-            "unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{} }}",
-            handlers[*one].body,
-            handlers[*two].body,
-            expand("next!()")
+            "unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{next} }}",
+            handlers[*one].body, handlers[*two].body,
         );
     }
     let names: Vec<String> = (0..handlers.len()).map(|i| format!("h{i}::<S>")).collect();

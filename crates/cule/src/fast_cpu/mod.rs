@@ -73,8 +73,8 @@ pub struct Context {
     pub plain_low: u32,
     /// Number of addresses of plain ROM.
     pub plain_span: u32,
-    /// First cycle at which a write exceeds the maximum number of lines.
-    pub limit: u32,
+    /// First cycle at which a write exceeds the maximum number of lines, times 2^16.
+    pub limit: u64,
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
     tia: FastTia,
@@ -119,7 +119,7 @@ impl Context {
             pc_base: 0,
             plain_low: 0x1000 + u32::from(m.cart.plain_low),
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
-            limit: (m.tia.limit + 2) as u32 / 3,
+            limit: u64::from((m.tia.limit + 2) as u32 / 3) << 16,
             origin_cycles: (m.tia.origin / 3) as u32,
             tia: FastTia::new(&m.tia, m.draw != 0),
             board_outdated: false,
@@ -144,6 +144,28 @@ impl Context {
             } else {
                 u32::from(*self.window.add((at & 0xFFF) as usize))
             }
+        }
+    }
+
+    /// Two bytes of the RIOT's RAM, the low one first, which is not the last of the RAM.
+    #[inline(always)]
+    unsafe fn ram_word(&self, at: u32) -> u32 {
+        debug_assert!(at & 0x7F < 0x7F);
+        // SAFETY: both bytes are in the RAM.
+        unsafe {
+            let bytes = self.m.riot.ram.as_ptr().add((at & 0x7F) as usize).cast::<[u8; 2]>().read();
+            u32::from(u16::from_le_bytes(bytes))
+        }
+    }
+
+    /// Writes two bytes as `ram_word` reads them.
+    #[inline(always)]
+    unsafe fn set_ram_word(&mut self, at: u32, value: u32) {
+        debug_assert!(at & 0x7F < 0x7F);
+        // SAFETY: both bytes are in the RAM.
+        unsafe {
+            let bytes = self.m.riot.ram.as_mut_ptr().add((at & 0x7F) as usize).cast::<[u8; 2]>();
+            bytes.write((value as u16).to_le_bytes());
         }
     }
 
