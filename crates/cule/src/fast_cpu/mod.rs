@@ -221,7 +221,7 @@ impl Context {
     fn advance_tia(&mut self, clock: i32) {
         // SAFETY: the board outlives the run (`run` borrows it).
         let board = unsafe { &mut *self.board };
-        self.tia.catch_up(&mut self.m.tia, &mut board.picture, clock);
+        let _ = self.tia.catch_up::<false>(&mut self.m.tia, &mut board.picture, clock);
         self.board_outdated = true;
     }
 

@@ -26,6 +26,7 @@ const HMBL: u32 = 0x24;
 const VDELP0: u32 = 0x25;
 const VDELBL: u32 = 0x27;
 const RESMP0: u32 = 0x28;
+const HMOVE: u32 = 0x2A;
 const HMCLR: u32 = 0x2B;
 const CXCLR: u32 = 0x2C;
 
@@ -113,7 +114,7 @@ const fn is_known(register: u32) -> bool {
 /// (`benches/python/processor.py`): it is added to a list, and no collisions are computed.
 #[cfg(processor_alone)]
 #[inline(always)]
-fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32) -> bool {
     k.writes[k.written as usize % super::WRITES] = cycles << 16 | R << 8 | value;
     k.written += 1;
     if R == VBLANK {
@@ -122,12 +123,14 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     if matches!(R, VBLANK | 0x04..=0x0F | ENAM0..=HMBL | VDELP0..=0x29) {
         k.shadow[R as usize] = value as u16;
     }
+    true
 }
 
-/// Executes a write to register `R`.
+/// Executes a write to register `R`. With `Q`, calls no function; returns false, with no lasting change, if one is
+/// needed.
 #[cfg(not(processor_alone))]
-#[inline(never)]
-fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+#[inline(always)]
+fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32) -> bool {
     if R == VBLANK {
         // The paddles' capacitors.
         let t = &mut k.m.tia;
@@ -142,10 +145,18 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     // SAFETY: the board outlives the run (`run` borrows it).
     let picture = unsafe { &mut (*k.board).picture };
     let clock = tia::clock_of(cycles);
-    k.tia.write(&mut k.m.tia, picture, clock, R, value as u8);
+    if k.tia.write::<Q>(&mut k.m.tia, picture, clock, R, value as u8).is_none() {
+        return false;
+    }
     k.board_outdated = true;
     k.tia_changed_at = clock;
     remember::<R>(k, value);
+    true
+}
+
+/// True for registers whose writes rarely need a function call.
+const fn is_quick(register: u32) -> bool {
+    matches!(register, 0x04..=0x0F | 0x12..=0x14 | 0x1B..=HMBL | HMOVE | HMCLR)
 }
 
 /// A write to register `R`. The value is in bits 31-24 of `xy`; `ip` is after the instruction.
@@ -165,12 +176,33 @@ unsafe fn store<const S: bool, const R: u32>(
         if R <= 0x02 && R != VBLANK {
             return store_sync::<S, R>(k, ip, xy, a, cn, f);
         }
-        if is_known(R) {
-            change::<R>(k, xy >> 24, (cn >> 16) as u32);
+        // A function that calls another one saves the registers of the chain, so the calls are in `store_fully`.
+        if is_known(R) && !(is_quick(R) && change::<R, true>(k, xy >> 24, (cn >> 16) as u32)) {
+            return store_fully::<S, R>(k, ip, xy, a, cn, f);
         }
         if R >= AUDC0 && R <= AUDV1 {
             (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
         }
+        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+    }
+}
+
+/// As `store`, for a write that may need function calls.
+///
+/// # Safety
+/// As for all functions of the chain (see `handlers`).
+#[inline(never)]
+unsafe fn store_fully<const S: bool, const R: u32>(
+    k: &mut Context,
+    ip: *const u64,
+    xy: u32,
+    a: u32,
+    cn: u64,
+    f: u32,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        change::<R, false>(k, xy >> 24, (cn >> 16) as u32);
         handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
