@@ -92,11 +92,14 @@ fn remember<const R: u32>(k: &mut Context, value: u32) {
         }
         CTRLPF => s[R as usize] = known_ctrlpf(t),
         RESP0 | 0x11 => s[(R - RESP0 + NUSIZ0) as usize] = UNKNOWN,
-        GRP0 | GRP1 | ENABL => {
-            if R == ENABL {
-                s[R as usize] = value as u16;
-            }
-            s[GRP0 as usize] = known_graphics(t, 0);
+        GRP0 | GRP1 => {
+            // The write has copied the graphics of the other player, and GRP1 also ENABL.
+            s[R as usize] = value as u16;
+            let other = (GRP1 - R) as usize;
+            s[GRP0 as usize + other] = known_graphics(t, other);
+        }
+        ENABL => {
+            s[R as usize] = value as u16;
             s[GRP1 as usize] = known_graphics(t, 1);
         }
         HMCLR => s[HMP0 as usize..=HMBL as usize].fill(0),

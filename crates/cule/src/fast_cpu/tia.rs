@@ -6,7 +6,7 @@
 //! can still collide; the set of near objects is kept between changes. A row in which nothing changes is
 //! completed at once.
 
-use super::cells::{cells, field_cells, is_elsewhere};
+use super::cells::{cells, cells_at, field_cells, is_elsewhere};
 use super::latches::{FIELD_LATCH, LATCHES_AMONG, LATCHES_WITH, pair};
 use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask, span};
 use super::pixels::{self, Level, Scene, Wide};
@@ -105,9 +105,10 @@ impl FastTia {
                 let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
                 let color = value & 0xFE | loss;
                 if self.draw && color != t.color[index] && !hidden(t) {
-                    self.renew_cells::<Q>(t, t.enabled)?;
-                    let cells = self.colored_cells(t, index);
-                    if !is_elsewhere(t, clock, cells) {
+                    if !Q {
+                        self.renew_cells::<Q>(t, t.enabled)?;
+                    }
+                    if Q || !is_elsewhere(t, clock, self.colored_cells(t, index)) {
                         self.catch_up::<Q>(t, picture, clock)?;
                     }
                 }
@@ -272,7 +273,12 @@ impl FastTia {
         changing: u8,
     ) -> Option<bool> {
         let near = self.can_collide::<Q>(t, object, changing)?;
-        if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
+        if Q {
+            // Without the cells: with them, this would need more registers than there are.
+            if near || self.draw {
+                self.catch_up::<Q>(t, picture, target)?;
+            }
+        } else if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
             self.catch_up::<Q>(t, picture, target)?;
         }
         Some(near)
@@ -292,6 +298,25 @@ impl FastTia {
         let near = self.near & open & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
         let field = 0u64.wrapping_sub(u64::from(open >> FIELD_LATCH[object] & 1));
         Some(near != 0 || self.cells[object] & self.cells[PF] & field != 0)
+    }
+
+    /// True if no change of the players and the ball in `changing` is visible or could change a collision. May
+    /// be false without need. `None` if it is not known.
+    #[inline(always)]
+    fn is_quiet(&self, t: &Tia, changing: u8) -> Option<bool> {
+        if hidden(t) {
+            return Some(true);
+        }
+        let objects = t.enabled | changing;
+        if self.draw || self.stale & objects != 0 {
+            return None;
+        }
+        let mut field = 0;
+        for object in [P0, P0 + 1, BL] {
+            field |= self.cells[object] & 0u64.wrapping_sub(u64::from(changing >> object & 1));
+        }
+        let near = self.near & !t.collisions & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
+        Some(near == 0 && field & self.cells[PF] == 0)
     }
 
     /// Recomputes cells and near objects of those `objects` that have moved.
@@ -314,6 +339,10 @@ impl FastTia {
         while stale != 0 {
             let object = stale.trailing_zeros() as usize % OBJECT_SLOTS;
             stale &= stale - 1;
+            if object > BL {
+                // No movable object.
+                continue;
+            }
             let cells = cells(t, object);
             self.cells[object] = cells;
             self.near = self.near & !LATCHES_OF[object] | self.latches_near(object, cells);
@@ -332,9 +361,12 @@ impl FastTia {
 
     /// Cells of the objects with which a change of the playfield could change a collision.
     #[inline(always)]
-    fn refresh_field_partners(&mut self, t: &Tia) {
+    fn refresh_field_partners<const Q: bool>(&mut self, t: &Tia) -> Option<()> {
         let key = u32::from(self.ever_enabled) << 16 | u32::from(t.collisions);
         if key != self.field_partners_key {
+            if Q {
+                return None;
+            }
             self.field_partners_key = key;
             self.field_partners = 0;
             for object in 0..5 {
@@ -342,6 +374,7 @@ impl FastTia {
                 self.field_partners |= self.cells[object] & 0u64.wrapping_sub(u64::from(open & 1));
             }
         }
+        Some(())
     }
 
     /// Cells in which a color can be visible.
@@ -407,7 +440,7 @@ impl FastTia {
     #[inline(never)]
     fn move_shown(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
         let near = self.can_collide::<false>(t, object, 0) == Some(true);
-        let cells = objects::cells_at(t, object, new);
+        let cells = cells_at(t, object, new);
         let around = self.latches_near(object, cells);
         let open = LATCHES_OF[object] & !t.collisions;
         let field = open >> FIELD_LATCH[object] & 1 != 0;
@@ -447,12 +480,12 @@ impl FastTia {
         let mut near = false;
         if !hidden(t) {
             self.renew_cells::<Q>(t, t.enabled)?;
-            self.refresh_field_partners(t);
+            self.refresh_field_partners::<Q>(t)?;
             near = changes & self.field_partners != 0;
             if near || self.draw {
                 let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
                 let target = clock.wrapping_add(delay);
-                if !is_elsewhere(t, target, changes) {
+                if Q || !is_elsewhere(t, target, changes) {
                     self.catch_up::<Q>(t, picture, target)?;
                 }
             }
@@ -566,17 +599,24 @@ impl FastTia {
         let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
         let mut near = false;
         let changing = u8::from(own) << player | u8::from(delayed) << other | u8::from(ball) << BL;
-        if own {
-            self.ever_enabled |= bit(player);
-            near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), player, changing)?;
-        }
-        if delayed {
-            self.ever_enabled |= bit(other);
-            near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), other, changing)?;
-        }
-        if ball {
-            self.ever_enabled |= bit(BL);
-            near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), BL, changing)?;
+        if Q {
+            self.ever_enabled |= changing;
+            if !self.is_quiet(t, changing)? {
+                return None;
+            }
+        } else {
+            if own {
+                self.ever_enabled |= bit(player);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), player, changing)?;
+            }
+            if delayed {
+                self.ever_enabled |= bit(other);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), other, changing)?;
+            }
+            if ball {
+                self.ever_enabled |= bit(BL);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), BL, changing)?;
+            }
         }
         // Not earlier: advancing the beam for the last change may set `collisions_final` before the other
         // changes are applied.
@@ -606,7 +646,8 @@ impl FastTia {
             return Some(());
         }
         let cycle = line_clock(t, clock) / 3;
-        let special = t.star_field | t.missile0_form | t.skip[0] | t.skip[1] != 0 || t.layout.hmove_blanks == 0;
+        let special =
+            t.star_field | t.missile0_form | t.skip[0] | t.skip[1] != 0 || t.layout.hmove_blanks == 0;
         if self.draw || special || cycle > 12 || t.motion != [0; 5] {
             return None;
         }
@@ -614,7 +655,6 @@ impl FastTia {
         t.blank_pending = 1;
         Some(())
     }
-
 
     #[inline(never)]
     fn strobe_hmove(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) {
@@ -676,7 +716,12 @@ impl FastTia {
 
     /// Advances the beam to clock `target`; equal to `beam::catch_up`.
     #[inline(always)]
-    pub fn catch_up<const Q: bool>(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) -> Option<()> {
+    pub fn catch_up<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        target: i32,
+    ) -> Option<()> {
         if target < t.gate {
             return Some(());
         }
