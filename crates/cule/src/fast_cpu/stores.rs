@@ -157,9 +157,13 @@ fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32)
     true
 }
 
-/// True for registers whose writes rarely need a function call.
-const fn is_quick(register: u32) -> bool {
-    matches!(register, 0x04..=0x0F | 0x12..=0x14 | 0x1B..=HMBL | HMOVE | HMCLR)
+/// True if a write to a register rarely needs a function call, in a frame that is drawn or in one that is not.
+const fn is_quick(register: u32, drawn: bool) -> bool {
+    match register {
+        0x12..=0x14 | HMP0..=HMBL | HMCLR => true,
+        0x04..=0x0F | GRP0..=ENABL | HMOVE => !drawn,
+        _ => false,
+    }
 }
 
 /// A write to register `R`. The value is in bits 31-24 of `xy`; `ip` is after the instruction.
@@ -180,7 +184,8 @@ unsafe fn store<const S: bool, const R: u32>(
             return store_sync::<S, R>(k, ip, xy, a, cn, f);
         }
         // A function that calls another one saves the registers of the chain, so the calls are in `store_fully`.
-        if is_known(R) && !(is_quick(R) && change::<R, true>(k, xy >> 24, (cn >> 16) as u32)) {
+        let quick = is_quick(R, true) || is_quick(R, false) && !k.tia.draws();
+        if is_known(R) && !(quick && change::<R, true>(k, xy >> 24, (cn >> 16) as u32)) {
             return store_fully::<S, R>(k, ip, xy, a, cn, f);
         }
         if R >= AUDC0 && R <= AUDV1 {

@@ -71,6 +71,12 @@ impl FastTia {
         }
     }
 
+    /// True if pixels are drawn.
+    #[inline(always)]
+    pub fn draws(&self) -> bool {
+        self.draw
+    }
+
     /// Recomputes everything after the chip was changed by other code.
     pub fn invalidate(&mut self, t: &Tia) {
         self.dirty = ALL_OBJECTS;
