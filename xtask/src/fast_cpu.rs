@@ -131,7 +131,7 @@ fn length(instruction: &Instruction) -> u32 {
 fn indexed(instruction: &Instruction) -> Option<String> {
     let cross = |index: &str| {
         if instruction.page_penalty {
-            format!("let at: u32 = base + ({index}) & 0xFFFF; cn += (((base ^ at) >> 8 != 0) as u64) << 16; ")
+            format!("let at: u32 = base + ({index}) & 0xFFFF; cn += (((base ^ at) & 0x100) << 8) as u64; ")
         } else {
             format!("let at: u32 = base + ({index}) & 0xFFFF; ")
         }
@@ -142,7 +142,7 @@ fn indexed(instruction: &Instruction) -> Option<String> {
         Mode::Zpy => "let at: u32 = opr + (xy >> 8 & 0xFF) & 0xFF; ".into(),
         Mode::Absx => format!("let base: u32 = opr; {}", cross("xy & 0xFF")),
         Mode::Absy => format!("let base: u32 = opr; {}", cross("xy >> 8 & 0xFF")),
-        Mode::Indy => format!("let base: u32 = pointer!(opr); {}", cross("xy >> 8 & 0xFF")),
+        Mode::Indy => format!("let base: u32 = pointer_here!(); {}", cross("xy >> 8 & 0xFF")),
         Mode::Indx => {
             "let p: u32 = opr + (xy & 0xFF) & 0xFF; if p.wrapping_sub(0x80) > 0x7E { slow!() } let at: u32 = pointer!(p); "
                 .into()
@@ -167,7 +167,7 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
         let condition = statements(&format!("o = {text}"))?;
         let condition = condition.trim_start_matches("o = ").trim_end_matches("; ");
         return Some(format!(
-            "{open}if {condition} {{ cn += ((opr >> 8) as u64) << 16; ip = ip.offset(opr as u8 as i8 as isize); check!(); }} "
+            "{open}if {condition} {{ cn += (*ip0).extra as u64; ip = ip.byte_offset(opr as i32 as isize); check!(); }} "
         ));
     }
     let operation = statements(text)?;
@@ -183,9 +183,9 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
     let constant = matches!(mode, Mode::Zp | Mode::Abs);
     let high = mode == Mode::Abs;
     match (class, access) {
-        ("RAM", Access::Read) if constant => run("let o: u32 = ram!(opr); ", ""),
-        ("RAM", Access::Write) if constant => run("let o: u32; ", "set_ram!(opr, o); "),
-        ("RAM", Access::Modify) if constant => run("let mut o: u32 = ram!(opr); ", "set_ram!(opr, o); "),
+        ("RAM", Access::Read) if constant => run("let o: u32 = ram_here!(); ", ""),
+        ("RAM", Access::Write) if constant => run("let o: u32; ", "set_ram_here!(o); "),
+        ("RAM", Access::Modify) if constant => run("let mut o: u32 = ram_here!(); ", "set_ram_here!(o); "),
         ("TIA_READ", Access::Read) if constant => {
             run(&format!("let o: u32 = k.read_tia(opr, {high}, cycles!()); "), "")
         }
@@ -278,7 +278,7 @@ const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, 
 /// `devices` without a change of the registers.
 fn block(instruction: &Instruction, body: &str, devices: Option<usize>) -> String {
     format!(
-        "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = *ip as u16 as u32; \
+        "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = (*ip).operand; \
          cn = cn.wrapping_add({}); ip = ip.add({}); {}}} ",
         (u64::from(instruction.cycles) << 16) - 1,
         length(instruction),
@@ -287,11 +287,15 @@ fn block(instruction: &Instruction, body: &str, devices: Option<usize>) -> Strin
 }
 
 /// Macros of the bodies and their expansions; `$0` and `$1` are arguments.
-const WORDS: [(&str, &str); 25] = [
+const WORDS: [(&str, &str); 28] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
     ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_ram", "*k.m.riot.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
+    // The operand is the offset in RAM.
+    ("ram_here", "(*k.m.riot.ram.get_unchecked(opr as usize) as u32)"),
+    ("set_ram_here", "*k.m.riot.ram.get_unchecked_mut(opr as usize) = ($0) as u8"),
+    ("pointer_here", "k.ram_word(opr)"),
     ("superchip", "(*k.m.cart.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_superchip", "*k.m.cart.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
     ("limit", "if cn >= k.limit { slow!() }"),
@@ -330,12 +334,12 @@ const WORDS: [(&str, &str); 25] = [
          else { put_device!($0, $1) }",
     ),
     // The two bytes are adjacent in RAM: the first is not the last of it.
-    ("pointer", "k.ram_word($0)"),
+    ("pointer", "k.ram_word(($0) & 0x7F)"),
     ("jump", "ip = k.jump::<S>($0)"),
     (
         "call",
         "let s: u32 = k.m.cpu.s as u32; if s < 0x81 { slow!() } let pc: u32 = k.pc::<S>(ip) - 1; \
-         k.set_ram_word(s - 1, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
+         k.set_ram_word(s - 1 & 0x7F, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
     ),
     (
         "back",
@@ -361,7 +365,7 @@ const WORDS: [(&str, &str); 25] = [
         "check",
         "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }",
     ),
-    ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
+    ("next", "((*ip).function)(k, ip, xy, a, cn, f)"),
 ];
 
 /// Words that call a function and then continue.
@@ -440,7 +444,7 @@ fn handlers() -> Vec<Handler> {
 }
 
 const SIGNATURE: &str =
-    "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
+    "<const S: bool>(k: &mut Context, ip_: *const Record, xy_: u32, a_: u32, cn_: u64, f_: u32)";
 
 /// Returns the text of `fast_cpu/handlers.rs`.
 pub fn handlers_file() -> String {
@@ -478,7 +482,7 @@ pub fn handlers_file() -> String {
     reason = \"generated: all functions have the same prologue, and some do not use all of it\"
 )]
 
-use super::{Context, Handler, RESERVE, handler, leave, slow};
+use super::{Context, Handler, RESERVE, Record, leave, slow};
 use super::stores::Stores;
 
 ",

@@ -1,7 +1,7 @@
 //! The fast CPU: predecoded records, and one function per opcode and operand class. The functions form a
 //! chain of tail calls.
 //!
-//! A *record* is eight bytes per ROM address: the address of a function and its operand. A function executes
+//! A *record* is sixteen bytes per ROM address: the address of a function and its operand. A function executes
 //! its instruction, reads the next record and calls the function of that record in tail position with the
 //! same six arguments, all in registers; the compiler makes this call a jump. Rare cases (devices, hotspots,
 //! decimal mode, code outside the ROM) take the slow path: the plain interpreter of `machine::cpu` executes
@@ -40,7 +40,7 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot};
 
 /// A function of the chain: context, record, X | Y << 8 | V << 16 | stored value << 24, A, cycles << 16 | instructions
 /// left, result | carry << 8.
-pub type Handler = unsafe fn(&mut Context, *const u64, u32, u32, u64, u32);
+pub type Handler = unsafe fn(&mut Context, *const Record, u32, u32, u64, u32);
 
 /// Minimum of the chain's instruction counter when a jump is taken. The counter exceeds the true number of
 /// remaining instructions by `RESERVE` minus `Code::reserve`: more instructions must remain than there are up
@@ -57,10 +57,10 @@ pub struct Context {
     pub shadow: [u16; 64],
     /// Start of the mapped bank (`S` = false).
     window: *const u8,
-    window_records: *const u64,
+    window_records: *const Record,
     /// The image and its records.
     rom: *const u8,
-    records: *const u64,
+    records: *const Record,
     board: *mut Board,
     image: *const [u8],
     /// Minimum number of remaining instructions at a taken jump.
@@ -93,14 +93,16 @@ pub struct Context {
 #[cfg(processor_alone)]
 const WRITES: usize = 1024;
 
-/// Returns the function of a record.
-///
-/// # Safety
-/// `record` was created by `Code`.
-#[inline(always)]
-unsafe fn handler(record: u64) -> Handler {
-    // SAFETY: the upper 48 bits of a record are the address of a function of this type.
-    unsafe { std::mem::transmute::<usize, Handler>((record >> 16) as usize) }
+/// A decoded instruction.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Record {
+    function: Handler,
+    /// What the function needs of the bytes after the opcode: an immediate value, an address, an offset in the RAM
+    /// (constant addresses and pointers in it), or the distance of a branch in bytes of records.
+    operand: u32,
+    /// Additional cycles of a taken branch, times 2^16.
+    extra: u32,
 }
 
 impl Context {
@@ -150,10 +152,10 @@ impl Context {
     /// Two bytes of the RIOT's RAM, the low one first, which is not the last of the RAM.
     #[inline(always)]
     unsafe fn ram_word(&self, at: u32) -> u32 {
-        debug_assert!(at & 0x7F < 0x7F);
+        debug_assert!(at < 0x7F);
         // SAFETY: both bytes are in the RAM.
         unsafe {
-            let bytes = self.m.riot.ram.as_ptr().add((at & 0x7F) as usize).cast::<[u8; 2]>().read();
+            let bytes = self.m.riot.ram.as_ptr().add(at as usize).cast::<[u8; 2]>().read();
             u32::from(u16::from_le_bytes(bytes))
         }
     }
@@ -161,17 +163,17 @@ impl Context {
     /// Writes two bytes as `ram_word` reads them.
     #[inline(always)]
     unsafe fn set_ram_word(&mut self, at: u32, value: u32) {
-        debug_assert!(at & 0x7F < 0x7F);
+        debug_assert!(at < 0x7F);
         // SAFETY: both bytes are in the RAM.
         unsafe {
-            let bytes = self.m.riot.ram.as_mut_ptr().add((at & 0x7F) as usize).cast::<[u8; 2]>();
+            let bytes = self.m.riot.ram.as_mut_ptr().add(at as usize).cast::<[u8; 2]>();
             bytes.write((value as u16).to_le_bytes());
         }
     }
 
     /// Returns the record of a ROM address.
     #[inline(always)]
-    unsafe fn jump<const S: bool>(&mut self, to: u32) -> *const u64 {
+    unsafe fn jump<const S: bool>(&mut self, to: u32) -> *const Record {
         // SAFETY: as `rom`; there is a record for every byte of the image.
         unsafe {
             if S {
@@ -188,9 +190,9 @@ impl Context {
 
     /// PC of a record.
     #[inline(always)]
-    fn pc<const S: bool>(&self, ip: *const u64) -> u32 {
+    fn pc<const S: bool>(&self, ip: *const Record) -> u32 {
         let base = if S { self.records } else { self.window_records };
-        ((ip as usize).wrapping_sub(base as usize) >> 3) as u32 + self.pc_base
+        ((ip as usize).wrapping_sub(base as usize) / size_of::<Record>()) as u32 + self.pc_base
     }
 
     /// The status register P as pushed.
@@ -406,7 +408,7 @@ impl Context {
 
     /// Maps the bank that the cartridge has selected. Returns the record of PC.
     #[inline(always)]
-    unsafe fn enter<const S: bool>(&mut self) -> *const u64 {
+    unsafe fn enter<const S: bool>(&mut self) -> *const Record {
         if !S {
             let block = usize::from(self.m.cart.segment[0]) * 1024;
             // SAFETY: the image contains a whole bank from every possible first segment on.
@@ -474,7 +476,7 @@ impl Context {
 /// As for all functions of the chain (see `handlers`).
 #[cold]
 #[inline(never)]
-unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+unsafe fn leave<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
     k.m.cpu.pc = k.pc::<S>(ip) as u16;
     k.store_registers(xy, a, cn, f);
 }
@@ -485,7 +487,7 @@ unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32,
 /// As for all functions of the chain (see `handlers`).
 #[cold]
 #[inline(never)]
-unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+unsafe fn slow<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
     k.m.cpu.pc = k.pc::<S>(ip) as u16;
     k.store_registers(xy, a, cn, f);
     // SAFETY: guaranteed by the caller.
@@ -496,7 +498,7 @@ unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, 
         }
         let ip = k.enter::<S>();
         let (xy, a, cn, f) = k.registers();
-        handler(*ip)(k, ip, xy, a, cn, f)
+        ((*ip).function)(k, ip, xy, a, cn, f)
     }
 }
 
@@ -555,7 +557,7 @@ unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
             if k.can_run() {
                 let ip = k.enter::<S>();
                 let (xy, a, cn, f) = k.registers();
-                handler(*ip)(k, ip, xy, a, cn, f);
+                ((*ip).function)(k, ip, xy, a, cn, f);
                 if k.m.cpu.left == 0 || k.m.tia.stop != 0 {
                     break;
                 }
@@ -588,7 +590,7 @@ fn waiting_rounds(k: &Context, now: u32, period: u32, until_zero: bool, most: u3
 /// As for all functions of the chain (see `handlers`).
 pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     k: &mut Context,
-    ip: *const u64,
+    ip: *const Record,
     xy: u32,
     a: u32,
     cn: u64,
@@ -598,7 +600,7 @@ pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     unsafe {
         let left = cn as u32 & 0xFFFF;
         // Cycles of the read, the branch, and the taken branch's penalty.
-        let period = 4 + 2 + (*ip.add(3) as u32 >> 8 & 0xFF);
+        let period = 4 + 2 + ((*ip.add(3)).extra >> 16);
         let mut cn = cn;
         if left > 6000 {
             let rounds = waiting_rounds(k, (cn >> 16) as u32, period, Z, (left - 5000) / 2);
@@ -615,7 +617,7 @@ pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
 /// As for all functions of the chain (see `handlers`).
 pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
     k: &mut Context,
-    ip: *const u64,
+    ip: *const Record,
     xy: u32,
     a: u32,
     cn: u64,
@@ -624,7 +626,7 @@ pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, cons
     // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
     unsafe {
         let left = cn as u32 & 0xFFFF;
-        let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);
+        let period = 2 + 2 + ((*ip.add(1)).extra >> 16);
         let start = xy >> SHIFT & 0xFF;
         let last = u32::from(Z);
         let rounds = if Z || start < 0x80 { start.wrapping_sub(last) & 0xFF } else { 0 };
@@ -637,4 +639,4 @@ pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, cons
     }
 }
 
-const _: () = assert!(size_of::<Handler>() == 8, "a record holds the address of a function in 48 bits");
+const _: () = assert!(size_of::<Record>() == 16, "the position of a record is found with a shift");

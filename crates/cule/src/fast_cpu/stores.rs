@@ -1,7 +1,7 @@
 //! Writes to the TIA. Those that change something are passed to `FastTia`; `Context::shadow` holds for each
 //! register a value whose write changes nothing.
 
-use super::{Context, Handler, UNKNOWN, handler, leave};
+use super::{Context, Handler, Record, UNKNOWN, leave};
 use crate::machine::tia::write::write;
 use crate::machine::tia::{self, FORM_NORMAL, Tia};
 
@@ -172,7 +172,7 @@ const fn is_quick(register: u32, drawn: bool) -> bool {
 /// As for all functions of the chain (see `handlers`).
 unsafe fn store<const S: bool, const R: u32>(
     k: &mut Context,
-    ip: *const u64,
+    ip: *const Record,
     xy: u32,
     a: u32,
     cn: u64,
@@ -191,7 +191,7 @@ unsafe fn store<const S: bool, const R: u32>(
         if R >= AUDC0 && R <= AUDV1 {
             (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
         }
-        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+        ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
 
@@ -202,7 +202,7 @@ unsafe fn store<const S: bool, const R: u32>(
 #[inline(never)]
 unsafe fn store_fully<const S: bool, const R: u32>(
     k: &mut Context,
-    ip: *const u64,
+    ip: *const Record,
     xy: u32,
     a: u32,
     cn: u64,
@@ -211,7 +211,7 @@ unsafe fn store_fully<const S: bool, const R: u32>(
     // SAFETY: guaranteed by the caller.
     unsafe {
         change::<R, false>(k, xy >> 24, (cn >> 16) as u32);
-        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+        ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
 
@@ -222,7 +222,7 @@ unsafe fn store_fully<const S: bool, const R: u32>(
 #[inline(never)]
 unsafe fn store_sync<const S: bool, const R: u32>(
     k: &mut Context,
-    ip: *const u64,
+    ip: *const Record,
     xy: u32,
     a: u32,
     cn: u64,
@@ -251,7 +251,7 @@ unsafe fn store_sync<const S: bool, const R: u32>(
         if k.m.tia.stop != 0 || k.m.access_by_access != 0 {
             return leave::<S>(k, ip, xy & 0xFF_FFFF, a, cn, f);
         }
-        handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+        ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
 }
 
