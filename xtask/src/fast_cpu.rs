@@ -33,7 +33,7 @@ pub const CLASSES: [&str; 14] = [
 /// Candidates for functions of two instructions, most frequent first: `opcode class opcode class` per line.
 const PAIRS: &str = include_str!("../data/pairs.txt");
 /// Number of pairs that are generated.
-const PAIR_COUNT: usize = 300;
+const PAIR_COUNT: usize = 600;
 
 /// The statements of an operation, on the variables of a function; `None` if it needs the slow path.
 fn statements(text: &str) -> Option<String> {
