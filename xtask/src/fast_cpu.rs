@@ -1,7 +1,8 @@
 //! Generates the functions of the fast CPU: one per opcode and operand class, each ending in a tail call of
 //! the next one, which the compiler makes a jump; and functions for frequent pairs of them. A function that
 //! calls another one before that would save the registers of the chain even when it does not reach the call, so
-//! an instruction that may access a device has a second function, which makes the call (`d` instead of `h`).
+//! an instruction that may access a device has two more: one that reads simple devices without calls (`d` instead
+//! of `h`), and one that makes the calls (`e`).
 //!
 //! The definitions that the generated functions use (`Context`, the slow path) are in
 //! `crates/cule/src/fast_cpu/mod.rs`.
@@ -274,9 +275,19 @@ fn ends(instruction: &Instruction) -> bool {
 
 const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, a_, cn_, f_); ";
 
-/// A body with the prologue and epilogue of every body. Accesses of devices are calls, or are left to function
-/// `devices` without a change of the registers.
-fn block(instruction: &Instruction, body: &str, devices: Option<usize>) -> String {
+/// How a function accesses devices.
+#[derive(Clone, Copy)]
+enum Devices {
+    /// It jumps to function `d` of this number, without a change of the registers.
+    Left(usize),
+    /// It reads simple devices itself, and otherwise jumps to function `e` of this number.
+    Simple(usize),
+    /// It calls functions.
+    Called,
+}
+
+/// A body with the prologue and epilogue of every body.
+fn block(instruction: &Instruction, body: &str, devices: Devices) -> String {
     format!(
         "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = (*ip).operand; \
          cn = cn.wrapping_add({}); ip = ip.add({}); {}}} ",
@@ -371,9 +382,8 @@ const WORDS: [(&str, &str); 28] = [
 /// Words that call a function and then continue.
 const DEVICES: [&str; 3] = ["device", "put_device", "pull_device"];
 
-/// Expands all occurrences of `word!(arguments)`, those of `DEVICES` as a tail call of function `devices` if there
-/// is one.
-fn expand(text: &str, devices: Option<usize>) -> String {
+/// Expands all occurrences of `word!(arguments)`, those of `DEVICES` as `devices` demands.
+fn expand(text: &str, devices: Devices) -> String {
     let mut text = text.to_string();
     while let Some(bang) = text.find("!(") {
         let start =
@@ -404,10 +414,20 @@ fn expand(text: &str, devices: Option<usize>) -> String {
             continue;
         }
         let (_, meaning) = WORDS.iter().find(|(word, _)| *word == name).expect("a word of the bodies");
+        let jump = |letter: char, number: usize| {
+            format!("{{ return {letter}{number}::<S>(k, ip0, xy0, a0, cn0, f0); }}")
+        };
         let mut meaning = match devices {
-            Some(number) if DEVICES.contains(&name) => {
-                format!("{{ return d{number}::<S>(k, ip0, xy0, a0, cn0, f0); }}")
-            }
+            Devices::Left(number) if DEVICES.contains(&name) => jump('d', number),
+            Devices::Simple(number) if name == "device" => format!(
+                "{{ let o: u32 = k.load_simple_device($0, $1, cycles!()); if o > 0xFF {} o }}",
+                jump('e', number)
+            ),
+            Devices::Simple(number) if name == "pull_device" => format!(
+                "{{ let o: u32 = k.pull_simple_device($0, cycles!()); if o > 0xFF {} o }}",
+                jump('e', number)
+            ),
+            Devices::Simple(number) if name == "put_device" => jump('e', number),
             _ => (*meaning).to_string(),
         };
         for (i, argument) in arguments.iter().enumerate() {
@@ -424,8 +444,8 @@ struct Handler {
     class: &'static str,
     /// Without calls, so that no register is saved.
     body: String,
-    /// With calls that access devices, if the instruction may do so.
-    with_devices: Option<String>,
+    /// With accesses of simple devices, and with calls that access all of them, if the instruction may do so.
+    with_devices: Option<[String; 2]>,
 }
 
 fn handlers() -> Vec<Handler> {
@@ -433,9 +453,12 @@ fn handlers() -> Vec<Handler> {
     for (opcode, instruction) in INSTRUCTIONS.iter().enumerate() {
         for class in CLASSES {
             if let Some(body) = body(instruction, class) {
-                let with_devices = block(instruction, &body, None);
-                let body = block(instruction, &body, Some(all.len()));
-                let with_devices = (with_devices != body).then_some(with_devices);
+                let number = all.len();
+                let [left, simple, called] =
+                    [Devices::Left(number), Devices::Simple(number), Devices::Called]
+                        .map(|devices| block(instruction, &body, devices));
+                let with_devices = (called != left).then_some([simple, called]);
+                let body = left;
                 all.push(Handler { opcode, class, body, with_devices });
             }
         }
@@ -504,15 +527,15 @@ use super::stores::Stores;
         let _ = writeln!(out, "    [{}],", row.join(", "));
     }
     let _ = writeln!(out, "];");
-    let next = expand("next!()", None);
+    let next = expand("next!()", Devices::Called);
     for (i, Handler { opcode, class, body, with_devices }) in handlers.iter().enumerate() {
         let name = INSTRUCTIONS[*opcode].name;
         let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
         let _ = writeln!(out, "unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }}");
-        if let Some(body) = with_devices {
+        for (letter, body) in ["d", "e"].iter().zip(with_devices.iter().flatten()) {
             let _ = writeln!(
                 out,
-                "#[cold]\n#[inline(never)]\n#[rustfmt::skip]\nunsafe fn d{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }}"
+                "#[cold]\n#[inline(never)]\n#[rustfmt::skip]\nunsafe fn {letter}{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }}"
             );
         }
     }

@@ -19,6 +19,7 @@
 
 mod cells;
 mod code;
+mod dpc_display;
 #[rustfmt::skip]
 pub mod handlers;
 mod latches;
@@ -303,6 +304,28 @@ impl Context {
         machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
     }
 
+    /// Reads a device at `address`, with `bus` on the data bus, if this needs no function call: a paddle or trigger,
+    /// or display data of a DPC cartridge. Otherwise returns 0x100. Equal to `load_device`.
+    #[inline(always)]
+    fn load_simple_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
+        if address & 0x1088 == 0x0008 {
+            self.m.bus = bus;
+            let driven = match address & 7 {
+                pot @ 0..4 => machine::tia::read_pot(&self.m, pot as usize, cycles),
+                4 => u32::from(self.m.input.trigger[0]),
+                5 => u32::from(self.m.input.trigger[1]),
+                _ => 0,
+            };
+            return driven | bus & 0x3F;
+        }
+        let offset = address & 0xFFF;
+        if self.m.cart.kind == cart::KIND_DPC && address & 0x1000 != 0 && offset < 0x40 {
+            // SAFETY: the image outlives the run (`run` borrows the code).
+            return dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset);
+        }
+        0x100
+    }
+
     /// Reads a device at `address`, with `bus` on the data bus. Returns 0x100 if the slow path must execute
     /// the read, since banks could switch.
     #[inline(never)]
@@ -347,6 +370,18 @@ impl Context {
             return true;
         }
         false
+    }
+
+    /// As `pull_tia`, or 0x100, as `load_simple_device`.
+    #[inline(always)]
+    fn pull_simple_device(&mut self, s: u32, cycles: u32) -> u32 {
+        let before = s.wrapping_sub(1) & 0xFF;
+        let bus = if before & 0x80 != 0 {
+            u32::from(self.m.riot.ram[(before & 0x7F) as usize])
+        } else {
+            self.load_simple_device(before, 0x68, cycles)
+        };
+        if bus > 0xFF { bus } else { self.load_simple_device(s, bus, cycles) }
     }
 
     /// Pulls a byte while the stack pointer is in the TIA. The value of the dummy read stays on the bus.
