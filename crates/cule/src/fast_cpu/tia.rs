@@ -375,8 +375,8 @@ impl FastTia {
             }
             self.field_partners_key = key;
             self.field_partners = 0;
-            for object in 0..5 {
-                let open = self.ever_enabled >> object & 1 & (!t.collisions >> FIELD_LATCH[object]) as u8;
+            for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
+                let open = self.ever_enabled >> object & 1 & (!t.collisions >> latch) as u8;
                 self.field_partners |= self.cells[object] & 0u64.wrapping_sub(u64::from(open & 1));
             }
         }
@@ -820,8 +820,8 @@ impl FastTia {
         // Pairs that share a cell.
         let mut close = self.near;
         let field = self.cells[PF];
-        for object in 0..5 {
-            close |= u16::from(self.cells[object] & field != 0) << FIELD_LATCH[object];
+        for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
+            close |= u16::from(self.cells[object] & field != 0) << latch;
         }
         close &= possible;
         if close != 0 {
