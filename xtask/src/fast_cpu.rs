@@ -1,5 +1,8 @@
 //! Generates the functions of the fast CPU: one per opcode and operand class, each ending in a tail call of
-//! the next one, which the compiler makes a jump; and functions for frequent pairs of them.
+//! the next one, which the compiler makes a jump; and functions for frequent pairs of them. A function that
+//! calls another one before that would save the registers of the chain even when it does not reach the call, so
+//! an instruction that may access a device has two more: one that reads simple devices without calls (`d` instead
+//! of `h`), and one that makes the calls (`e`).
 //!
 //! The definitions that the generated functions use (`Context`, the slow path) are in
 //! `crates/cule/src/fast_cpu/mod.rs`.
@@ -31,7 +34,7 @@ pub const CLASSES: [&str; 14] = [
 /// Candidates for functions of two instructions, most frequent first: `opcode class opcode class` per line.
 const PAIRS: &str = include_str!("../data/pairs.txt");
 /// Number of pairs that are generated.
-const PAIR_COUNT: usize = 300;
+const PAIR_COUNT: usize = 600;
 
 /// The statements of an operation, on the variables of a function; `None` if it needs the slow path.
 fn statements(text: &str) -> Option<String> {
@@ -129,7 +132,7 @@ fn length(instruction: &Instruction) -> u32 {
 fn indexed(instruction: &Instruction) -> Option<String> {
     let cross = |index: &str| {
         if instruction.page_penalty {
-            format!("let at: u32 = base + ({index}) & 0xFFFF; cn += (((base ^ at) >> 8 != 0) as u64) << 16; ")
+            format!("let at: u32 = base + ({index}) & 0xFFFF; cn += (((base ^ at) & 0x100) << 8) as u64; ")
         } else {
             format!("let at: u32 = base + ({index}) & 0xFFFF; ")
         }
@@ -140,7 +143,7 @@ fn indexed(instruction: &Instruction) -> Option<String> {
         Mode::Zpy => "let at: u32 = opr + (xy >> 8 & 0xFF) & 0xFF; ".into(),
         Mode::Absx => format!("let base: u32 = opr; {}", cross("xy & 0xFF")),
         Mode::Absy => format!("let base: u32 = opr; {}", cross("xy >> 8 & 0xFF")),
-        Mode::Indy => format!("let base: u32 = pointer!(opr); {}", cross("xy >> 8 & 0xFF")),
+        Mode::Indy => format!("let base: u32 = pointer_here!(); {}", cross("xy >> 8 & 0xFF")),
         Mode::Indx => {
             "let p: u32 = opr + (xy & 0xFF) & 0xFF; if p.wrapping_sub(0x80) > 0x7E { slow!() } let at: u32 = pointer!(p); "
                 .into()
@@ -165,7 +168,7 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
         let condition = statements(&format!("o = {text}"))?;
         let condition = condition.trim_start_matches("o = ").trim_end_matches("; ");
         return Some(format!(
-            "{open}if {condition} {{ cn += ((opr >> 8) as u64) << 16; ip = ip.offset(opr as u8 as i8 as isize); check!(); }} "
+            "{open}if {condition} {{ cn += (*ip0).extra as u64; ip = ip.byte_offset(opr as i32 as isize); check!(); }} "
         ));
     }
     let operation = statements(text)?;
@@ -181,9 +184,9 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
     let constant = matches!(mode, Mode::Zp | Mode::Abs);
     let high = mode == Mode::Abs;
     match (class, access) {
-        ("RAM", Access::Read) if constant => run("let o: u32 = ram!(opr); ", ""),
-        ("RAM", Access::Write) if constant => run("let o: u32; ", "set_ram!(opr, o); "),
-        ("RAM", Access::Modify) if constant => run("let mut o: u32 = ram!(opr); ", "set_ram!(opr, o); "),
+        ("RAM", Access::Read) if constant => run("let o: u32 = ram_here!(); ", ""),
+        ("RAM", Access::Write) if constant => run("let o: u32; ", "set_ram_here!(o); "),
+        ("RAM", Access::Modify) if constant => run("let mut o: u32 = ram_here!(); ", "set_ram_here!(o); "),
         ("TIA_READ", Access::Read) if constant => {
             run(&format!("let o: u32 = k.read_tia(opr, {high}, cycles!()); "), "")
         }
@@ -208,11 +211,8 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
             let zero_page = matches!(mode, Mode::Zpx | Mode::Zpy);
             match access {
                 Access::Read if zero_page => {
-                    let chip = "k.load_device(at, opr, cycles!())";
-                    run(
-                        &format!("{find}let o: u32 = if at & 0x80 == 0 {{ {chip} }} else {{ ram!(at) }}; "),
-                        "",
-                    )
+                    let o = "if at & 0x80 == 0 { device!(at, opr) } else { ram!(at) }";
+                    run(&format!("{find}let o: u32 = {o}; "), "")
                 }
                 // The last byte read before the access stays on the bus: of the operand or of the pointer.
                 Access::Read if matches!(mode, Mode::Indx | Mode::Indy) => {
@@ -275,26 +275,41 @@ fn ends(instruction: &Instruction) -> bool {
 
 const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, a_, cn_, f_); ";
 
+/// How a function accesses devices.
+#[derive(Clone, Copy)]
+enum Devices {
+    /// It jumps to function `d` of this number, without a change of the registers.
+    Left(usize),
+    /// It reads simple devices itself, and otherwise jumps to function `e` of this number.
+    Simple(usize),
+    /// It calls functions.
+    Called,
+}
+
 /// A body with the prologue and epilogue of every body.
-fn block(instruction: &Instruction, body: &str) -> String {
+fn block(instruction: &Instruction, body: &str, devices: Devices) -> String {
     format!(
-        "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = *ip as u16 as u32; \
+        "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = (*ip).operand; \
          cn = cn.wrapping_add({}); ip = ip.add({}); {}}} ",
         (u64::from(instruction.cycles) << 16) - 1,
         length(instruction),
-        expand(body)
+        expand(body, devices)
     )
 }
 
 /// Macros of the bodies and their expansions; `$0` and `$1` are arguments.
-const WORDS: [(&str, &str); 22] = [
+const WORDS: [(&str, &str); 28] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
     ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_ram", "*k.m.riot.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
+    // The operand is the offset in RAM.
+    ("ram_here", "(*k.m.riot.ram.get_unchecked(opr as usize) as u32)"),
+    ("set_ram_here", "*k.m.riot.ram.get_unchecked_mut(opr as usize) = ($0) as u8"),
+    ("pointer_here", "k.ram_word(opr)"),
     ("superchip", "(*k.m.cart.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
     ("set_superchip", "*k.m.cart.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
-    ("limit", "if cycles!() >= k.limit { slow!() }"),
+    ("limit", "if cn >= k.limit { slow!() }"),
     (
         "store",
         "limit!(); let r: usize = ($0) as usize; if *k.shadow.get_unchecked(r) != ($1) as u16 { \
@@ -316,7 +331,7 @@ const WORDS: [(&str, &str); 22] = [
         "load",
         "if (($0) & 0x1FFF).wrapping_sub(k.plain_low) < k.plain_span { rom!($0) } \
          else if ($0) & 0x1280 == 0x0080 { ram!($0) } \
-         else { let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }",
+         else { device!($0, $1) }",
     ),
     (
         "memory",
@@ -327,19 +342,20 @@ const WORDS: [(&str, &str); 22] = [
         "put",
         "if ($0) & 0x1280 == 0x0080 { set_ram!($0, $1); } \
          else if ($0) & 0x1080 == 0 { store!(($0) & 0x3F, $1); } \
-         else if !k.store_device($0, $1, cycles!()) { slow!() }",
+         else { put_device!($0, $1) }",
     ),
-    ("pointer", "(ram!($0) | ram!($0 + 1) << 8)"),
+    // The two bytes are adjacent in RAM: the first is not the last of it.
+    ("pointer", "k.ram_word(($0) & 0x7F)"),
     ("jump", "ip = k.jump::<S>($0)"),
     (
         "call",
         "let s: u32 = k.m.cpu.s as u32; if s < 0x81 { slow!() } let pc: u32 = k.pc::<S>(ip) - 1; \
-         set_ram!(s, pc >> 8); set_ram!(s - 1, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
+         k.set_ram_word(s - 1 & 0x7F, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
     ),
     (
         "back",
         "let s: u32 = k.m.cpu.s as u32; if s.wrapping_sub(0x7F) > 0x7E { slow!() } \
-         let pc: u32 = ram!(s + 1) | ram!(s + 2) << 8; \
+         let pc: u32 = pointer!(s + 1); \
          if (pc & 0x1FFF).wrapping_sub(k.plain_low) >= k.plain_span - 1 { slow!() } \
          k.m.cpu.s = (s + 2) as u8; jump!(pc + 1)",
     ),
@@ -350,18 +366,24 @@ const WORDS: [(&str, &str); 22] = [
     ),
     (
         "pull",
-        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; k.m.cpu.s = s as u8; \
-         if s & 0x80 == 0 { k.pull_tia(s, cycles!()) } else { ram!(s) } }",
+        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; \
+         let o: u32 = if s & 0x80 == 0 { pull_device!(s) } else { ram!(s) }; k.m.cpu.s = s as u8; o }",
     ),
+    ("device", "{ let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }"),
+    ("put_device", "if !k.store_device($0, $1, cycles!()) { slow!() }"),
+    ("pull_device", "k.pull_tia($0, cycles!())"),
     (
         "check",
         "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }",
     ),
-    ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
+    ("next", "((*ip).function)(k, ip, xy, a, cn, f)"),
 ];
 
-/// Expands all occurrences of `word!(arguments)`.
-fn expand(text: &str) -> String {
+/// Words that call a function and then continue.
+const DEVICES: [&str; 3] = ["device", "put_device", "pull_device"];
+
+/// Expands all occurrences of `word!(arguments)`, those of `DEVICES` as `devices` demands.
+fn expand(text: &str, devices: Devices) -> String {
     let mut text = text.to_string();
     while let Some(bang) = text.find("!(") {
         let start =
@@ -392,7 +414,22 @@ fn expand(text: &str) -> String {
             continue;
         }
         let (_, meaning) = WORDS.iter().find(|(word, _)| *word == name).expect("a word of the bodies");
-        let mut meaning = (*meaning).to_string();
+        let jump = |letter: char, number: usize| {
+            format!("{{ return {letter}{number}::<S>(k, ip0, xy0, a0, cn0, f0); }}")
+        };
+        let mut meaning = match devices {
+            Devices::Left(number) if DEVICES.contains(&name) => jump('d', number),
+            Devices::Simple(number) if name == "device" => format!(
+                "{{ let o: u32 = k.load_simple_device($0, $1, cycles!()); if o > 0xFF {} o }}",
+                jump('e', number)
+            ),
+            Devices::Simple(number) if name == "pull_device" => format!(
+                "{{ let o: u32 = k.pull_simple_device($0, cycles!()); if o > 0xFF {} o }}",
+                jump('e', number)
+            ),
+            Devices::Simple(number) if name == "put_device" => jump('e', number),
+            _ => (*meaning).to_string(),
+        };
         for (i, argument) in arguments.iter().enumerate() {
             meaning = meaning.replace(&format!("${i}"), argument.trim());
         }
@@ -405,7 +442,10 @@ fn expand(text: &str) -> String {
 struct Handler {
     opcode: usize,
     class: &'static str,
+    /// Without calls, so that no register is saved.
     body: String,
+    /// With accesses of simple devices, and with calls that access all of them, if the instruction may do so.
+    with_devices: Option<[String; 2]>,
 }
 
 fn handlers() -> Vec<Handler> {
@@ -413,7 +453,13 @@ fn handlers() -> Vec<Handler> {
     for (opcode, instruction) in INSTRUCTIONS.iter().enumerate() {
         for class in CLASSES {
             if let Some(body) = body(instruction, class) {
-                all.push(Handler { opcode, class, body: block(instruction, &body) });
+                let number = all.len();
+                let [left, simple, called] =
+                    [Devices::Left(number), Devices::Simple(number), Devices::Called]
+                        .map(|devices| block(instruction, &body, devices));
+                let with_devices = (called != left).then_some([simple, called]);
+                let body = left;
+                all.push(Handler { opcode, class, body, with_devices });
             }
         }
     }
@@ -421,7 +467,7 @@ fn handlers() -> Vec<Handler> {
 }
 
 const SIGNATURE: &str =
-    "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
+    "<const S: bool>(k: &mut Context, ip_: *const Record, xy_: u32, a_: u32, cn_: u64, f_: u32)";
 
 /// Returns the text of `fast_cpu/handlers.rs`.
 pub fn handlers_file() -> String {
@@ -459,7 +505,7 @@ pub fn handlers_file() -> String {
     reason = \"generated: all functions have the same prologue, and some do not use all of it\"
 )]
 
-use super::{Context, Handler, RESERVE, handler, leave, slow};
+use super::{Context, Handler, RESERVE, Record, leave, slow};
 use super::stores::Stores;
 
 ",
@@ -481,23 +527,24 @@ use super::stores::Stores;
         let _ = writeln!(out, "    [{}],", row.join(", "));
     }
     let _ = writeln!(out, "];");
-    for (i, Handler { opcode, class, body }) in handlers.iter().enumerate() {
+    let next = expand("next!()", Devices::Called);
+    for (i, Handler { opcode, class, body, with_devices }) in handlers.iter().enumerate() {
         let name = INSTRUCTIONS[*opcode].name;
         let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
-        let _ = writeln!(
-            out,
-            "chain! {{ unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{} }} }}",
-            expand("next!()")
-        );
+        let _ = writeln!(out, "chain! {{ unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }} }}");
+        for (letter, body) in ["d", "e"].iter().zip(with_devices.iter().flatten()) {
+            let _ = writeln!(
+                out,
+                "#[rustfmt::skip]\nchain! {{ #[cold] #[inline(never)] unsafe fn {letter}{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }} }}"
+            );
+        }
     }
     for (one, two) in &pairs {
         let _ = writeln!(out, "#[rustfmt::skip]");
         let _ = writeln!(
             out,
-            "chain! {{ unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{} }} }}",
-            handlers[*one].body,
-            handlers[*two].body,
-            expand("next!()")
+            "chain! {{ unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{next} }} }}",
+            handlers[*one].body, handlers[*two].body,
         );
     }
     let names: Vec<String> = (0..handlers.len()).map(|i| format!("h{i}::<S>")).collect();

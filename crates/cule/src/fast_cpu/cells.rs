@@ -2,7 +2,7 @@
 
 use crate::machine::tia::objects::playfield_cells;
 use crate::machine::tia::paint::{PRIORITY, SCORE};
-use crate::machine::tia::{CLOCKS_PER_LINE, HBLANK_CLOCKS, P0, Tia, objects};
+use crate::machine::tia::{BL, CLOCKS_PER_LINE, FORM_WIDE, HBLANK_CLOCKS, P0, Tia, objects};
 
 /// Cells of the playfield. If the next row will reverse it, the cells of both forms.
 pub fn field_cells(t: &Tia) -> u64 {
@@ -43,14 +43,58 @@ const fn player_cells() -> [[u64; 4]; 8] {
     table
 }
 
+/// As `PLAYER_CELLS` for missiles and the ball, whose sizes are 1, 2, 4 and 8 pixels.
+const MISSILE_CELLS: [[[u64; 4]; 4]; 8] = missile_cells();
+
+const fn missile_cells() -> [[[u64; 4]; 4]; 8] {
+    let mut table = [[[0; 4]; 4]; 8];
+    let mut mode = 0;
+    while mode < 8 {
+        let mut at = 0;
+        while at < 16 {
+            let (size, within) = (at >> 2, at & 3);
+            let mut copy = 0;
+            while copy < 3 {
+                let first = within + objects::COPIES[mode][copy] as usize;
+                let mut cell = first >> 2;
+                while cell <= (first + (1 << size) - 1) >> 2 {
+                    table[mode][size][within] |= 1 << cell;
+                    cell += 1;
+                }
+                copy += 1;
+            }
+            at += 1;
+        }
+        mode += 1;
+    }
+    table
+}
+
 /// Cells of a movable object; equal to `objects::cells`.
 #[inline(always)]
 pub fn cells(t: &Tia, object: usize) -> u64 {
-    if object > P0 + 1 {
-        return objects::cells(t, object);
-    }
-    let position = t.position[object];
-    let pattern = PLAYER_CELLS[usize::from(t.nusiz[object] & 7)][usize::from(position & 3)];
+    cells_at(t, object, t.position[object])
+}
+
+/// Cells of a movable object at `position`; equal to `objects::cells_at`.
+#[inline(always)]
+pub fn cells_at(t: &Tia, object: usize, position: u8) -> u64 {
+    let within = usize::from(position & 3);
+    let number = object & 1;
+    let pattern = if object <= P0 + 1 {
+        PLAYER_CELLS[usize::from(t.nusiz[number] & 7)][within]
+    } else if object == BL {
+        MISSILE_CELLS[0][usize::from(t.ctrlpf >> 4 & 3)][within]
+    } else {
+        let mut size = t.nusiz[number] >> 4 & 3;
+        if number == 0 && t.star_field | t.missile0_form != 0 {
+            if t.star_field != 0 {
+                return objects::ALL_CELLS;
+            }
+            size |= u8::from(t.missile0_form == FORM_WIDE);
+        }
+        MISSILE_CELLS[usize::from(t.nusiz[number] & 7)][usize::from(size)][within]
+    };
     let all = pattern << (position >> 2);
     (all | all >> 40) & objects::ALL_CELLS
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
 use super::watch::{Watch, watch, watch_of};
-use super::{Handler, RESERVE, count, poll, slow};
+use super::{Handler, RESERVE, Record, count, poll, slow};
 use crate::machine::cart;
 use crate::machine::cart::Cart;
 
@@ -15,9 +15,9 @@ use crate::machine::instructions::{INSTRUCTIONS, Mode};
 #[derive(Clone, Debug)]
 pub struct Code {
     image: Arc<[u8]>,
-    records: Arc<[u64]>,
+    records: Arc<[Record]>,
     /// Records for drawing access by access (see `watch`); created on first use.
-    watching: Arc<OnceLock<Vec<u64>>>,
+    watching: Arc<OnceLock<Vec<Record>>>,
     kind: u8,
     segmented: bool,
     rom_bytes: u32,
@@ -31,10 +31,12 @@ struct Decoded {
     /// Opcode and operand class.
     kind: (u8, u8),
     handler: u16,
-    operand: u16,
+    operand: u32,
+    /// Additional cycles of a taken branch.
+    extra: u8,
 }
 
-const SLOW: Decoded = Decoded { kind: (0, 0), handler: NONE, operand: 0 };
+const SLOW: Decoded = Decoded { kind: (0, 0), handler: NONE, operand: 0, extra: 0 };
 
 /// Settings for the creation of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl Code {
     }
 
     /// Records whose functions leave instructions that may access the TIA to the plain interpreter.
-    pub(super) fn watching_records(&self) -> &[u64] {
+    pub(super) fn watching_records(&self) -> &[Record] {
         self.watching.get_or_init(|| {
             let cart = cart::new(self.kind, self.rom_bytes);
             let bank = Self::bank(self.kind).unwrap_or(usize::MAX);
@@ -181,7 +183,7 @@ impl Code {
         self.rom_bytes
     }
 
-    pub(super) fn records(&self) -> &[u64] {
+    pub(super) fn records(&self) -> &[Record] {
         &self.records
     }
 
@@ -237,6 +239,7 @@ impl Decoder<'_> {
         }
         let low = if length > 1 { usize::from(self.image[at + 1]) } else { 0 };
         let word = if length > 2 { low | usize::from(self.image[at + 2]) << 8 } else { low };
+        let mut extra = 0;
         let (class, operand) = match instruction.mode {
             Mode::Imp | Mode::Acc | Mode::Imm => (handlers::PLAIN, low),
             Mode::Rel => {
@@ -245,8 +248,9 @@ impl Decoder<'_> {
                 if to / self.bank != at / self.bank || from / self.bank != at / self.bank {
                     return SLOW;
                 }
-                let cycles = if (from ^ to) & 0xFF00 != 0 { 2 } else { 1 };
-                (handlers::PLAIN, low | cycles << 8)
+                extra = if (from ^ to) & 0xFF00 != 0 { 2 } else { 1 };
+                let distance = low as u8 as i8 as isize * size_of::<Record>() as isize;
+                (handlers::PLAIN, distance as usize)
             }
             Mode::Zp => self.constant(opcode, low, low, at),
             Mode::Abs if matches!(instruction.name, "JMP" | "JSR") => {
@@ -267,14 +271,15 @@ impl Decoder<'_> {
                 (class, word)
             }
             Mode::Indy if !(0x80..=0xFE).contains(&low) => return SLOW,
-            Mode::Zpx | Mode::Zpy | Mode::Indx | Mode::Indy => (handlers::INDEX, low),
+            Mode::Indy => (handlers::INDEX, low & 0x7F),
+            Mode::Zpx | Mode::Zpy | Mode::Indx => (handlers::INDEX, low),
             Mode::Ind => (handlers::INDEX, word),
         };
         let handler = NUMBER[opcode][class];
         if handler == NONE {
             return SLOW;
         }
-        Decoded { kind: (opcode as u8, class as u8), handler, operand: operand as u16 }
+        Decoded { kind: (opcode as u8, class as u8), handler, operand: operand as u32, extra }
     }
 
     /// Class and operand of an instruction with a constant address.
@@ -294,7 +299,7 @@ impl Decoder<'_> {
             return (handlers::INDEX, operand);
         }
         if address & 0x1280 == 0x0080 {
-            return (handlers::RAM, operand);
+            return (handlers::RAM, address & 0x7F);
         }
         if address & 0x80 != 0 {
             if has_handler(opcode, handlers::RIOT_WRITE) {
@@ -333,8 +338,8 @@ impl Decoder<'_> {
     }
 
     /// The record at image offset `at` for drawing access by access.
-    fn watching_record<const S: bool>(&self, decoded: &[Decoded], at: usize) -> u64 {
-        let Decoded { kind: (opcode, class), handler, operand } = decoded[at];
+    fn watching_record<const S: bool>(&self, decoded: &[Decoded], at: usize) -> Record {
+        let Decoded { kind: (opcode, class), handler, operand, extra } = decoded[at];
         let settings = Settings { pairs: false, ..Settings::default() };
         let function = match watch_of(opcode, usize::from(class)) {
             _ if handler == NONE => slow::<S>,
@@ -343,14 +348,14 @@ impl Decoder<'_> {
             Watch::Index => watch::<S, { handlers::INDEX }>,
             Watch::Always => slow::<S>,
         };
-        (function as usize as u64) << 16 | u64::from(operand)
+        Record { function, operand, extra: u32::from(extra) << 16 }
     }
 
     /// The record at image offset `at`.
-    fn record<const S: bool>(&self, decoded: &[Decoded], at: usize, settings: Settings) -> u64 {
-        let Decoded { handler, operand, .. } = decoded[at];
+    fn record<const S: bool>(&self, decoded: &[Decoded], at: usize, settings: Settings) -> Record {
+        let Decoded { handler, operand, extra, .. } = decoded[at];
         let function = self.function::<S>(decoded, at, settings, handler);
-        (function as usize as u64) << 16 | u64::from(operand)
+        Record { function, operand, extra: u32::from(extra) << 16 }
     }
 
     fn function<const S: bool>(

@@ -1,7 +1,7 @@
 //! The fast CPU: predecoded records, and one function per opcode and operand class. The functions form a
 //! chain of tail calls.
 //!
-//! A *record* is eight bytes per ROM address: the address of a function and its operand. A function executes
+//! A *record* is sixteen bytes per ROM address: the address of a function and its operand. A function executes
 //! its instruction, reads the next record and calls the function of that record in tail position with the
 //! same six arguments, all in registers; the compiler makes this call a jump. Rare cases (devices, hotspots,
 //! decimal mode, code outside the ROM) take the slow path: the plain interpreter of `machine::cpu` executes
@@ -32,6 +32,7 @@ macro_rules! chain {
 
 mod cells;
 mod code;
+mod dpc_display;
 #[rustfmt::skip]
 pub mod handlers;
 mod latches;
@@ -54,10 +55,10 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot};
 /// A function of the chain: context, record, X | Y << 8 | V << 16 | stored value << 24, A, cycles << 16 | instructions
 /// left, result | carry << 8.
 #[cfg(not(all(windows, target_arch = "x86_64")))]
-pub type Handler = unsafe fn(&mut Context, *const u64, u32, u32, u64, u32);
+pub type Handler = unsafe fn(&mut Context, *const Record, u32, u32, u64, u32);
 /// As above, with the calling convention that `chain` gives the functions.
 #[cfg(all(windows, target_arch = "x86_64"))]
-pub type Handler = unsafe extern "sysv64-unwind" fn(&mut Context, *const u64, u32, u32, u64, u32);
+pub type Handler = unsafe extern "sysv64-unwind" fn(&mut Context, *const Record, u32, u32, u64, u32);
 
 /// Minimum of the chain's instruction counter when a jump is taken. The counter exceeds the true number of
 /// remaining instructions by `RESERVE` minus `Code::reserve`: more instructions must remain than there are up
@@ -74,10 +75,10 @@ pub struct Context {
     pub shadow: [u16; 64],
     /// Start of the mapped bank (`S` = false).
     window: *const u8,
-    window_records: *const u64,
+    window_records: *const Record,
     /// The image and its records.
     rom: *const u8,
-    records: *const u64,
+    records: *const Record,
     board: *mut Board,
     image: *const [u8],
     /// Minimum number of remaining instructions at a taken jump.
@@ -90,8 +91,8 @@ pub struct Context {
     pub plain_low: u32,
     /// Number of addresses of plain ROM.
     pub plain_span: u32,
-    /// First cycle at which a write exceeds the maximum number of lines.
-    pub limit: u32,
+    /// First cycle at which a write exceeds the maximum number of lines, times 2^16.
+    pub limit: u64,
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
     tia: FastTia,
@@ -110,14 +111,16 @@ pub struct Context {
 #[cfg(processor_alone)]
 const WRITES: usize = 1024;
 
-/// Returns the function of a record.
-///
-/// # Safety
-/// `record` was created by `Code`.
-#[inline(always)]
-unsafe fn handler(record: u64) -> Handler {
-    // SAFETY: the upper 48 bits of a record are the address of a function of this type.
-    unsafe { std::mem::transmute::<usize, Handler>((record >> 16) as usize) }
+/// A decoded instruction.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Record {
+    function: Handler,
+    /// What the function needs of the bytes after the opcode: an immediate value, an address, an offset in the RAM
+    /// (constant addresses and pointers in it), or the distance of a branch in bytes of records.
+    operand: u32,
+    /// Additional cycles of a taken branch, times 2^16.
+    extra: u32,
 }
 
 impl Context {
@@ -136,7 +139,7 @@ impl Context {
             pc_base: 0,
             plain_low: 0x1000 + u32::from(m.cart.plain_low),
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
-            limit: (m.tia.limit + 2) as u32 / 3,
+            limit: u64::from((m.tia.limit + 2) as u32 / 3) << 16,
             origin_cycles: (m.tia.origin / 3) as u32,
             tia: FastTia::new(&m.tia, m.draw != 0),
             board_outdated: false,
@@ -164,9 +167,31 @@ impl Context {
         }
     }
 
+    /// Two bytes of the RIOT's RAM, the low one first, which is not the last of the RAM.
+    #[inline(always)]
+    unsafe fn ram_word(&self, at: u32) -> u32 {
+        debug_assert!(at < 0x7F);
+        // SAFETY: both bytes are in the RAM.
+        unsafe {
+            let bytes = self.m.riot.ram.as_ptr().add(at as usize).cast::<[u8; 2]>().read();
+            u32::from(u16::from_le_bytes(bytes))
+        }
+    }
+
+    /// Writes two bytes as `ram_word` reads them.
+    #[inline(always)]
+    unsafe fn set_ram_word(&mut self, at: u32, value: u32) {
+        debug_assert!(at < 0x7F);
+        // SAFETY: both bytes are in the RAM.
+        unsafe {
+            let bytes = self.m.riot.ram.as_mut_ptr().add(at as usize).cast::<[u8; 2]>();
+            bytes.write((value as u16).to_le_bytes());
+        }
+    }
+
     /// Returns the record of a ROM address.
     #[inline(always)]
-    unsafe fn jump<const S: bool>(&mut self, to: u32) -> *const u64 {
+    unsafe fn jump<const S: bool>(&mut self, to: u32) -> *const Record {
         // SAFETY: as `rom`; there is a record for every byte of the image.
         unsafe {
             if S {
@@ -183,9 +208,9 @@ impl Context {
 
     /// PC of a record.
     #[inline(always)]
-    fn pc<const S: bool>(&self, ip: *const u64) -> u32 {
+    fn pc<const S: bool>(&self, ip: *const Record) -> u32 {
         let base = if S { self.records } else { self.window_records };
-        ((ip as usize).wrapping_sub(base as usize) >> 3) as u32 + self.pc_base
+        ((ip as usize).wrapping_sub(base as usize) / size_of::<Record>()) as u32 + self.pc_base
     }
 
     /// The status register P as pushed.
@@ -216,7 +241,7 @@ impl Context {
     fn advance_tia(&mut self, clock: i32) {
         // SAFETY: the board outlives the run (`run` borrows it).
         let board = unsafe { &mut *self.board };
-        self.tia.catch_up(&mut self.m.tia, &mut board.picture, clock);
+        let _ = self.tia.catch_up::<false>(&mut self.m.tia, &mut board.picture, clock);
         self.board_outdated = true;
     }
 
@@ -296,6 +321,28 @@ impl Context {
         machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
     }
 
+    /// Reads a device at `address`, with `bus` on the data bus, if this needs no function call: a paddle or trigger,
+    /// or display data of a DPC cartridge. Otherwise returns 0x100. Equal to `load_device`.
+    #[inline(always)]
+    fn load_simple_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
+        if address & 0x1088 == 0x0008 {
+            self.m.bus = bus;
+            let driven = match address & 7 {
+                pot @ 0..4 => machine::tia::read_pot(&self.m, pot as usize, cycles),
+                4 => u32::from(self.m.input.trigger[0]),
+                5 => u32::from(self.m.input.trigger[1]),
+                _ => 0,
+            };
+            return driven | bus & 0x3F;
+        }
+        let offset = address & 0xFFF;
+        if self.m.cart.kind == cart::KIND_DPC && address & 0x1000 != 0 && offset < 0x40 {
+            // SAFETY: the image outlives the run (`run` borrows the code).
+            return dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset);
+        }
+        0x100
+    }
+
     /// Reads a device at `address`, with `bus` on the data bus. Returns 0x100 if the slow path must execute
     /// the read, since banks could switch.
     #[inline(never)]
@@ -340,6 +387,18 @@ impl Context {
             return true;
         }
         false
+    }
+
+    /// As `pull_tia`, or 0x100, as `load_simple_device`.
+    #[inline(always)]
+    fn pull_simple_device(&mut self, s: u32, cycles: u32) -> u32 {
+        let before = s.wrapping_sub(1) & 0xFF;
+        let bus = if before & 0x80 != 0 {
+            u32::from(self.m.riot.ram[(before & 0x7F) as usize])
+        } else {
+            self.load_simple_device(before, 0x68, cycles)
+        };
+        if bus > 0xFF { bus } else { self.load_simple_device(s, bus, cycles) }
     }
 
     /// Pulls a byte while the stack pointer is in the TIA. The value of the dummy read stays on the bus.
@@ -401,7 +460,7 @@ impl Context {
 
     /// Maps the bank that the cartridge has selected. Returns the record of PC.
     #[inline(always)]
-    unsafe fn enter<const S: bool>(&mut self) -> *const u64 {
+    unsafe fn enter<const S: bool>(&mut self) -> *const Record {
         if !S {
             let block = usize::from(self.m.cart.segment[0]) * 1024;
             // SAFETY: the image contains a whole bank from every possible first segment on.
@@ -470,7 +529,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     #[cold]
     #[inline(never)]
-    unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+    unsafe fn leave<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
         k.m.cpu.pc = k.pc::<S>(ip) as u16;
         k.store_registers(xy, a, cn, f);
     }
@@ -483,7 +542,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     #[cold]
     #[inline(never)]
-    unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
+    unsafe fn slow<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
         k.m.cpu.pc = k.pc::<S>(ip) as u16;
         k.store_registers(xy, a, cn, f);
         // SAFETY: guaranteed by the caller.
@@ -494,7 +553,7 @@ chain! {
             }
             let ip = k.enter::<S>();
             let (xy, a, cn, f) = k.registers();
-            handler(*ip)(k, ip, xy, a, cn, f)
+            ((*ip).function)(k, ip, xy, a, cn, f)
         }
     }
 }
@@ -554,7 +613,7 @@ unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
             if k.can_run() {
                 let ip = k.enter::<S>();
                 let (xy, a, cn, f) = k.registers();
-                handler(*ip)(k, ip, xy, a, cn, f);
+                ((*ip).function)(k, ip, xy, a, cn, f);
                 if k.m.cpu.left == 0 || k.m.tia.stop != 0 {
                     break;
                 }
@@ -588,7 +647,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
         k: &mut Context,
-        ip: *const u64,
+        ip: *const Record,
         xy: u32,
         a: u32,
         cn: u64,
@@ -598,7 +657,7 @@ chain! {
         unsafe {
             let left = cn as u32 & 0xFFFF;
             // Cycles of the read, the branch, and the taken branch's penalty.
-            let period = 4 + 2 + (*ip.add(3) as u32 >> 8 & 0xFF);
+            let period = 4 + 2 + ((*ip.add(3)).extra >> 16);
             let mut cn = cn;
             if left > 6000 {
                 let rounds = waiting_rounds(k, (cn >> 16) as u32, period, Z, (left - 5000) / 2);
@@ -617,7 +676,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
         k: &mut Context,
-        ip: *const u64,
+        ip: *const Record,
         xy: u32,
         a: u32,
         cn: u64,
@@ -626,7 +685,7 @@ chain! {
         // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
         unsafe {
             let left = cn as u32 & 0xFFFF;
-            let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);
+            let period = 2 + 2 + ((*ip.add(1)).extra >> 16);
             let start = xy >> SHIFT & 0xFF;
             let last = u32::from(Z);
             let rounds = if Z || start < 0x80 { start.wrapping_sub(last) & 0xFF } else { 0 };
@@ -640,4 +699,4 @@ chain! {
     }
 }
 
-const _: () = assert!(size_of::<Handler>() == 8, "a record holds the address of a function in 48 bits");
+const _: () = assert!(size_of::<Record>() == 16, "the position of a record is found with a shift");

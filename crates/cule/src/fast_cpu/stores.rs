@@ -1,7 +1,7 @@
 //! Writes to the TIA. Those that change something are passed to `FastTia`; `Context::shadow` holds for each
 //! register a value whose write changes nothing.
 
-use super::{Context, Handler, UNKNOWN, handler, leave};
+use super::{Context, Handler, Record, UNKNOWN, leave};
 use crate::machine::tia::write::write;
 use crate::machine::tia::{self, FORM_NORMAL, Tia};
 
@@ -26,6 +26,7 @@ const HMBL: u32 = 0x24;
 const VDELP0: u32 = 0x25;
 const VDELBL: u32 = 0x27;
 const RESMP0: u32 = 0x28;
+const HMOVE: u32 = 0x2A;
 const HMCLR: u32 = 0x2B;
 const CXCLR: u32 = 0x2C;
 
@@ -91,11 +92,14 @@ fn remember<const R: u32>(k: &mut Context, value: u32) {
         }
         CTRLPF => s[R as usize] = known_ctrlpf(t),
         RESP0 | 0x11 => s[(R - RESP0 + NUSIZ0) as usize] = UNKNOWN,
-        GRP0 | GRP1 | ENABL => {
-            if R == ENABL {
-                s[R as usize] = value as u16;
-            }
-            s[GRP0 as usize] = known_graphics(t, 0);
+        GRP0 | GRP1 => {
+            // The write has copied the graphics of the other player, and GRP1 also ENABL.
+            s[R as usize] = value as u16;
+            let other = (GRP1 - R) as usize;
+            s[GRP0 as usize + other] = known_graphics(t, other);
+        }
+        ENABL => {
+            s[R as usize] = value as u16;
             s[GRP1 as usize] = known_graphics(t, 1);
         }
         HMCLR => s[HMP0 as usize..=HMBL as usize].fill(0),
@@ -113,7 +117,7 @@ const fn is_known(register: u32) -> bool {
 /// (`benches/python/processor.py`): it is added to a list, and no collisions are computed.
 #[cfg(processor_alone)]
 #[inline(always)]
-fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32) -> bool {
     k.writes[k.written as usize % super::WRITES] = cycles << 16 | R << 8 | value;
     k.written += 1;
     if R == VBLANK {
@@ -122,12 +126,14 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     if matches!(R, VBLANK | 0x04..=0x0F | ENAM0..=HMBL | VDELP0..=0x29) {
         k.shadow[R as usize] = value as u16;
     }
+    true
 }
 
-/// Executes a write to register `R`.
+/// Executes a write to register `R`. With `Q`, calls no function; returns false, with no lasting change, if one is
+/// needed.
 #[cfg(not(processor_alone))]
-#[inline(never)]
-fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+#[inline(always)]
+fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32) -> bool {
     if R == VBLANK {
         // The paddles' capacitors.
         let t = &mut k.m.tia;
@@ -142,10 +148,22 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     // SAFETY: the board outlives the run (`run` borrows it).
     let picture = unsafe { &mut (*k.board).picture };
     let clock = tia::clock_of(cycles);
-    k.tia.write(&mut k.m.tia, picture, clock, R, value as u8);
+    if k.tia.write::<Q>(&mut k.m.tia, picture, clock, R, value as u8).is_none() {
+        return false;
+    }
     k.board_outdated = true;
     k.tia_changed_at = clock;
     remember::<R>(k, value);
+    true
+}
+
+/// True if a write to a register rarely needs a function call, in a frame that is drawn or in one that is not.
+const fn is_quick(register: u32, drawn: bool) -> bool {
+    match register {
+        0x12..=0x14 | HMP0..=HMBL | HMCLR => true,
+        0x04..=0x0F | GRP0..=ENABL | HMOVE => !drawn,
+        _ => false,
+    }
 }
 
 chain! {
@@ -155,7 +173,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     unsafe fn store<const S: bool, const R: u32>(
         k: &mut Context,
-        ip: *const u64,
+        ip: *const Record,
         xy: u32,
         a: u32,
         cn: u64,
@@ -166,13 +184,37 @@ chain! {
             if R <= 0x02 && R != VBLANK {
                 return store_sync::<S, R>(k, ip, xy, a, cn, f);
             }
-            if is_known(R) {
-                change::<R>(k, xy >> 24, (cn >> 16) as u32);
+            // A function that calls another one saves the registers of the chain, so the calls are in `store_fully`.
+            let quick = is_quick(R, true) || is_quick(R, false) && !k.tia.draws();
+            if is_known(R) && !(quick && change::<R, true>(k, xy >> 24, (cn >> 16) as u32)) {
+                return store_fully::<S, R>(k, ip, xy, a, cn, f);
             }
             if R >= AUDC0 && R <= AUDV1 {
                 (*k.board).sound[(R - AUDC0) as usize] = (xy >> 24) as u8;
             }
-            handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+            ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+        }
+    }
+}
+
+chain! {
+    /// As `store`, for a write that may need function calls.
+    ///
+    /// # Safety
+    /// As for all functions of the chain (see `handlers`).
+    #[inline(never)]
+    unsafe fn store_fully<const S: bool, const R: u32>(
+        k: &mut Context,
+        ip: *const Record,
+        xy: u32,
+        a: u32,
+        cn: u64,
+        f: u32,
+    ) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            change::<R, false>(k, xy >> 24, (cn >> 16) as u32);
+            ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
         }
     }
 }
@@ -185,7 +227,7 @@ chain! {
     #[inline(never)]
     unsafe fn store_sync<const S: bool, const R: u32>(
         k: &mut Context,
-        ip: *const u64,
+        ip: *const Record,
         xy: u32,
         a: u32,
         cn: u64,
@@ -214,7 +256,7 @@ chain! {
             if k.m.tia.stop != 0 || k.m.access_by_access != 0 {
                 return leave::<S>(k, ip, xy & 0xFF_FFFF, a, cn, f);
             }
-            handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
+            ((*ip).function)(k, ip, xy & 0xFF_FFFF, a, cn, f)
         }
     }
 }

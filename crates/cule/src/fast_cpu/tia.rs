@@ -6,13 +6,13 @@
 //! can still collide; the set of near objects is kept between changes. A row in which nothing changes is
 //! completed at once.
 
-use super::cells::{cells, field_cells, is_elsewhere};
-use super::latches::{LATCHES_AMONG, pair};
+use super::cells::{cells, cells_at, field_cells, is_elsewhere};
+use super::latches::{FIELD_LATCH, LATCHES_AMONG, LATCHES_WITH, pair};
 use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask, span};
 use super::pixels::{self, Level, Scene, Wide};
 use super::strobe::{DISPLAYS, STARTS, strobe};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
-use crate::machine::tia::collision::partners_of;
+use crate::machine::tia::collision::LATCHES_OF;
 use crate::machine::tia::objects::playfield_cells;
 use crate::machine::tia::paint::{BACKGROUND, PLAYFIELD, SCORE, playfield_only_score};
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
@@ -40,21 +40,16 @@ pub struct FastTia {
     collisions_final: bool,
     /// Cells that the objects can cover.
     cells: [u64; OBJECT_SLOTS],
-    /// Objects whose cells must be recomputed.
+    /// Movable objects that have moved since their `cells` and `near` were computed.
     stale: u8,
-    /// Movable objects that have moved since `may_collide` was computed.
-    moved: u8,
+    /// Latches between movable objects that share a cell.
+    near: u16,
     /// Objects that have been enabled since the run began.
     ever_enabled: u8,
-    /// For each object, those with which it can still collide. Valid for `partners_key`.
-    partners: [u8; 6],
-    partners_key: u32,
-    /// Movable objects that share a cell with a partner.
-    may_collide: u8,
-    /// `may_collide` may contain too many objects.
-    may_collide_overestimated: bool,
-    /// Cells of the playfield's partners.
+    /// Cells of movable objects that have been enabled and can still collide with the playfield; may contain
+    /// more. Valid for `field_partners_key`.
     field_partners: u64,
+    field_partners_key: u32,
     draw: bool,
     level: Level,
 }
@@ -67,16 +62,19 @@ impl FastTia {
             collisions_final: false,
             cells: [0, 0, 0, 0, 0, field_cells(t), 0, 0],
             stale: MOVABLE,
-            moved: MOVABLE,
+            near: 0,
             ever_enabled: t.enabled,
-            partners: [0; 6],
-            partners_key: u32::MAX,
-            may_collide: 0,
-            may_collide_overestimated: false,
             field_partners: 0,
+            field_partners_key: u32::MAX,
             draw,
             level: pixels::level(),
         }
+    }
+
+    /// True if pixels are drawn.
+    #[inline(always)]
+    pub fn draws(&self) -> bool {
+        self.draw
     }
 
     /// Recomputes everything after the chip was changed by other code.
@@ -85,42 +83,50 @@ impl FastTia {
         self.collisions_final = false;
         self.cells[PF] = field_cells(t);
         self.stale = MOVABLE;
-        self.moved = MOVABLE;
         self.ever_enabled |= t.enabled;
     }
 
-    /// Executes a write of `value` to a register at `clock`; equal to `write::write`.
+    /// Executes a write of `value` to a register at `clock`; equal to `write::write`. With `Q`, calls no function:
+    /// returns `None` where one is needed, after no change that the write without `Q` does not repeat.
     #[inline(always)]
-    pub fn write(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
+    pub fn write<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        clock: i32,
+        register: u32,
+        value: u8,
+    ) -> Option<()> {
         match register {
             0x01 => {
                 if (t.vblank ^ value) & 2 != 0 {
-                    self.catch_up(t, picture, clock.wrapping_add(1));
+                    self.catch_up::<Q>(t, picture, clock.wrapping_add(1))?;
                     self.collisions_final = false;
                 }
                 t.vblank = value;
             }
-            0x04 | 0x05 => self.write_nusiz(t, picture, clock, (register - 0x04) as usize, value),
+            0x04 | 0x05 => self.write_nusiz::<Q>(t, picture, clock, (register - 0x04) as usize, value)?,
             0x06..=0x09 => {
                 let index = (register - 0x06) as usize;
                 let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
                 let color = value & 0xFE | loss;
                 if self.draw && color != t.color[index] && !hidden(t) {
-                    self.refresh_may_collide(t);
-                    let cells = self.colored_cells(t, index);
-                    if !is_elsewhere(t, clock, cells) {
-                        self.catch_up(t, picture, clock);
+                    if !Q {
+                        self.renew_cells::<Q>(t, t.enabled)?;
+                    }
+                    if Q || !is_elsewhere(t, clock, self.colored_cells(t, index)) {
+                        self.catch_up::<Q>(t, picture, clock)?;
                     }
                 }
                 t.color[index] = color;
             }
-            0x0A => self.write_ctrlpf(t, picture, clock, value),
+            0x0A => self.write_ctrlpf::<Q>(t, picture, clock, value)?,
             0x0B | 0x0C => {
                 let player = (register - 0x0B) as usize;
                 let on = value >> 3 & 1;
                 if on != t.reflect[player] {
                     if t.enabled & bit(player) != 0 {
-                        self.catch_up_for(t, picture, clock.wrapping_add(1), player);
+                        self.catch_up_for::<Q>(t, picture, clock.wrapping_add(1), player)?;
                     }
                     t.reflect[player] = on;
                     self.dirty |= bit(player);
@@ -130,36 +136,41 @@ impl FastTia {
                 let old = t.playfield;
                 let new = next_playfield(old, register - 0x0D, u32::from(value));
                 if new != old {
-                    self.write_playfield(t, picture, clock, new);
+                    self.write_playfield::<Q>(t, picture, clock, new)?;
                 }
             }
-            0x10 | 0x11 => self.strobe_player(t, picture, clock, (register - 0x10) as usize),
+            0x10 | 0x11 => {
+                if Q {
+                    return None;
+                }
+                self.strobe_player(t, picture, clock, (register - 0x10) as usize);
+            }
             0x12 | 0x13 => {
                 let missile = (register - 0x12) as usize;
                 let since = clock.wrapping_sub(t.last_hmove);
                 let new = missile_strobe(missile, line_clock(t, clock), since) as u8;
                 if is_star(t, missile) {
-                    self.catch_up(t, picture, clock.wrapping_add(8));
+                    self.catch_up::<Q>(t, picture, clock.wrapping_add(8))?;
                     t.missile0_form = FORM_NORMAL;
                     t.position[M0] = new;
                     self.mark_moved(M0);
                 } else {
-                    self.move_object(t, picture, clock.wrapping_add(8), M0 + missile, new);
+                    self.move_object::<Q>(t, picture, clock.wrapping_add(8), M0 + missile, new)?;
                 }
             }
             0x14 => {
                 let since = clock.wrapping_sub(t.last_hmove);
                 let new = ball_strobe(line_clock(t, clock), since) as u8;
-                self.move_object(t, picture, clock, BL, new);
+                self.move_object::<Q>(t, picture, clock, BL, new)?;
             }
-            0x1B | 0x1C => self.write_grp(t, picture, clock, (register - 0x1B) as usize, value),
+            0x1B | 0x1C => self.write_grp::<Q>(t, picture, clock, (register - 0x1B) as usize, value)?,
             0x1D | 0x1E => {
                 let missile = (register - 0x1D) as usize;
                 let on = value >> 1 & 1;
                 if on != t.enam[missile] {
                     if t.resmp[missile] == 0 {
                         self.ever_enabled |= bit(M0 + missile);
-                        self.catch_up_for(t, picture, clock, M0 + missile);
+                        self.catch_up_for::<Q>(t, picture, clock, M0 + missile)?;
                     }
                     t.enam[missile] = on;
                     self.show_missile(t, missile);
@@ -169,7 +180,7 @@ impl FastTia {
                 let on = value >> 1 & 1;
                 if t.vdelbl == 0 && t.enabl != on {
                     self.ever_enabled |= bit(BL);
-                    self.catch_up_for(t, picture, clock, BL);
+                    self.catch_up_for::<Q>(t, picture, clock, BL)?;
                 }
                 t.enabl = on;
                 self.show_ball(t);
@@ -182,7 +193,7 @@ impl FastTia {
                     && t.motion[M0] == 7
                     && nibble == 6;
                 if starts {
-                    self.catch_up(t, picture, clock);
+                    self.catch_up::<Q>(t, picture, clock)?;
                     t.star_field = 1;
                     t.star_phase = 0;
                     self.mark_moved(M0);
@@ -195,7 +206,7 @@ impl FastTia {
                 let seen = if on != 0 { t.grp_old[player] } else { t.grp[player] };
                 if seen != t.graphics[player] {
                     self.ever_enabled |= bit(player);
-                    self.catch_up_for(t, picture, clock, player);
+                    self.catch_up_for::<Q>(t, picture, clock, player)?;
                 }
                 t.vdelp[player] = on;
                 self.show_player(t, player);
@@ -205,7 +216,7 @@ impl FastTia {
                 let seen = if on != 0 { t.enabl_old } else { t.enabl };
                 if (seen != 0) != (t.enabled & bit(BL) != 0) {
                     self.ever_enabled |= bit(BL);
-                    self.catch_up_for(t, picture, clock, BL);
+                    self.catch_up_for::<Q>(t, picture, clock, BL)?;
                 }
                 t.vdelbl = on;
                 self.show_ball(t);
@@ -214,7 +225,7 @@ impl FastTia {
                 let missile = (register - 0x28) as usize;
                 let on = value >> 1 & 1;
                 if on != t.resmp[missile] {
-                    self.catch_up(t, picture, clock);
+                    self.catch_up::<Q>(t, picture, clock)?;
                     t.resmp[missile] = on;
                     if on == 0 {
                         t.position[M0 + missile] = position::released_position(t, missile);
@@ -227,98 +238,149 @@ impl FastTia {
                     self.show_missile(t, missile);
                 }
             }
-            0x2A => self.strobe_hmove(t, picture, clock),
+            0x2A => self.write_hmove::<Q>(t, picture, clock)?,
             0x2B => t.motion = [0; 5],
             0x2C => {
-                self.catch_up(t, picture, clock);
+                self.catch_up::<Q>(t, picture, clock)?;
                 t.collisions = 0;
                 self.collisions_final = false;
             }
             _ => {}
         }
+        Some(())
     }
 
     // ------------------------------------------------------------ possible collisions
 
     /// Advances the beam to `target` before `object` changes its appearance, if the change can be visible.
     #[inline(always)]
-    fn catch_up_for(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
-        let near = self.catch_up_if_visible(t, picture, target, object);
-        // A collision may be possible after the change. Nothing is evaluated in between.
-        self.collisions_final &= !near;
-    }
-
-    /// As `catch_up_for`, for one of several simultaneous changes. Returns true if `collisions_final` must be
-    /// cleared after the last.
-    #[inline(always)]
-    fn catch_up_if_visible(
+    fn catch_up_for<const Q: bool>(
         &mut self,
         t: &mut Tia,
         picture: &mut Pictures,
         target: i32,
         object: usize,
-    ) -> bool {
-        let near = self.can_collide(t, object);
-        if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
-            self.catch_up(t, picture, target);
-        }
-        near
+    ) -> Option<()> {
+        let near = self.catch_up_if_visible::<Q>(t, picture, target, object, bit(object))?;
+        // A collision may be possible after the change. Nothing is evaluated in between.
+        self.collisions_final &= !near;
+        Some(())
     }
 
-    /// True if a change of `object` within its cells could change a collision.
+    /// As `catch_up_for`, for one of the simultaneous changes of the objects `changing`. Returns true if
+    /// `collisions_final` must be cleared after the last.
     #[inline(always)]
-    fn can_collide(&mut self, t: &Tia, object: usize) -> bool {
+    fn catch_up_if_visible<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        target: i32,
+        object: usize,
+        changing: u8,
+    ) -> Option<bool> {
+        let near = self.can_collide::<Q>(t, object, changing)?;
+        if Q {
+            // Without the cells: with them, this would need more registers than there are.
+            if near || self.draw {
+                self.catch_up::<Q>(t, picture, target)?;
+            }
+        } else if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
+            self.catch_up::<Q>(t, picture, target)?;
+        }
+        Some(near)
+    }
+
+    /// True if a change of `object` within its cells could change a collision: it shares a cell with an enabled
+    /// object with which it has not collided yet. An object that is disabled now causes no collision before it is
+    /// enabled, which is a change of its own, or one of the simultaneous changes of the objects `changing`.
+    #[inline(always)]
+    fn can_collide<const Q: bool>(&mut self, t: &Tia, object: usize, changing: u8) -> Option<bool> {
         if hidden(t) {
-            return false;
+            return Some(false);
         }
-        self.refresh_may_collide(t);
-        let field = 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
-        self.may_collide >> object & 1 != 0 || self.cells[object] & self.cells[PF] & field != 0
+        let objects = t.enabled | changing;
+        self.renew_cells::<Q>(t, objects)?;
+        let open = LATCHES_OF[object] & !t.collisions;
+        let near = self.near & open & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
+        let field = 0u64.wrapping_sub(u64::from(open >> FIELD_LATCH[object] & 1));
+        Some(near != 0 || self.cells[object] & self.cells[PF] & field != 0)
     }
 
+    /// True if no change of the players and the ball in `changing` is visible or could change a collision. May
+    /// be false without need. `None` if it is not known.
     #[inline(always)]
-    fn refresh_may_collide(&mut self, t: &Tia) {
-        let key = u32::from(self.ever_enabled) << 16 | u32::from(t.collisions);
-        if key != self.partners_key || self.moved & self.ever_enabled != 0 {
-            self.renew_may_collide(t, key);
+    fn is_quiet(&self, t: &Tia, changing: u8) -> Option<bool> {
+        if hidden(t) {
+            return Some(true);
         }
+        let objects = t.enabled | changing;
+        if self.draw || self.stale & objects != 0 {
+            return None;
+        }
+        let mut field = 0;
+        for object in [P0, P0 + 1, BL] {
+            field |= self.cells[object] & 0u64.wrapping_sub(u64::from(changing >> object & 1));
+        }
+        let near = self.near & !t.collisions & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
+        Some(near == 0 && field & self.cells[PF] == 0)
+    }
+
+    /// Recomputes cells and near objects of those `objects` that have moved.
+    #[inline(always)]
+    fn renew_cells<const Q: bool>(&mut self, t: &Tia, objects: u8) -> Option<()> {
+        if self.stale & objects != 0 {
+            if Q {
+                return None;
+            }
+            self.renew_stale_cells(t, objects);
+        }
+        Some(())
     }
 
     #[inline(never)]
-    fn renew_may_collide(&mut self, t: &Tia, key: u32) {
-        if key != self.partners_key {
-            self.partners_key = key;
-            for object in 0..6 {
-                let others = partners_of(t.collisions, object) & self.ever_enabled;
-                self.partners[object] = others & 0u8.wrapping_sub(self.ever_enabled >> object & 1);
+    fn renew_stale_cells(&mut self, t: &Tia, objects: u8) {
+        let mut stale = self.stale & objects;
+        self.stale &= !objects;
+        self.field_partners_key = u32::MAX;
+        while stale != 0 {
+            let object = stale.trailing_zeros() as usize % OBJECT_SLOTS;
+            stale &= stale - 1;
+            if object > BL {
+                // No movable object.
+                continue;
             }
-        }
-        let moved = self.moved & self.ever_enabled;
-        self.moved &= !moved;
-        self.renew_cells(t, moved);
-        self.may_collide = 0;
-        self.may_collide_overestimated = false;
-        self.field_partners = 0;
-        for object in 0..5 {
-            let cells = self.cells[object];
-            self.field_partners |= cells & 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
-            for other in 0..object {
-                let meet = cells & self.cells[other] != 0 && self.partners[object] >> other & 1 != 0;
-                self.may_collide |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
-            }
+            let cells = cells(t, object);
+            self.cells[object] = cells;
+            self.near = self.near & !LATCHES_OF[object] | self.latches_near(object, cells);
         }
     }
 
-    /// Recomputes the cells of those `objects` that have changed.
+    /// Latches between `object`, if it covered `cells`, and the movable objects that share a cell with it.
     #[inline(always)]
-    fn renew_cells(&mut self, t: &Tia, objects: u8) {
-        let mut stale = self.stale & objects;
-        self.stale &= !objects;
-        while stale != 0 {
-            let object = stale.trailing_zeros() as usize;
-            stale &= stale - 1;
-            self.cells[object] = cells(t, object);
+    fn latches_near(&self, object: usize, cells: u64) -> u16 {
+        let mut met = 0;
+        for other in 0..5 {
+            met |= usize::from(self.cells[other] & cells != 0) << other;
         }
+        LATCHES_WITH[object][met & 31]
+    }
+
+    /// Cells of the objects with which a change of the playfield could change a collision.
+    #[inline(always)]
+    fn refresh_field_partners<const Q: bool>(&mut self, t: &Tia) -> Option<()> {
+        let key = u32::from(self.ever_enabled) << 16 | u32::from(t.collisions);
+        if key != self.field_partners_key {
+            if Q {
+                return None;
+            }
+            self.field_partners_key = key;
+            self.field_partners = 0;
+            for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
+                let open = self.ever_enabled >> object & 1 & (!t.collisions >> latch) as u8;
+                self.field_partners |= self.cells[object] & 0u64.wrapping_sub(u64::from(open & 1));
+            }
+        }
+        Some(())
     }
 
     /// Cells in which a color can be visible.
@@ -343,7 +405,6 @@ impl FastTia {
     #[inline(always)]
     fn mark_moved(&mut self, object: usize) {
         self.dirty |= bit(object);
-        self.moved |= bit(object);
         self.stale |= bit(object);
         self.collisions_final = false;
     }
@@ -356,39 +417,48 @@ impl FastTia {
     }
 
     /// Moves `object` at `target`, if its position changes.
-    fn move_object(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
+    #[inline(always)]
+    fn move_object<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        target: i32,
+        object: usize,
+        new: u8,
+    ) -> Option<()> {
         if new == t.position[object] {
-            return;
+            return Some(());
         }
         if t.enabled & bit(object) == 0 || hidden(t) {
             t.position[object] = new;
             self.dirty |= bit(object);
-            self.moved |= bit(object);
             self.stale |= bit(object);
-            return;
+            return Some(());
         }
-        let near = self.can_collide(t, object);
-        // The cells are updated now; `may_collide` may contain too many objects afterwards.
-        let cells = objects::cells_at(t, object, new);
-        let partners = self.partners[object];
-        let mut met = 0;
-        for other in 0..5 {
-            met |= u8::from(self.cells[other] & cells != 0) << other;
+        if Q {
+            return None;
         }
-        met &= partners;
-        let field = partners >> PF & 1 != 0;
-        let meets = met != 0 || field && self.cells[PF] & cells != 0;
+        self.move_shown(t, picture, target, object, new);
+        Some(())
+    }
+
+    /// Moves an enabled object at `target`.
+    #[inline(never)]
+    fn move_shown(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
+        let near = self.can_collide::<false>(t, object, 0) == Some(true);
+        let cells = cells_at(t, object, new);
+        let around = self.latches_near(object, cells);
+        let open = LATCHES_OF[object] & !t.collisions;
+        let field = open >> FIELD_LATCH[object] & 1 != 0;
+        let meets = around & open & LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] != 0
+            || field && self.cells[PF] & cells != 0;
         if (near || meets || self.draw) && !is_elsewhere(t, target, self.cells[object] | cells) {
-            self.catch_up(t, picture, target);
+            let _ = self.catch_up::<false>(t, picture, target);
         }
         t.position[object] = new;
         self.dirty |= bit(object);
         self.cells[object] = cells;
-        self.may_collide_overestimated |= self.may_collide >> object & 1 != 0;
-        self.may_collide &= !bit(object);
-        if met != 0 {
-            self.may_collide |= met | bit(object);
-        }
+        self.near = self.near & !LATCHES_OF[object] | around;
         self.field_partners |= if field { cells } else { 0 };
         self.collisions_final &= !(near || meets);
     }
@@ -403,19 +473,26 @@ impl FastTia {
     // ------------------------------------------------------------ registers
 
     #[inline(always)]
-    fn write_playfield(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, new: u32) {
+    fn write_playfield<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        clock: i32,
+        new: u32,
+    ) -> Option<()> {
         self.ever_enabled |= bit(PF);
         let turns = t.mirror != t.ctrlpf & 1;
         let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
         let mut near = false;
         if !hidden(t) {
-            self.refresh_may_collide(t);
+            self.renew_cells::<Q>(t, t.enabled)?;
+            self.refresh_field_partners::<Q>(t)?;
             near = changes & self.field_partners != 0;
             if near || self.draw {
                 let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
                 let target = clock.wrapping_add(delay);
-                if !is_elsewhere(t, target, changes) {
-                    self.catch_up(t, picture, target);
+                if Q || !is_elsewhere(t, target, changes) {
+                    self.catch_up::<Q>(t, picture, target)?;
                 }
             }
         }
@@ -424,6 +501,7 @@ impl FastTia {
         self.dirty |= bit(PF);
         self.cells[PF] = if turns { field_cells(t) } else { self.cells[PF] ^ changes };
         self.collisions_final &= !near;
+        Some(())
     }
 
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
@@ -434,18 +512,26 @@ impl FastTia {
         }
         // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
         let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
-        self.catch_up(t, picture, clock.wrapping_add(tail));
+        let _ = self.catch_up::<false>(t, picture, clock.wrapping_add(tail));
         t.position[player] = found.new;
         t.skip[player] = u8::from(skips);
         self.mark_moved(P0 + player);
     }
 
-    fn write_nusiz(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+    #[inline(always)]
+    fn write_nusiz<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        clock: i32,
+        player: usize,
+        value: u8,
+    ) -> Option<()> {
         let special = t.skip[player] != 0 || is_star(t, player);
         let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
         let both = bit(P0 + player) | bit(M0 + player);
         if special || sized && t.enabled & both != 0 {
-            self.catch_up(t, picture, clock.wrapping_add(8));
+            self.catch_up::<Q>(t, picture, clock.wrapping_add(8))?;
         }
         t.nusiz[player] = value;
         if special || sized {
@@ -456,16 +542,24 @@ impl FastTia {
             self.mark_moved(P0 + player);
             self.mark_moved(M0 + player);
         }
+        Some(())
     }
 
-    fn write_ctrlpf(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, value: u8) {
+    #[inline(always)]
+    fn write_ctrlpf<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        clock: i32,
+        value: u8,
+    ) -> Option<()> {
         let mirror = value & 1;
         let changes = t.ctrlpf ^ value;
         let turned = mirror != t.mirror || changes & 1 != 0;
         let sized = changes & 0x30 != 0;
         let seen = changes != 0 && (self.draw || sized && t.enabled & bit(BL) != 0);
         if turned || seen {
-            self.catch_up(t, picture, clock);
+            self.catch_up::<Q>(t, picture, clock)?;
         }
         t.ctrlpf = value;
         if sized {
@@ -478,15 +572,23 @@ impl FastTia {
             self.field_changed(t);
             self.collisions_final = false;
         }
+        Some(())
     }
 
     #[inline(always)]
-    fn write_grp(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+    fn write_grp<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        clock: i32,
+        player: usize,
+        value: u8,
+    ) -> Option<()> {
         let other = 1 - player;
         if t.vdelp[0] | t.vdelp[1] | t.vdelbl == 0 {
             if t.grp[player] != value {
                 self.ever_enabled |= bit(player);
-                self.catch_up_for(t, picture, clock.wrapping_add(1), player);
+                self.catch_up_for::<Q>(t, picture, clock.wrapping_add(1), player)?;
                 t.grp[player] = value;
                 t.graphics[player] = value;
                 t.enabled = t.enabled & !bit(player) | u8::from(value != 0) << player;
@@ -496,23 +598,31 @@ impl FastTia {
             if player == 1 {
                 t.enabl_old = t.enabl;
             }
-            return;
+            return Some(());
         }
         let own = t.vdelp[player] == 0 && t.grp[player] != value;
         let delayed = t.vdelp[other] != 0 && t.grp_old[other] != t.grp[other];
         let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
         let mut near = false;
-        if own {
-            self.ever_enabled |= bit(player);
-            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), player);
-        }
-        if delayed {
-            self.ever_enabled |= bit(other);
-            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), other);
-        }
-        if ball {
-            self.ever_enabled |= bit(BL);
-            near |= self.catch_up_if_visible(t, picture, clock.wrapping_add(1), BL);
+        let changing = u8::from(own) << player | u8::from(delayed) << other | u8::from(ball) << BL;
+        if Q {
+            self.ever_enabled |= changing;
+            if !self.is_quiet(t, changing)? {
+                return None;
+            }
+        } else {
+            if own {
+                self.ever_enabled |= bit(player);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), player, changing)?;
+            }
+            if delayed {
+                self.ever_enabled |= bit(other);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), other, changing)?;
+            }
+            if ball {
+                self.ever_enabled |= bit(BL);
+                near |= self.catch_up_if_visible::<Q>(t, picture, clock.wrapping_add(1), BL, changing)?;
+            }
         }
         // Not earlier: advancing the beam for the last change may set `collisions_final` before the other
         // changes are applied.
@@ -531,14 +641,34 @@ impl FastTia {
                 self.show_ball(t);
             }
         }
+        Some(())
     }
 
+    /// HMOVE. In almost all programs it is in the horizontal blank, and in many no object has a motion.
+    #[inline(always)]
+    fn write_hmove<const Q: bool>(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) -> Option<()> {
+        if !Q {
+            self.strobe_hmove(t, picture, clock);
+            return Some(());
+        }
+        let cycle = line_clock(t, clock) / 3;
+        let special =
+            t.star_field | t.missile0_form | t.skip[0] | t.skip[1] != 0 || t.layout.hmove_blanks == 0;
+        if self.draw || special || cycle > 12 || t.motion != [0; 5] {
+            return None;
+        }
+        t.last_hmove = clock;
+        t.blank_pending = 1;
+        Some(())
+    }
+
+    #[inline(never)]
     fn strobe_hmove(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) {
         let cycle = line_clock(t, clock) / 3;
         let blanks = hmove::blanks(t, cycle);
         let star = t.star_field | t.missile0_form;
         if self.draw || star | t.skip[0] | t.skip[1] != 0 || t.blank_pending != 0 && !blanks {
-            self.catch_up(t, picture, clock);
+            let _ = self.catch_up::<false>(t, picture, clock);
         }
         // At cycles 0-12 and 75, objects without motion do not move.
         if t.motion != [0; 5] || !(cycle <= 12 || cycle == 75) {
@@ -548,7 +678,7 @@ impl FastTia {
                     let to = i32::from(t.position[object]) + right;
                     let width = WIDTH as i32;
                     let new = if to < 0 { to + width } else { to % width } as u8;
-                    self.move_object(t, picture, clock, object, new);
+                    let _ = self.move_object::<false>(t, picture, clock, object, new);
                 }
             }
         }
@@ -592,20 +722,29 @@ impl FastTia {
 
     /// Advances the beam to clock `target`; equal to `beam::catch_up`.
     #[inline(always)]
-    pub fn catch_up(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) {
+    pub fn catch_up<const Q: bool>(
+        &mut self,
+        t: &mut Tia,
+        picture: &mut Pictures,
+        target: i32,
+    ) -> Option<()> {
         if target < t.gate {
-            return;
+            return Some(());
         }
         let goal = target.min(t.window_end) - t.base;
         if t.beam >= goal {
-            return;
+            return Some(());
         }
         if goal <= t.row_start + HBLANK_CLOCKS {
             // Horizontal blank of the current row.
             t.beam = goal;
-            return;
+            return Some(());
+        }
+        if Q {
+            return None;
         }
         self.advance(t, picture, goal);
+        Some(())
     }
 
     #[inline(never)]
@@ -672,39 +811,36 @@ impl FastTia {
 
     /// Computes the collisions in pixels `from..to` of the current row.
     fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
-        if hidden(t) {
-            self.collisions_final = true;
-            return;
-        }
-        let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
-        if possible == 0 {
-            self.collisions_final = true;
-            return;
-        }
-        self.renew_cells(t, t.enabled & MOVABLE);
-        // Pairs that share a cell, and their objects.
-        let (mut left, mut close, mut objects) = (possible, 0u16, 0u8);
-        while left != 0 {
-            let latch = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let (a, b) = pair(latch);
-            let meet = self.cells[a] & self.cells[b] != 0;
-            close |= u16::from(meet) << latch;
-            objects |= (1u8 << a | 1 << b) & 0u8.wrapping_sub(u8::from(meet));
-        }
         self.collisions_final = true;
-        if close != 0 {
-            self.refresh(t, objects);
-            self.latch(t, close, from, to);
+        let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
+        if hidden(t) || possible == 0 {
+            return;
         }
-        if self.may_collide_overestimated && self.collisions_final {
-            self.partners_key = u32::MAX;
+        let _ = self.renew_cells::<false>(t, t.enabled);
+        // Pairs that share a cell.
+        let mut close = self.near;
+        let field = self.cells[PF];
+        for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
+            close |= u16::from(self.cells[object] & field != 0) << latch;
+        }
+        close &= possible;
+        if close != 0 {
+            self.latch(t, close, from, to);
         }
     }
 
     /// Latches the collisions in pixels `from..to`, among the pairs of `close`.
     #[inline(always)]
     fn latch(&mut self, t: &mut Tia, close: u16, from: i32, to: i32) {
+        if self.dirty & t.enabled != 0 {
+            let (mut left, mut objects) = (close, 0u8);
+            while left != 0 {
+                let (a, b) = pair(left.trailing_zeros() as usize);
+                left &= left - 1;
+                objects |= 1 << a | 1 << b;
+            }
+            self.refresh(t, objects);
+        }
         let (mut left, mut found) = (close, 0u16);
         while left != 0 {
             let latch = left.trailing_zeros() as usize;

@@ -3,7 +3,7 @@
 //! others as usual.
 
 use super::handlers::{self, HANDLERS, NONE, NUMBER};
-use super::{Context, slow};
+use super::{Context, Record, slow};
 use crate::machine::instructions::{INSTRUCTIONS, Mode};
 
 /// Function of a watching record, by operand class.
@@ -73,7 +73,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`); `ip` points to a watching record.
     pub unsafe fn watch<const S: bool, const C: usize>(
         k: &mut Context,
-        ip: *const u64,
+        ip: *const Record,
         xy: u32,
         a: u32,
         cn: u64,
@@ -82,7 +82,7 @@ chain! {
         // SAFETY: `Code` uses this function only if the instruction's bytes are in one bank and the instruction
         // has a function of this class.
         unsafe {
-            let place = (ip as usize - k.records as usize) >> 3;
+            let place = (ip as usize - k.records as usize) / size_of::<Record>();
             let bytes = std::array::from_fn(|i| *k.rom.add(place + i));
             let number = *NUMBER.get_unchecked(usize::from(bytes[0])).get_unchecked(C);
             if number == NONE || may_access_tia(k, bytes, xy, C) {

@@ -8,17 +8,17 @@
 
 use super::cart::{Cart, access_hotspot, read_segment};
 
-const TOP: usize = 0;
-const BOTTOM: usize = 8;
-const FLAG: usize = 16;
+pub const TOP: usize = 0;
+pub const BOTTOM: usize = 8;
+pub const FLAG: usize = 16;
 /// Low and high bytes of the 11-bit counters.
-const LOW: usize = 24;
-const HIGH: usize = 32;
+pub const LOW: usize = 24;
+pub const HIGH: usize = 32;
 /// Nonzero if a fetcher is in music mode.
-const MUSIC: usize = 40;
-const RANDOM: usize = 48;
+pub const MUSIC: usize = 40;
+pub const RANDOM: usize = 48;
 /// Offset of the display data in the image.
-const DISPLAY: usize = 8192;
+pub const DISPLAY: usize = 8192;
 /// Frequencies of the music clock and of the processor, in Hz.
 const MUSIC_HZ: f64 = 15750.0;
 const CPU_HZ: f64 = 1_193_191.666_666_67;
@@ -31,7 +31,7 @@ pub fn power_on(cart: &mut Cart) {
 }
 
 /// Clocks the random register. Every access that reaches the chip does.
-fn clock_random(cart: &mut Cart) {
+pub fn clock_random(cart: &mut Cart) {
     let r: u32 = cart.ram[RANDOM] as u32;
     let bit: u32 = ((r >> 7) ^ (r >> 5) ^ (r >> 4) ^ (r >> 3) ^ 1) & 1;
     cart.ram[RANDOM] = (r << 1 | bit) as u8;

@@ -307,7 +307,7 @@ pub fn read(m: &mut Machine, board: &mut Board, address: u32, cycles: u32) -> u3
 }
 
 /// INPT0..INPT3: bit 7 is set when the capacitor has been charged through the paddle's resistance.
-fn read_pot(m: &Machine, pot: usize, cycles: u32) -> u32 {
+pub fn read_pot(m: &Machine, pot: usize, cycles: u32) -> u32 {
     let resistance: i32 = m.input.resistance[pot];
     if resistance == 0 {
         return 0x80;
