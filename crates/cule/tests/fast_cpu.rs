@@ -235,6 +235,39 @@ fn looks_that_change_together_run_alike() {
     }
 }
 
+/// A random program that sets the data fetchers of a DPC cartridge and keeps what they return.
+fn fetches(random: &mut Random, size: usize) -> Vec<u8> {
+    let mut image: Vec<u8> = (0..size).map(|_| random.byte()).collect();
+    for bank in image[..8192].chunks_mut(4096) {
+        let mut at = 0x100;
+        while at < 0xF00 {
+            let value = random.byte() & 7;
+            let (read, write) = (random.byte() & 0x3F, 0x40 | random.byte() & 0x3F);
+            let code = match random.below(4) {
+                0 => [0xA9, value, 0x8D, write, 0x10, 0xEA, 0xEA],
+                1 => [0xBD, read & 0x38, 0x10, 0x95, 0x80, 0xE8, 0xEA],
+                _ => [0xAD, read, 0x10, 0x85, 0x80 | random.byte(), 0xEA, 0xEA],
+            };
+            bank[at..at + code.len()].copy_from_slice(&code);
+            at += code.len();
+        }
+        bank[at..at + 5].copy_from_slice(&[0xA2, 0, 0x4C, 0, 0xF1]);
+        for vector in bank[4090..].chunks_mut(2) {
+            vector.copy_from_slice(&[0, 0xF1]);
+        }
+    }
+    image
+}
+
+#[test]
+fn data_fetchers_run_alike() {
+    let mut random = Random(0x1F5C_4E9B_7D21_0001);
+    for run in 0..10 {
+        let image = fetches(&mut random, 12288);
+        compare(&image, cart::KIND_DPC, 4, &format!("fetches {run}"));
+    }
+}
+
 #[test]
 fn random_bytes_run_alike_and_come_to_an_end() {
     for seed in 1..=12 {
