@@ -53,7 +53,7 @@ def compare(options, out):
     for game in options.games:
         for kind in options.kinds:
             case = {"game": game, "kind": kind, "steps": options.steps, "episodes": options.episodes}
-            runs = [run_in_process(__file__, case, seed) for seed in range(options.seeds)]
+            runs = [run_in_process(__file__, case, seed, options.finished) for seed in range(options.seeds)]
             scores, seconds = ([run[name] for run in runs] for name in ("score", "cpu_s"))
             print(
                 f"{game:10} {kind:9} return {median(scores):7.1f} ({min(scores):.1f} to {max(scores):.1f})  "

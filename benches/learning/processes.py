@@ -21,6 +21,13 @@ def shared_options(doc):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_cores(parser)
     add_option(parser, Path(sys.argv[0]).stem.replace("_", "-"))
+    parser.add_argument(
+        "--finished",
+        type=Path,
+        metavar="FILE",
+        help="keep the result of each run in FILE, and take it from there if it is in it: a benchmark that "
+        "was ended goes on",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     return parser
@@ -63,8 +70,25 @@ def parse_or_run(parser, work):
     return None
 
 
-def run_in_process(file, case, seed=0):
-    """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output."""
+def run_in_process(file, case, seed=0, finished=None):
+    """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output.
+
+    Args:
+        file: the benchmark.
+        case: what JSON can hold.
+        seed: of the run.
+        finished: path of a file of results, a line for each; a result that is in it is returned.
+    """
+    if finished is not None:
+        key = {"case": case, "seed": seed}
+        lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
+        for line in map(json.loads, lines):
+            if {name: line[name] for name in key} == key:
+                return line["result"]
+        result = run_in_process(file, case, seed)
+        with finished.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({**key, "result": result}) + "\n")
+        return result
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
         stdout=subprocess.PIPE,
