@@ -7,8 +7,8 @@ PPO learns a policy that gets the same points when a quarter of the actions are 
 parts, each of which ends with a step that gets points. At first episodes start near the ends of all parts,
 where a few right actions get the points. As soon as one in five of them does, the start of this part moves
 back, until it is the part's first step; then episodes of the part before go on into it. The loss of PPO also
-has that of behavior cloning, on the way's own actions: where episodes start further back, the policy tries
-these first.
+has that of behavior cloning on the way's own actions, with a weight that decreases: where episodes start
+further back, the policy tries these actions first.
 
 Without parts an episode would take as many steps as the rest of the way, and the steps until the start is
 that of the game would grow with the square of the way's length.
@@ -42,7 +42,7 @@ OBSERVATIONS: dict[str, Any] = {"obs_type": "ram", "stack_num": 2, "padding": "r
 STICKY = {"repeat_action_probability": 0.25}
 # Those of the preset atari-ram, with a longer horizon.
 SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997}
-# Weight of the loss of behavior cloning beside PPO's.
+# Weight of the loss of behavior cloning beside PPO's at the start of the run; it decreases linearly to 0.
 IMITATION = 0.5
 # Of the last EPISODES near the earliest start, the share that must succeed before this start moves back.
 EPISODES, SHARE = 25, 0.2
@@ -185,13 +185,19 @@ class ImitatingLearner(ppo.PPOLearner):
     """PPO's learner, whose loss also has that of behavior cloning on the way's actions."""
 
     way: Way
+    weight: float
+
+    def optimize(self, rollout: Any, progress: float, average: Any) -> int:
+        """Makes the updates of a rollout."""
+        self.weight = IMITATION * (1.0 - progress)
+        return super().optimize(rollout, progress, average)
 
     def loss(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss of a minibatch and of the whole way, and metrics."""
         total, figures = super().loss(*args, **kwargs)
         obs, actions = torch.from_numpy(self.way.observations), torch.from_numpy(self.way.actions).long()
         imitation = -evaluate_actions(self.network, obs, actions)[0].mean()
-        return total + IMITATION * imitation, figures | {"imitation_loss": imitation.detach()}
+        return total + self.weight * imitation, figures | {"imitation_loss": imitation.detach()}
 
 
 class Backward(ppo.PPO):
