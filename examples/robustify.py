@@ -46,8 +46,8 @@ SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997
 IMITATION = 0.5
 # Of the last EPISODES near the earliest start, the share that must succeed before this start moves back.
 EPISODES, SHARE = 25, 0.2
-# Steps that it moves back at once, and steps from there on that count as near.
-MOVE, NEAR = 4, 8
+# Steps that it moves back when all succeed, in proportion fewer otherwise; steps from it on that count as near.
+MOVE, NEAR = 20, 8
 
 
 class Way:
@@ -173,12 +173,13 @@ class BackwardEnvs(VectorEnv[Any, Any, Any]):
         if start >= self.earliest[part] + NEAR:
             return
         self.outcomes[part].append(success)
-        full = len(self.outcomes[part]) == EPISODES
-        if full and np.mean(self.outcomes[part]) >= SHARE and self.earliest[part] > self.firsts[part]:
-            self.earliest[part] = max(self.earliest[part] - MOVE, self.firsts[part])
-            self.outcomes[part].clear()
-            if self.earliest[part] == self.firsts[part]:
-                print(f"part {part + 1} of {len(self.lasts)}: episodes start at its first step", flush=True)
+        share = np.mean(self.outcomes[part])
+        if len(self.outcomes[part]) < EPISODES or share < SHARE or self.earliest[part] == self.firsts[part]:
+            return
+        self.earliest[part] = max(self.earliest[part] - round(MOVE * share), self.firsts[part])
+        self.outcomes[part].clear()
+        if self.earliest[part] == self.firsts[part]:
+            print(f"part {part + 1} of {len(self.lasts)}: episodes start at its first step", flush=True)
 
 
 class ImitatingLearner(ppo.PPOLearner):

@@ -86,7 +86,7 @@ def main():
     parser = shared_options(__doc__)
     parser.add_argument("--points", type=int, default=400, help="of the way")
     parser.add_argument("--rounds", type=int, default=40, help="of the exploration")
-    parser.add_argument("--steps", type=int, default=800_000)
+    parser.add_argument("--steps", type=int, default=600_000)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
     parser.add_argument("--episodes", type=int, default=100)
     options = parse_or_run(parser, train)
