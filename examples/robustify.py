@@ -46,7 +46,7 @@ SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997
 IMITATION = 0.5
 # Of the last EPISODES near the earliest start, the share that must succeed before this start moves back.
 EPISODES, SHARE = 25, 0.2
-# Steps that it moves back when all succeed, in proportion fewer otherwise; steps from it on that count as near.
+# Steps that it moves back if all succeed, in proportion fewer otherwise; steps from it on that count as near.
 MOVE, NEAR = 20, 8
 
 
@@ -186,11 +186,11 @@ class ImitatingLearner(ppo.PPOLearner):
     """PPO's learner, whose loss also has that of behavior cloning on the way's actions."""
 
     way: Way
-    weight: float
+    weight = torch.zeros(())
 
     def optimize(self, rollout: Any, progress: float, average: Any) -> int:
         """Makes the updates of a rollout."""
-        self.weight = IMITATION * (1.0 - progress)
+        self.weight.fill_(IMITATION * (1.0 - progress))
         return super().optimize(rollout, progress, average)
 
     def loss(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
