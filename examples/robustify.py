@@ -1,6 +1,6 @@
 """Go-Explore's robust phase: PPO learns a found way backward, with sticky actions.
 
-python examples/robustify.py [montezuma_revenge-way.npz] [--points 400] [--total-steps 2M]
+python examples/robustify.py [montezuma_revenge-way.npz] [--points 400] [--total-steps 1M]
 
 `examples/go_explore.py --points 400` writes the file: actions that work once, without sticky actions. Here
 PPO learns a policy that gets the same points when a quarter of the actions are repeated. The way is cut into
@@ -42,7 +42,7 @@ OBSERVATIONS: dict[str, Any] = {"obs_type": "ram", "stack_num": 2, "padding": "r
 STICKY = {"repeat_action_probability": 0.25}
 # Those of the preset atari-ram, with a longer horizon.
 SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997}
-# Weight of the loss of behavior cloning beside PPO's at the start of the run; it decreases linearly to 0.
+# Weight of the loss of behavior cloning beside PPO's; from the middle of the run on it decreases to 0.
 IMITATION = 0.5
 # Of the last EPISODES near the earliest start, the share that must succeed before this start moves back.
 EPISODES, SHARE = 25, 0.2
@@ -190,7 +190,7 @@ class ImitatingLearner(ppo.PPOLearner):
 
     def optimize(self, rollout: Any, progress: float, average: Any) -> int:
         """Makes the updates of a rollout."""
-        self.weight.fill_(IMITATION * (1.0 - progress))
+        self.weight.fill_(IMITATION * min(1.0, 2.0 * (1.0 - progress)))
         return super().optimize(rollout, progress, average)
 
     def loss(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -231,7 +231,7 @@ def main() -> None:
     )
     parser.add_argument("way", nargs="?", default="montezuma_revenge-way.npz", help="of go_explore.py")
     parser.add_argument("--points", type=int, help="learn the way up to as many points (default: all of it)")
-    parser.add_argument("--total-steps", default="2k" if quick else "2M")
+    parser.add_argument("--total-steps", default="2k" if quick else "1M")
     parser.add_argument("--num-envs", type=int, default=4 if quick else 64)
     parser.add_argument("--episodes", type=int, default=4 if quick else 100, help="of the evaluation")
     parser.add_argument("--seed", type=int, default=0)

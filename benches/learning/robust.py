@@ -6,7 +6,7 @@ greedy episodes from the start of the game until the first lost life, with stick
 Each run is a process with one thread.
 
     python benches/learning/robust.py
-    ... --points 100 --steps 1_000_000 --seeds 1    # the key alone
+    ... --points 100 --steps 500_000 --seeds 1    # the key alone
     ... --finished FILE                             # goes on where an earlier call with FILE was ended
     ... --record                                    # writes benches/records/DATE-robust.csv
 """
@@ -85,8 +85,8 @@ def train(case, seed):
 def main():
     parser = shared_options(__doc__)
     parser.add_argument("--points", type=int, default=400, help="of the way")
-    parser.add_argument("--rounds", type=int, default=40, help="of the exploration")
-    parser.add_argument("--steps", type=int, default=600_000)
+    parser.add_argument("--rounds", type=int, default=80, help="of the exploration")
+    parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
     parser.add_argument("--episodes", type=int, default=100)
     options = parse_or_run(parser, train)
