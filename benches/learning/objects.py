@@ -7,10 +7,20 @@ the mean of greedy episodes of the last checkpoint, unclipped. Each run is a pro
 
     python benches/learning/objects.py
     ... --games boxing --steps 100_000 --seeds 1    # shorter
+    ... --finished FILE                             # goes on where an earlier call with FILE was ended
     ... --record                                    # writes benches/records/DATE-objects.csv
 """
 
-from processes import Record, median, parse_or_run, run_in_process, shared_options, train_and_score, use_cores
+from processes import (
+    Record,
+    add_finished,
+    median,
+    parse_or_run,
+    run_in_process,
+    shared_options,
+    train_and_score,
+    use_cores,
+)
 
 VECTORS = {"stack_num": 2, "padding": "reset"}
 KINDS = {
@@ -35,6 +45,7 @@ def train(case, seed):
 
 def main():
     parser = shared_options(__doc__)
+    add_finished(parser)
     parser.add_argument("--games", nargs="+", default=["Pong", "Boxing", "Breakout"])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--steps", type=int, default=1_000_000)

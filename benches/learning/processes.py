@@ -21,16 +21,19 @@ def shared_options(doc):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_cores(parser)
     add_option(parser, Path(sys.argv[0]).stem.replace("_", "-"))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    return parser
+
+
+def add_finished(parser):
+    """Adds the option ``--finished``, the last argument of :func:`run_in_process`."""
     parser.add_argument(
         "--finished",
         type=Path,
         metavar="FILE",
-        help="keep the result of each run in FILE, and take it from there if it is in it: a benchmark that "
-        "was ended goes on",
+        help="keep results of runs in FILE, and take those that it has: a benchmark that was ended goes on",
     )
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    return parser
 
 
 def add_cores(parser):

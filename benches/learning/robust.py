@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import Record, median, parse_or_run, run_in_process, shared_options, use_cores
+from processes import Record, add_finished, median, parse_or_run, run_in_process, shared_options, use_cores
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 GAME = "montezuma_revenge"
@@ -84,6 +84,7 @@ def train(case, seed):
 
 def main():
     parser = shared_options(__doc__)
+    add_finished(parser)
     parser.add_argument("--points", type=int, default=400, help="of the way")
     parser.add_argument("--rounds", type=int, default=80, help="of the exploration")
     parser.add_argument("--steps", type=int, default=1_000_000)
