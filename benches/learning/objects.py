@@ -60,7 +60,12 @@ def main():
 def compare(options, out):
     """Prints and records the returns of all games and kinds of observations."""
     print(f"{options.steps:,} steps, {options.seeds} seeds, {options.episodes} episodes")
-    columns = {"steps": options.steps, "threads": 1, "conditions": f"{options.episodes} episodes"}
+    columns = {
+        "steps": options.steps,
+        "seeds": options.seeds,
+        "threads": 1,
+        "conditions": f"{options.episodes} episodes",
+    }
     for game in options.games:
         for kind in options.kinds:
             case = {"game": game, "kind": kind, "steps": options.steps, "episodes": options.episodes}
@@ -71,8 +76,9 @@ def compare(options, out):
                 f"processor time {median(seconds):.0f} s",
                 flush=True,
             )
-            # Returns do not depend on the load of the machine, times do: these are only printed.
-            out.add("objects", f"{game}, {kind}", "mean return", "points", scores, **columns)
+            figures = (("mean return", "points", scores), ("processor time of training", "s", seconds))
+            for metric, unit, values in figures:
+                out.add("objects", f"{game}, {kind}", metric, unit, values, **columns)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
         ("memory", ["--rounds", "2"], 2),
+        ("objects", ["--games", "Pong", "Boxing", "--seeds", "2"], 6),
         ("offpolicy", ["goals", "--only", "acrobot-dqn", "--only", "lunarlander-dqn", "--seeds", "2"], 2),
         ("offpolicy", ["peers", "--only", "cheetah-sac", "--only", "cartpole-dqn-zoo", "--rounds", "2"], 2),
         ("offpolicy", ["replay", "--only", "dqn/CartPole-v1/uniform/prefetch"], 1),
