@@ -92,7 +92,8 @@ def main():
     parser.add_argument("--episodes", type=int, default=100)
     options = parse_or_run(parser, train)
     if options is not None:
-        with Record(options.record, "Go-Explore's robust phase", use_cores(options.cores)) as out:
+        use_cores(options.cores)
+        with Record(options.record, "Go-Explore's robust phase", "beside other work") as out:
             measure(options, out)
 
 
