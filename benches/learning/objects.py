@@ -53,7 +53,8 @@ def main():
     parser.add_argument("--episodes", type=int, default=20)
     options = parse_or_run(parser, train)
     if options is not None:
-        with Record(options.record, "PPO on objects, memory and pictures", use_cores(options.cores)) as out:
+        use_cores(options.cores)
+        with Record(options.record, "PPO on objects, memory and pictures", "beside other work") as out:
             compare(options, out)
 
 
