@@ -158,13 +158,13 @@ def version_of(package: str) -> str:
 
 
 def command() -> str:
-    """The command that started this process, without ``--record``."""
+    """The command that started this process, without ``--record`` and ``--finished``, of ``processes.py``."""
     program = Path(sys.argv[0]).resolve()
     name = str(program.relative_to(ROOT)) if program.is_relative_to(ROOT) else program.name
     words, skip = [], False
     for word in sys.argv[1:]:
-        if word == "--record" or word.startswith("--record="):
-            skip = word == "--record"
+        if word.partition("=")[0] in ("--record", "--finished"):
+            skip = "=" not in word
         elif skip and not word.startswith("-"):
             skip = False
         else:

@@ -1,6 +1,7 @@
 """Go-Explore on Montezuma's Revenge and Pitfall: the exploration phase, by `AtariVectorEnv.branch`.
 
 python examples/go_explore.py [montezuma_revenge | pitfall] [--minutes 10] [--cells memory | pictures]
+                              [--points 400]
 
 An archive holds, for each *cell* that was reached, the best way there: the console's state, the points, the
 length. A cell is a coarse description of what the console shows: level, screen, inventory and position in
@@ -98,10 +99,10 @@ class Archive:
         self.ways[place] = points, length, len(self.nodes), 0
         self.nodes.append((parent, actions))
 
-    def best(self) -> int:
-        """The place with the most points, of these the shortest way."""
-        ways = self.ways[: len(self)]
-        return int(np.lexsort((ways[:, 1], -ways[:, 0]))[0])
+    def best(self, enough: int | None = None) -> int:
+        """The place with the most points, no more than `enough` counted, and of these the shortest way."""
+        points, lengths = self.ways[: len(self), :2].T
+        return int(np.lexsort((lengths, -np.minimum(points, enough or points.max())))[0])
 
     def actions_to(self, place: int) -> Array:
         """All actions from the start of the episode to a cell."""
@@ -188,6 +189,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=16 if quick else 256, help="cells continued in a round")
     parser.add_argument("--steps", type=int, default=30 if quick else 100, help="steps of each")
     parser.add_argument("--cells", choices=sorted(OBSERVATIONS), default="memory")
+    parser.add_argument("--points", type=int, help="write the shortest way to as many (default: the most)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", help="file for the actions of the best way (default: GAME-way.npz)")
     options = parser.parse_args()
@@ -213,12 +215,13 @@ def main() -> None:
             most, printed = points, now
         if now - begin > 60.0 * options.minutes:
             break
-    actions = archive.actions_to(archive.best())
+    place = archive.best(options.points)
+    actions, points = archive.actions_to(place), int(archive.ways[place, 0])
     replayed = replayed_points(options.game, actions)
-    assert replayed == most, f"the replay has {replayed} points, the archive {most}"
+    assert replayed == points, f"the replay has {replayed} points, the archive {points}"
     name = options.output or f"{options.game}-way.npz"
-    np.savez_compressed(name, game=options.game, actions=actions, points=most)
-    print(f"the best way has {len(actions):,} steps and {most:,} points, also when it is replayed: {name}")
+    np.savez_compressed(name, game=options.game, actions=actions, points=points)
+    print(f"the best way has {len(actions):,} steps and {points:,} points, also when it is replayed: {name}")
 
 
 if __name__ == "__main__":

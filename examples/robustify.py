@@ -1,14 +1,21 @@
 """Go-Explore's robust phase: PPO learns a found way backward, with sticky actions.
 
-python examples/robustify.py [montezuma_revenge-way.npz] [--total-steps 20M]
+python examples/robustify.py [montezuma_revenge-way.npz] [--points 400] [--total-steps 1M]
 
-`examples/go_explore.py` writes the file: actions that work once, without sticky actions. Here PPO learns a
-policy that gets the same points when a quarter of the actions are repeated. At first its episodes start near
-the end of the way, where a few right actions give the next points. As soon as one in five of them gets at
-least the points that the way gets from there, the start moves back, until it is the start of the game.
+`examples/go_explore.py --points 400` writes the file: actions that work once, without sticky actions. Here
+PPO learns a policy that gets the same points when a quarter of the actions are repeated. The way is cut into
+parts, each of which ends with a step that gets points. At first episodes start near the ends of all parts,
+where a few right actions get the points. As soon as one in five of them does, the start of this part moves
+back, until it is the part's first step; then episodes of the part before go on into it. The loss of PPO also
+has that of behavior cloning on the way's own actions, with a weight that decreases: where episodes start
+further back, the policy tries these actions first.
+
+Without parts an episode would take as many steps as the rest of the way, and the steps until the start is
+that of the game would grow with the square of the way's length.
 
 Source: Salimans, Chen (2018), "Learning Montezuma's Revenge from a single demonstration"; Ecoffet et al.
-(2021), "First return, then explore".
+(2021), "First return, then explore"; for the loss Rajeswaran et al. (2018), "Learning complex dexterous
+manipulation with deep reinforcement learning and demonstrations".
 """
 
 from __future__ import annotations
@@ -22,58 +29,86 @@ from typing import Any
 
 import go_explore
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import parl
 from parl.algos import ppo
+from parl.algos.common.actor_critic import evaluate_actions
+
+Array = go_explore.Array
 
 OBSERVATIONS: dict[str, Any] = {"obs_type": "ram", "stack_num": 2, "padding": "reset"}
 STICKY = {"repeat_action_probability": 0.25}
 # Those of the preset atari-ram, with a longer horizon.
 SETTINGS: dict[str, Any] = {**ppo.PRESETS["atari-ram"].algorithm, "gamma": 0.997}
-# Of the last EPISODES from the newest starts, the share that must succeed before the start moves back.
-EPISODES, SHARE = 100, 0.2
-# Steps that the start moves back at once, and steps before it in which episodes start too.
-MOVE, SPREAD = 4, 8
+# Weight of the loss of behavior cloning beside PPO's; from the middle of the run on it decreases to 0.
+IMITATION = 0.5
+# Of the last EPISODES near the earliest start, the share that must succeed before this start moves back.
+EPISODES, SHARE = 25, 0.2
+# Steps that it moves back if all succeed, in proportion fewer otherwise; steps from it on that count as near.
+MOVE, NEAR = 20, 8
 
 
-def states_on_way(game: str, actions: go_explore.Array) -> tuple[go_explore.Array, go_explore.Array]:
-    """The states before each action of a way, (T, S), and the points that follow from there on, (T,)."""
-    env = parl.AtariVectorEnv(game, **go_explore.RULES, **OBSERVATIONS, reward_clipping=False)
-    env.reset(seed=0)
-    states, points = [], []
-    for action in actions:
-        states.append(env.get_state()[0])
-        points.append(int(env.step(np.array([action]))[1][0]))
-    return np.stack(states), np.cumsum(points[::-1])[::-1]
+class Way:
+    """What a sequence of actions does without sticky actions.
+
+    Args:
+        game: the game.
+        actions: (T,) from the start of the game on.
+        points: cuts the way after the action with which it has as many points.
+
+    Attributes:
+        actions: (T,), those up to the cut.
+        states, observations: (T, ...), before each action.
+        points: (T,), of each action.
+    """
+
+    def __init__(self, game: str, actions: Array, points: int | None = None) -> None:
+        env = parl.AtariVectorEnv(game, **go_explore.RULES, **OBSERVATIONS, reward_clipping=False)
+        obs, _ = env.reset(seed=0)
+        states, observations, got = [], [], []
+        for action in actions:
+            states.append(env.get_state()[0])
+            observations.append(obs[0].copy())
+            obs, rewards, *_ = env.step(np.array([action]))
+            got.append(int(rewards[0]))
+            if points is not None and sum(got) >= points:
+                break
+        self.game, self.actions, self.points = game, actions[: len(got)], np.array(got)
+        self.states, self.observations = np.stack(states), np.stack(observations)
 
 
 class BackwardEnvs(VectorEnv[Any, Any, Any]):
-    """Environments with sticky actions whose episodes start on a way, at first near its end.
+    """Environments with sticky actions whose episodes start on a way, at first near the ends of its parts.
 
-    Rewards are the signs of points. An episode ends with a lost life, or when it has taken one and a half
-    times as many steps as the way. It succeeds if it gets the points that the way gets from its start on.
+    Rewards are the signs of points. An episode ends with a lost life, with the last points of the way, or
+    when it is in a part for one and a half times as many steps as the way.
 
     Args:
         num_envs: number of environments.
-        game: the game.
-        actions: (T,) actions of the way.
+        way: it gets points.
         seed: of starts and sticky actions.
     """
 
-    def __init__(self, num_envs: int, game: str, actions: go_explore.Array, seed: int = 0) -> None:
+    def __init__(self, num_envs: int, way: Way, seed: int = 0) -> None:
         rules = {**go_explore.RULES, **OBSERVATIONS, **STICKY, "reward_clipping": "sign"}
-        self.envs = parl.AtariVectorEnv(game, num_envs, autoreset_mode="Disabled", **rules)
+        self.envs = parl.AtariVectorEnv(way.game, num_envs, autoreset_mode="Disabled", **rules)
         self.num_envs, self.metadata = num_envs, {"autoreset_mode": AutoresetMode.SAME_STEP}
         for name in ("single_observation_space", "single_action_space", "observation_space", "action_space"):
             setattr(self, name, getattr(self.envs, name))
         self.frame_stack = self.envs.frame_stack
-        self.actions, self.rng = actions, np.random.default_rng(seed)
-        self.states, self.points = states_on_way(game, actions)
-        # Without points after it, a start teaches nothing.
-        self.start = self.last = int(np.flatnonzero(self.points > 0)[-1])
-        self.outcomes: deque[bool] = deque(maxlen=EPISODES)
-        self.starts, self.lengths, self.got = (np.zeros(num_envs, np.int64) for _ in range(3))
+        self.way, self.rng = way, np.random.default_rng(seed)
+        points = way.points
+        # Of each part: first and last step, points since the beginning of the way that it ends with.
+        self.lasts = np.flatnonzero(points > 0)
+        self.firsts = np.append(0, self.lasts[:-1] + 1)
+        self.before, self.goals = np.cumsum(points) - points, np.cumsum(points)[self.lasts]
+        # Of each part: the earliest start of episodes, and outcomes of the last episodes from near there.
+        self.earliest = self.lasts.copy()
+        self.outcomes: list[deque[bool]] = [deque(maxlen=EPISODES) for _ in self.lasts]
+        # Of each environment: start, its part and the present one, steps left in the latter, and points.
+        self.starts, self.origins, self.parts, self.left, self.got = np.zeros((5, num_envs), np.int64)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -82,41 +117,101 @@ class BackwardEnvs(VectorEnv[Any, Any, Any]):
         self.envs.reset(seed=seed)
         return self._begin(np.ones(self.num_envs, np.bool_)), {}
 
-    def _begin(self, mask: go_explore.Array) -> go_explore.Array:
+    def _begin(self, mask: Array) -> Array:
         """Starts episodes where `mask` is true; returns all observations."""
-        count = int(mask.sum())
-        starts = np.minimum(self.start + self.rng.integers(SPREAD, size=count), self.last)
-        # One step with a seed of its own: sticky actions differ between episodes with the same start.
-        chosen, seeds = self.actions[starts].reshape(-1, 1, 1), self.rng.integers(2**31, size=(count, 1))
-        after = self.envs.branch(self.states[starts], chosen, seeds=seeds)
+        way = self.way
+        # Each part has equally many environments; half of the episodes start near its earliest start, the
+        # others anywhere from there on, so that what was learned is not forgotten while none succeeds.
+        parts, count = self._share_out(mask), int(mask.sum())
+        reach = self.lasts[parts] - self.earliest[parts] + 1
+        near = self.rng.random(count) < 0.5
+        starts = self.earliest[parts] + self.rng.integers(np.where(near, np.minimum(NEAR, reach), reach))
+        # One step before with a seed of its own: sticky actions differ between episodes with the same start.
+        before, seeds = np.maximum(starts - 1, 0), self.rng.integers(2**31, size=(count, 1))
+        after = self.envs.branch(way.states[before], way.actions[before].reshape(-1, 1, 1), seeds=seeds)
         self.envs.set_state(after.states[:, 0], mask)
-        self.starts[mask], self.lengths[mask], self.got[mask] = starts, 1, after.raw_rewards[:, 0]
-        # A reset of no environment returns the observations of all.
-        return self.envs.reset(options={"reset_mask": np.zeros(self.num_envs, np.bool_)})[0]
+        self.starts[mask], self.origins[mask], self.parts[mask] = starts, parts, parts
+        self.left[mask] = 1.5 * (self.lasts[parts] - starts) + 20
+        self.got[mask] = self.before[before] + after.raw_rewards[:, 0]
+        # The first start is the start of the game. This call returns the observations of all environments.
+        return self.envs.reset(options={"reset_mask": mask & (self.starts == 0)})[0]
+
+    def _share_out(self, mask: Array) -> Array:
+        """Parts for new episodes where `mask` is true: always one with the fewest environments."""
+        counts = np.bincount(self.origins[~mask], minlength=len(self.lasts))
+        parts = []
+        for _ in range(int(mask.sum())):
+            parts.append(int(counts.argmin()))
+            counts[parts[-1]] += 1
+        return np.array(parts)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps every environment; ended episodes start anew within the step."""
         obs, rewards, terminated, truncated, infos = self.envs.step(actions)
-        self.lengths += 1
+        self.left -= 1
         self.got += infos["raw_reward"]
-        truncated = truncated | (self.lengths > 1.5 * (len(self.actions) - self.starts) + 20)
-        ended = terminated | truncated
+        reached = self.got >= self.goals[self.parts]
+        failed = (terminated | truncated | (self.left <= 0)) & ~reached
+        for env in np.flatnonzero((reached | failed) & (self.parts == self.origins)):
+            self._count(self.origins[env], self.starts[env], bool(reached[env]))
+        # An episode goes on if it can start where it is now.
+        following = np.minimum(self.parts + 1, len(self.lasts) - 1)
+        goes_on = (self.parts < following) & (self.earliest[following] == self.firsts[following])
+        # Too late is a failure, not a truncation: with the value of what follows, waiting would be as good.
+        ended, never = failed | (reached & ~goes_on), np.zeros(self.num_envs, np.bool_)
+        onward = np.flatnonzero(reached & ~ended)
+        self.parts[onward] += 1
+        parts = self.parts[onward]
+        self.left[onward] = 1.5 * (self.lasts[parts] - self.firsts[parts]) + 20
         if not ended.any():
-            return obs, rewards, terminated, truncated, {}
-        success = self.got >= self.points[self.starts]
+            return obs, rewards, ended, never, {}
+        return self._begin(ended), rewards, ended, never, {"final_obs": obs, "_final_obs": ended}
+
+    def _count(self, part: int, start: int, success: bool) -> None:
+        """Counts the outcome of an episode in its first part; moves the part's start if enough succeeded."""
         # Episodes that began before the last move, further along the way, do not count.
-        newest = ended & (self.starts < self.start + SPREAD)
-        self.outcomes.extend(success[newest].tolist())
-        if len(self.outcomes) == EPISODES and np.mean(self.outcomes) >= SHARE:
-            self.start = max(self.start - MOVE, 0)
-            self.outcomes.clear()
-            if self.start % 40 < MOVE:
-                print(f"starts at step {self.start} of {len(self.actions)}", flush=True)
-        return self._begin(ended), rewards, terminated, truncated, {"final_obs": obs, "_final_obs": ended}
+        if start >= self.earliest[part] + NEAR:
+            return
+        self.outcomes[part].append(success)
+        share = np.mean(self.outcomes[part])
+        if len(self.outcomes[part]) < EPISODES or share < SHARE or self.earliest[part] == self.firsts[part]:
+            return
+        self.earliest[part] = max(self.earliest[part] - round(MOVE * share), self.firsts[part])
+        self.outcomes[part].clear()
+        if self.earliest[part] == self.firsts[part]:
+            print(f"part {part + 1} of {len(self.lasts)}: episodes start at its first step", flush=True)
 
 
-def points_from_the_start(policy: Any, game: str, episodes: int) -> float:
-    """Mean points of episodes from the start of the game, until the first lost life, with sticky actions."""
+class ImitatingLearner(ppo.PPOLearner):
+    """PPO's learner, whose loss also has that of behavior cloning on the way's actions."""
+
+    way: Way
+    weight = torch.zeros(())
+
+    def optimize(self, rollout: Any, progress: float, average: Any) -> int:
+        """Makes the updates of a rollout."""
+        self.weight.fill_(IMITATION * min(1.0, 2.0 * (1.0 - progress)))
+        return super().optimize(rollout, progress, average)
+
+    def loss(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The loss of a minibatch and of the whole way, and metrics."""
+        total, figures = super().loss(*args, **kwargs)
+        obs, actions = torch.from_numpy(self.way.observations), torch.from_numpy(self.way.actions).long()
+        imitation = -evaluate_actions(self.network, obs, actions)[0].mean()
+        return total + self.weight * imitation, figures | {"imitation_loss": imitation.detach()}
+
+
+class Backward(ppo.PPO):
+    """PPO with the loss of behavior cloning."""
+
+    Config = ppo.Config
+    topology = "rollout"
+    learner = ImitatingLearner
+    default_config = staticmethod(ppo.default_config)
+
+
+def points_from_the_start(policy: Any, game: str, episodes: int) -> Array:
+    """Points of episodes from the start of the game, until the first lost life, with sticky actions."""
     rules = {**go_explore.RULES, **OBSERVATIONS, **STICKY, "max_num_steps_per_episode": 5_000}
     envs = parl.AtariVectorEnv(game, episodes, **rules, reward_clipping=False)
     obs, _ = envs.reset(seed=1)
@@ -126,7 +221,7 @@ def points_from_the_start(policy: Any, game: str, episodes: int) -> float:
         obs, rewards, terminated, truncated, _ = envs.step(np.asarray(actions))
         points += rewards * alive
         alive &= ~(terminated | truncated)
-    return float(points.mean())
+    return points
 
 
 def main() -> None:
@@ -135,26 +230,34 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("way", nargs="?", default="montezuma_revenge-way.npz", help="of go_explore.py")
-    parser.add_argument("--total-steps", default="2k" if quick else "20M")
+    parser.add_argument("--points", type=int, help="learn the way up to as many points (default: all of it)")
+    parser.add_argument("--total-steps", default="2k" if quick else "1M")
     parser.add_argument("--num-envs", type=int, default=4 if quick else 64)
+    parser.add_argument("--episodes", type=int, default=4 if quick else 100, help="of the evaluation")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if quick and not Path(options.way).exists():  # Across the road, without stopping.
         np.savez(options.way, game="freeway", actions=np.ones(60, np.uint8), points=1)
-    with np.load(options.way) as way:
-        game, actions, points = str(way["game"]), way["actions"], int(way["points"])
-    if points <= 0:
-        parser.error(f"{options.way} is a way of {points} points, expected more than 0")
-    print(f"{game}: a way of {len(actions)} steps and {points} points")
+    with np.load(options.way) as file:
+        way = Way(str(file["game"]), file["actions"], options.points)
+    if not way.points.any():
+        parser.error(f"{options.way} is a way of 0 points, expected more")
+    print(f"{way.game}: a way of {len(way.actions)} steps and {way.points.sum():,} points")
+    ImitatingLearner.way = way
+    parl.register_algorithm("backward", Backward)
     run = parl.train(
-        "ppo",
-        env=functools.partial(BackwardEnvs, game=game, actions=actions),
+        "backward",
+        env=functools.partial(BackwardEnvs, way=way, seed=options.seed),
         num_envs=options.num_envs,
         total_steps=options.total_steps,
-        evaluation_episodes=1,
+        evaluation_episodes=0,
+        seed=options.seed,
         **SETTINGS,
     )
-    policy = parl.load(run.path, trust=True)
-    print(f"from the start, with sticky actions: {points_from_the_start(policy, game, 20):,.0f} points")
+    points = points_from_the_start(parl.load(run.path, trust=True), way.game, options.episodes)
+    print(f"from the start of the game, with sticky actions: {points.mean():,.0f} points on average")
+    for goal in np.cumsum(way.points)[way.points > 0]:
+        print(f"at least {goal:,} points: {np.mean(points >= goal):.0%} of {options.episodes} episodes")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,16 @@ def shared_options(doc):
     return parser
 
 
+def add_finished(parser):
+    """Adds the option ``--finished``, the last argument of :func:`run_in_process`."""
+    parser.add_argument(
+        "--finished",
+        type=Path,
+        metavar="FILE",
+        help="keep results of runs in FILE, and take those that it has: a benchmark that was ended goes on",
+    )
+
+
 def add_cores(parser):
     """Adds the option ``--cores``, which gives every library of a comparison the same cores."""
     parser.add_argument(
@@ -63,8 +73,25 @@ def parse_or_run(parser, work):
     return None
 
 
-def run_in_process(file, case, seed=0):
-    """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output."""
+def run_in_process(file, case, seed=0, finished=None):
+    """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output.
+
+    Args:
+        file: the benchmark.
+        case: what JSON can hold.
+        seed: of the run.
+        finished: path of a file of results, a line for each; a result that is in it is returned.
+    """
+    if finished is not None:
+        key = {"case": case, "seed": seed}
+        lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
+        for line in map(json.loads, lines):
+            if {name: line[name] for name in key} == key:
+                return line["result"]
+        result = run_in_process(file, case, seed)
+        with finished.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({**key, "result": result}) + "\n")
+        return result
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
         stdout=subprocess.PIPE,

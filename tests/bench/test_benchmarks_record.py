@@ -71,6 +71,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
         ("memory", ["--rounds", "2"], 2),
+        ("objects", ["--games", "Pong", "Boxing", "--seeds", "2"], 6),
         ("offpolicy", ["goals", "--only", "acrobot-dqn", "--only", "lunarlander-dqn", "--seeds", "2"], 2),
         ("offpolicy", ["peers", "--only", "cheetah-sac", "--only", "cartpole-dqn-zoo", "--rounds", "2"], 2),
         ("offpolicy", ["replay", "--only", "dqn/CartPole-v1/uniform/prefetch"], 1),
@@ -137,3 +138,27 @@ def test_sections_of_the_replay_benchmark_are_recorded(record, monkeypatch, tmp_
     assert (ratio.median, ratio.bar) == ("0.1", "<= 0.125")
     speed = found["replay", "wall-clock speed ratio", "parl with 1 thread", "2"]
     assert (speed.median, speed.bar) == ("2", ">= 1.6")
+
+
+def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):
+    def a_seed(*_):
+        points = [0.0, 100.0, 400.0, 400.0]
+        return {"way": 284, "way_points": 400, "points": points, "explore_s": 60.0, "train_s": 200.0}
+
+    words = ["--seeds", "2", "--finished", "file"]
+    found = rows_of_run(record, monkeypatch, tmp_path, "robust", words, run_in_process=a_seed)
+    assert {row.command for row in found} == {"python benches/learning/robust.py --seeds 2"}
+    values = {row.metric: row.median for row in found}
+    assert (values["mean points"], values["episodes with at least 400 points"]) == ("225", "0.5")
+    assert values["episodes with at least 100 points"] == "0.75"
+
+
+def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
+    import processes
+
+    script, finished = tmp_path / "script.py", tmp_path / "finished"
+    script.write_text("import os, sys\nprint(os.getpid())\n")
+    first = [processes.run_in_process(script, {"steps": 1}, seed, finished) for seed in (0, 1)]
+    assert [processes.run_in_process(script, {"steps": 1}, seed, finished) for seed in (0, 1)] == first
+    assert processes.run_in_process(script, {"steps": 2}, 0, finished) not in first
+    assert len(finished.read_text().splitlines()) == 3
