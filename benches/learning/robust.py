@@ -2,8 +2,8 @@
 
 For each seed `examples/go_explore.py` looks for the shortest way to as many points, for a number of rounds;
 PPO then learns the way backward with sticky actions, from the console's memory. The score is the mean of
-greedy episodes from the start of the game until the first lost life, with sticky actions of other seeds.
-Each run is a process with one thread.
+greedy episodes from the start of the game until the first lost life, with sticky actions of other seeds;
+beside it stands that of the way's actions alone. Each run is a process with one thread.
 
     python benches/learning/robust.py
     ... --points 100 --steps 500_000 --seeds 1    # the key alone
@@ -38,6 +38,24 @@ def found_way(points, rounds, seed):
     for _ in range(rounds):
         go_explore.explore_round(envs, archive, cell_of, rng, 256, 100)
     return robustify.Way(GAME, archive.actions_to(archive.best(points)), points)
+
+
+def replayed_points(way, episodes):
+    """Points of the way's actions alone, with sticky actions, until the first lost life; a list."""
+    import numpy as np
+    import robustify
+
+    import parl
+
+    rules = {**robustify.go_explore.RULES, **robustify.STICKY, "obs_type": "ram", "reward_clipping": False}
+    envs = parl.AtariVectorEnv(GAME, episodes, **rules)
+    envs.reset(seed=1)
+    points, alive = np.zeros(episodes), np.ones(episodes, bool)
+    for action in way.actions:
+        _, rewards, terminated, truncated, _ = envs.step(np.full(episodes, action))
+        points += rewards * alive
+        alive &= ~(terminated | truncated)
+    return points.tolist()
 
 
 def train(case, seed):
@@ -75,6 +93,7 @@ def train(case, seed):
 
     return {
         "points": scores.tolist(),
+        "replayed": replayed_points(way, case["episodes"]),
         "way": len(way.actions),
         "way_points": int(way.points.sum()),
         "explore_s": spent(before, between),
@@ -120,9 +139,17 @@ def measure(options, out):
     name = f"Montezuma's Revenge, a way of {options.points} points"
     figures = [("steps of the way", "steps", [run["way"] for run in runs])]
     figures += [("mean points", "points", [sum(run["points"]) / len(run["points"]) for run in runs])]
+    figures += [
+        (
+            "mean points of the way's actions",
+            "points",
+            [sum(run["replayed"]) / len(run["replayed"]) for run in runs],
+        )
+    ]
     for goal in sorted({100, options.points}):
-        shares = [sum(one >= goal for one in run["points"]) / len(run["points"]) for run in runs]
-        figures.append((f"episodes with at least {goal} points", "of 1", shares))
+        for name_of, key in (("episodes", "points"), ("replays of the way's actions", "replayed")):
+            shares = [sum(one >= goal for one in run[key]) / len(run[key]) for run in runs]
+            figures.append((f"{name_of} with at least {goal} points", "of 1", shares))
     figures += [("processor time of exploration", "s", [run["explore_s"] for run in runs])]
     figures += [("processor time of training", "s", [run["train_s"] for run in runs])]
     for metric, unit, values in figures:

@@ -143,7 +143,8 @@ def test_sections_of_the_replay_benchmark_are_recorded(record, monkeypatch, tmp_
 def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):
     def a_seed(*_):
         points = [0.0, 100.0, 400.0, 400.0]
-        return {"way": 284, "way_points": 400, "points": points, "explore_s": 60.0, "train_s": 200.0}
+        seconds = {"explore_s": 60.0, "train_s": 200.0}
+        return {"way": 284, "way_points": 400, "points": points, "replayed": [0.0, 100.0], **seconds}
 
     words = ["--seeds", "2", "--finished", "file"]
     found = rows_of_run(record, monkeypatch, tmp_path, "robust", words, run_in_process=a_seed)
@@ -151,6 +152,7 @@ def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):
     values = {row.metric: row.median for row in found}
     assert (values["mean points"], values["episodes with at least 400 points"]) == ("225", "0.5")
     assert values["episodes with at least 100 points"] == "0.75"
+    assert values["replays of the way's actions with at least 100 points"] == "0.5"
 
 
 def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
