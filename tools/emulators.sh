@@ -15,9 +15,6 @@ if [ ! -x "$folder/musl/bin/python3.11" ]; then
   work=$folder/musl-work
   mkdir -p "$work"
   debian_unpack amd64 "$work/musl" musl musl-dev musl-tools
-  # Newer packages, numpy among them, have a kind of relocations (RELR) that musl knows from 1.2.4 on.
-  SUITE=trixie debian_unpack amd64 "$work/musl-1.2.5" musl
-  cp "$(find "$work/musl-1.2.5" -type f -name libc.so)" "$work/musl/lib/x86_64-linux-musl/libc.so"
   debian_source "$work/source" python3.11 zlib libffi
   # Debian's compiler with musl's files in place of glibc's, from the folders above.
   files=$work/musl/usr/lib/x86_64-linux-musl headers=$work/musl/usr/include/x86_64-linux-musl
@@ -44,6 +41,10 @@ END
   ./configure --prefix="$folder/musl" --without-ensurepip --disable-test-modules --without-doc-strings >>"$work/log"
   make -j"$(nproc)" >>"$work/log" 2>&1
   make install >>"$work/log" 2>&1
+  # To run: newer packages, numpy among them, have a kind of relocations (RELR) that musl knows from 1.2.4 on. Not to compile: it has
+  # functions that the headers lack.
+  SUITE=trixie debian_unpack amd64 "$work/musl-1.2.5" musl
+  cp "$(find "$work/musl-1.2.5" -type f -name libc.so)" "$work/musl/lib/x86_64-linux-musl/libc.so"
 fi
 "$folder/musl/bin/python3.11" -c "import ctypes, sysconfig, zlib; print('musl:', sysconfig.get_config_var('SOABI'))"
 "$folder/qemu/usr/bin/qemu-aarch64-static" -L "$folder/aarch64" "$folder/aarch64/usr/bin/python3.11" -c "import platform; print('aarch64:', platform.platform())"
