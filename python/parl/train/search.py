@@ -96,7 +96,7 @@ def tune(
     ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more.
 
     Args:
-        algorithm: one of :data:`parl.train.registry.ALGORITHMS`.
+        algorithm: one of :data:`parl._algorithms.ALGORITHMS`.
         env: as for :func:`parl.train`.
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
