@@ -156,7 +156,7 @@ class Frames:
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
         folder = pathlib.Path(roms.get_rom_path("pong")).parent
         self.process = subprocess.Popen(
-            [str(target / "release/frames"), "serve", "200"],
+            [str(target / "release/frames"), "serve", "2000"],
             env=os.environ | {"ALE_ROMS_DIR": str(folder)},
             text=True,
             stdin=subprocess.PIPE,
