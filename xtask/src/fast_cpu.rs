@@ -466,8 +466,7 @@ fn handlers() -> Vec<Handler> {
     all
 }
 
-const SIGNATURE: &str =
-    "<const S: bool>(k: &mut Context, ip_: *const Record, xy_: u32, a_: u32, cn_: u64, f_: u32)";
+const SIGNATURE: &str = "[const S: bool](k, ip_, xy_, a_, cn_, f_)";
 
 /// Returns the text of `fast_cpu/handlers.rs`.
 pub fn handlers_file() -> String {

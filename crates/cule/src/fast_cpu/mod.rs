@@ -17,17 +17,28 @@
     reason = "the speed of this interpreter depends on function addresses in records and on unchecked indices"
 )]
 
-/// Defines a function of the chain. Windows passes four arguments in registers and the others on the stack, and a call that
-/// needs the stack cannot become a jump: there the functions have the calling convention of the other systems.
-#[cfg(all(windows, target_arch = "x86_64"))]
+/// Defines a function of the chain, with the arguments that all of them have; see [`Handler`]. Its generic parameters are in
+/// square brackets. Windows passes four arguments in registers and the others on the stack, and a call that needs the stack
+/// cannot become a jump: there the functions have the calling convention of the other systems.
 macro_rules! chain {
-    ($(#[$attribute:meta])* $visibility:vis unsafe fn $($rest:tt)*) => {
-        $(#[$attribute])* #[allow(improper_ctypes_definitions)] $visibility unsafe extern "sysv64-unwind" fn $($rest)*
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis unsafe fn $name:ident[$($generic:tt)*](
+            $k:ident, $ip:ident, $xy:ident, $a:ident, $cn:ident, $f:ident
+        ) $body:block
+    ) => {
+        #[cfg(not(all(windows, target_arch = "x86_64")))]
+        $(#[$attribute])*
+        $visibility unsafe fn $name<$($generic)*>(
+            $k: &mut Context, $ip: *const Record, $xy: u32, $a: u32, $cn: u64, $f: u32
+        ) $body
+        #[cfg(all(windows, target_arch = "x86_64"))]
+        $(#[$attribute])*
+        #[allow(improper_ctypes_definitions)]
+        $visibility unsafe extern "sysv64-unwind" fn $name<$($generic)*>(
+            $k: &mut Context, $ip: *const Record, $xy: u32, $a: u32, $cn: u64, $f: u32
+        ) $body
     };
-}
-#[cfg(not(all(windows, target_arch = "x86_64")))]
-macro_rules! chain {
-    ($($function:tt)*) => { $($function)* };
 }
 
 mod cells;
@@ -529,7 +540,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     #[cold]
     #[inline(never)]
-    unsafe fn leave<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
+    unsafe fn leave[const S: bool](k, ip, xy, a, cn, f) {
         k.m.cpu.pc = k.pc::<S>(ip) as u16;
         k.store_registers(xy, a, cn, f);
     }
@@ -542,7 +553,7 @@ chain! {
     /// As for all functions of the chain (see `handlers`).
     #[cold]
     #[inline(never)]
-    unsafe fn slow<const S: bool>(k: &mut Context, ip: *const Record, xy: u32, a: u32, cn: u64, f: u32) {
+    unsafe fn slow[const S: bool](k, ip, xy, a, cn, f) {
         k.m.cpu.pc = k.pc::<S>(ip) as u16;
         k.store_registers(xy, a, cn, f);
         // SAFETY: guaranteed by the caller.
@@ -645,14 +656,7 @@ chain! {
     ///
     /// # Safety
     /// As for all functions of the chain (see `handlers`).
-    pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    pub(crate) unsafe fn poll[const S: bool, const B: usize, const Z: bool](k, ip, xy, a, cn, f) {
         // SAFETY: `Code` uses this function only if a branch record follows the three bytes of the read.
         unsafe {
             let left = cn as u32 & 0xFFFF;
@@ -674,14 +678,7 @@ chain! {
     ///
     /// # Safety
     /// As for all functions of the chain (see `handlers`).
-    pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    pub(crate) unsafe fn count[const S: bool, const B: usize, const SHIFT: u32, const Z: bool](k, ip, xy, a, cn, f) {
         // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
         unsafe {
             let left = cn as u32 & 0xFFFF;

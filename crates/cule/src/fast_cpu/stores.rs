@@ -171,14 +171,7 @@ chain! {
     ///
     /// # Safety
     /// As for all functions of the chain (see `handlers`).
-    unsafe fn store<const S: bool, const R: u32>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    unsafe fn store[const S: bool, const R: u32](k, ip, xy, a, cn, f) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             if R <= 0x02 && R != VBLANK {
@@ -203,14 +196,7 @@ chain! {
     /// # Safety
     /// As for all functions of the chain (see `handlers`).
     #[inline(never)]
-    unsafe fn store_fully<const S: bool, const R: u32>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    unsafe fn store_fully[const S: bool, const R: u32](k, ip, xy, a, cn, f) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             change::<R, false>(k, xy >> 24, (cn >> 16) as u32);
@@ -225,14 +211,7 @@ chain! {
     /// # Safety
     /// As for all functions of the chain (see `handlers`).
     #[inline(never)]
-    unsafe fn store_sync<const S: bool, const R: u32>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    unsafe fn store_sync[const S: bool, const R: u32](k, ip, xy, a, cn, f) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let value = xy >> 24;

@@ -71,14 +71,7 @@ chain! {
     ///
     /// # Safety
     /// As for all functions of the chain (see `handlers`); `ip` points to a watching record.
-    pub unsafe fn watch<const S: bool, const C: usize>(
-        k: &mut Context,
-        ip: *const Record,
-        xy: u32,
-        a: u32,
-        cn: u64,
-        f: u32,
-    ) {
+    pub unsafe fn watch[const S: bool, const C: usize](k, ip, xy, a, cn, f) {
         // SAFETY: `Code` uses this function only if the instruction's bytes are in one bank and the instruction
         // has a function of this class.
         unsafe {
