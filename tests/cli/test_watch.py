@@ -72,6 +72,14 @@ def test_a_run_in_progress_is_shown_and_the_terminal_is_restored(tmp_path):
     assert "Traceback" not in text
 
 
+def test_the_view_ends_with_the_run(tmp_path):
+    words = ["train", "ppo", "--env", "CartPole-v1", "--watch", "--total-steps", "2k", "--name", "short"]
+    text, status = in_terminal([*words, "--evaluation-episodes", "1"], tmp_path, "never")
+    assert status == 0
+    assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l")
+    assert "ended by total_steps" in text
+
+
 def test_episodes_are_those_of_the_newest_checkpoint(run):
     scenes = watch.scenes(run.path)
     picture, text, seconds = next(scenes)

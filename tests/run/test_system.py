@@ -23,13 +23,14 @@ def test_a_lock_excludes_others_until_it_is_released(tmp_path):
 
 def test_one_process_at_a_time_is_in_a_locked_folder(tmp_path):
     code = (
-        "import sys, pathlib; from parl import _system\n"
+        "import sys, pathlib; from parl import _system; print('begun', flush=True)\n"
         "with _system.locked_folder(pathlib.Path(sys.argv[1])): print('inside', flush=True)"
     )
     with _system.locked_folder(tmp_path):
         other = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
+        assert other.stdout.readline() == "begun\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(1.5)
+            other.wait(0.5)
     assert other.communicate()[0] == "inside\n"
 
 
