@@ -29,8 +29,11 @@ def run(tmp_path_factory):
     )
 
 
-def in_terminal(words, cwd, until, keys=b""):
-    """Runs ``parl`` in a terminal, types ``keys`` once ``until`` was printed; returns text and status."""
+def in_terminal(words, cwd, until, keys=b"", stop=None):
+    """Runs ``parl`` in a terminal; returns its text and status.
+
+    Once ``until`` was printed, types ``keys``, or sends the signal ``stop``.
+    """
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(cwd)
@@ -45,7 +48,7 @@ def in_terminal(words, cwd, until, keys=b""):
                 break
             received += part
         if not typed and re.search(until, received.decode(errors="ignore")):
-            os.write(fd, keys)
+            os.write(fd, keys) if stop is None else os.kill(pid, stop)
             typed = True
     else:
         os.kill(pid, signal.SIGKILL)
@@ -59,6 +62,12 @@ def test_a_run_is_shown_until_q_is_pressed(run, tmp_path):
     assert status == 0
     assert text.index("\x1b[?1049h") < text.index(HALF_BLOCK) < text.index("\x1b[?1049l")
     assert f"episode 1, after {run.env_steps:,} transitions" in text
+
+
+def test_a_view_that_is_ended_restores_the_terminal(run, tmp_path):
+    """As `parl train --watch` ends it."""
+    text, status = in_terminal(["watch", str(run.path)], tmp_path, HALF_BLOCK, stop=signal.SIGTERM)
+    assert status == 0 and text.rindex(HALF_BLOCK) < text.index("\x1b[?1049l")
 
 
 def test_a_run_in_progress_is_shown_and_the_terminal_is_restored(tmp_path):

@@ -16,7 +16,7 @@ import parl
 from parl import pickles
 from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
-from parl.train import ALGORITHMS, trainer
+from parl.train import ALGORITHMS, record, trainer
 
 RUN = {"evaluation_episodes": 1, "quiet": True}
 VARIANTS = [
@@ -152,6 +152,13 @@ def test_actions_that_are_not_deterministic_explore(tmp_path):
     values = noisy.network(obs).detach().numpy()
     noisy.predict(obs.numpy())
     np.testing.assert_allclose(values[:, :, 0], noisy.acting.network.act(obs.numpy()), rtol=1e-5)
+
+
+def test_a_recording_is_the_episode_of_an_evaluation_also_with_an_lstm(tmp_path):
+    run = train_small(tmp_path, "ppo", lstm=3)
+    for seed in range(5):
+        (played,) = parl.evaluate(run.path, episodes=1, seed=seed)
+        assert record(run.path, tmp_path / "one.png", seed=seed) == played
 
 
 def test_the_state_of_an_lstm_is_that_of_the_caller(tmp_path):
