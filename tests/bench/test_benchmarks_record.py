@@ -69,6 +69,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
     [
         ("ablation", ["--only", "delay", "--seeds", "2"], 3),
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
+        ("games57", ["--games", "pong", "ms_pacman", "--seeds", "2"], 5),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
         ("memory", ["--rounds", "2"], 2),
         ("objects", ["--games", "Pong", "Boxing", "--seeds", "2"], 6),
