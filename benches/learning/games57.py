@@ -106,9 +106,11 @@ def report(options, out, done):
             out.add("games57", game, metric, unit, values, seeds=len(found), **same)
     suite = SuiteScores.of(SUITE, scores)
     case = f"{len(scores)} of 57 games"
-    figures = {"interquartile mean": suite.iqm, "median": suite.median}
-    for name, value in figures.items():
-        out.add("games57", f"{case}, {name}", "human-normalized score", "of 1", value, **same)
+    figures = {"interquartile mean": (suite.iqm, (suite.low, suite.high)), "median": (suite.median, None)}
+    for name, (value, interval) in figures.items():
+        interval = interval if options.seeds > 1 else None
+        metric = "human-normalized score"
+        out.add("games57", f"{case}, {name}", metric, "of 1", value, interval=interval, **same)
     above = sum(value >= 1 for value in suite.games.values())
     out.add("games57", f"{case}, at least as good as the human", "games", "games", above, **same)
     print(f"{case}: interquartile mean {suite.iqm:.3f}, median {suite.median:.3f}, {above} at human level")
