@@ -102,10 +102,11 @@ test-jax: build  ## tests of environments in programs of JAX, which it installs:
 	$(INSTALL) --group jax
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest $(TESTS_JAX) -k jax
 
-# PyO3 supports CPython 3.14t and later.
-PYTHON_T ?= python3.14t
+# PyO3 supports CPython 3.14t and later. Without such an interpreter, `tools/free_threaded.sh` builds one.
+PYTHON_T ?= $(shell command -v python3.14t || echo target/python3.14t/bin/python3.14t)
 FREE := target/free-threaded
 test-free-threaded:  ## tests of tree and replay in a free-threaded interpreter: PYTHON_T=/path/to/python3.14t
+	test "$(PYTHON_T)" != target/python3.14t/bin/python3.14t || tools/free_threaded.sh
 	$(PYTHON_T) -c 'import sys; sys.exit(sys._is_gil_enabled())'
 	$(PYTHON_T) -m venv $(FREE)
 	$(FREE)/bin/python -m pip install --quiet maturin numpy gymnasium hypothesis psutil pytest pytest-timeout mypy
