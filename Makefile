@@ -63,9 +63,11 @@ test-rust: build
 
 # Python keeps compiled tests and modules, so that the many processes need not compile them anew. One process more than there are
 # cores: many tests wait for processes that they start.
+# Runs wait for the disk with each file that they write, so temporary files are kept in memory where there is room (in KiB).
+TESTS_TMP = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 WORKERS := $(shell { nproc || getconf _NPROCESSORS_ONLN; } 2>/dev/null | awk '{ print ($$1 < 8 ? $$1 + 1 : 8) }')
 test-py: build
-	PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n $(or $(WORKERS),2) --dist worksteal --times=target/tests/times.json
+	TMPDIR=$(TESTS_TMP) PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n $(or $(WORKERS),2) --dist worksteal --times=target/tests/times.json
 
 # MINUTES=20 skips tests that would not end within 20 minutes.
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
