@@ -111,6 +111,22 @@ def test_returns_include_those_before_the_state():
     actor.close()
 
 
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_games_go_on_after_a_lost_life(mode):
+    """Only new games continue from states, and no state is one between a lost life and the next."""
+    actor, buffer = actor_of(mode, life_loss="continues", max_num_frames_per_episode=100_000)
+    finished, ended = [], 0
+    for _ in range(12):
+        finished += actor.collect(buffer, 0).finished
+        ended += int(buffer.ended.sum())
+    assert len(finished) >= 4 and ended >= 3 * len(finished)
+    continued = sum(int(mask.sum()) for mask, _ in actor._env.resets)
+    assert 1 <= continued <= len(finished)
+    rows = np.stack([np.frombuffer(state, np.uint8) for _, state in actor._env.asked])
+    assert (actor._env.branch(rows, np.zeros((len(rows), 1, 1), np.int64)).lengths == 1).all()
+    actor.close()
+
+
 def test_a_saved_actor_goes_on_with_the_same_games():
     actor, buffer = actor_of()
     actor.collect(buffer, 0)

@@ -5,10 +5,13 @@ import pytest
 import torch
 
 import parl
+from parl.envs import EnvMaker
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
+from parl.runtime.distributed import torchrun
 from parl.runtime.on_policy.start_states import SavedStates
 from parl.train import start_states
+from parl.train.config import SyncRunConfig
 
 OPTIONS = {"obs_type": "ram", "stack_num": None, "max_num_frames_per_episode": 80}
 SMALL = {
@@ -66,6 +69,16 @@ def test_states_of_a_run_are_those_of_games_of_its_policy(tmp_path, other):
     assert len(np.unique(shown, axis=0)) > len(saved) // 2
 
 
+def test_no_state_is_one_between_a_lost_life_and_the_next(tmp_path):
+    options = {"env_options": OPTIONS | {"life_loss": "continues", "max_num_frames_per_episode": 800}}
+    path = run_of(tmp_path, **options).path
+    file = run_of(tmp_path, start_states=path, **options).path / start_states.FILE
+    saved = SavedStates.from_bytes(file.read_bytes(), file)
+    envs = parl.AtariVectorEnv("breakout", 1, **options["env_options"])
+    after = envs.branch(saved.states, np.zeros((len(saved), 1, 1), np.int64))
+    assert (after.lengths == 1).all() and len(np.unique(after.lives)) > 1
+
+
 def test_games_that_are_played_are_thinned_out(other, monkeypatch):
     monkeypatch.setattr(start_states, "_STATES", 12)
     policy = parl.load(other)
@@ -86,6 +99,10 @@ def test_a_damaged_file_is_named(tmp_path, other):
     path.unlink()
     with pytest.raises(RunDirectoryError, match=r"start_states\.npz"):
         parl.resume(run.path, total_steps=256)
+    without = run_of(tmp_path, total_steps=128).path
+    (without / start_states.FILE).write_bytes(data)
+    with pytest.raises(RunDirectoryError, match=r"start_states\.npz was added after the start of the run"):
+        parl.resume(without, total_steps=256)
 
 
 def test_evaluations_play_whole_games(tmp_path, monkeypatch):
@@ -116,6 +133,19 @@ def test_actors_of_other_processes_continue_from_states(tmp_path, other, name):
         options = {"schedule": "async", "actors": 2, "start_states": source, "total_steps": 200}
         run = run_of(tmp_path, name, rollout_steps=8, **{k: v for k, v in options.items()})
         assert run.env_steps >= 200
+
+
+def test_each_process_of_torchrun_needs_two_environments(monkeypatch):
+    config = SyncRunConfig(num_envs=8, start_states="self")
+    maker = EnvMaker("parl/Breakout-v0", OPTIONS)
+    for size in (4, 8):
+        for name in torchrun._VARIABLES:
+            monkeypatch.setenv(name, str(size) if name == "WORLD_SIZE" else "0")
+        if size == 8:
+            with pytest.raises(ConfigError, match="num_envs = 8 with actors = 8 gives an actor only one"):
+                start_states.check(config, maker)
+        else:
+            start_states.check(config, maker)
 
 
 def test_what_cannot_continue_from_states_is_refused(tmp_path, other):

@@ -176,6 +176,9 @@ def train(
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
     start_states.check(settings, maker)
     starts = _played_states(settings, maker, spec)
+    if starts is not None:
+        source = settings.start_states
+        progress.print_detail(f"{len(starts)} states of games that the policy of {source} has played")
     progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
     def new_directory() -> Path:

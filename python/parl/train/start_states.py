@@ -56,7 +56,10 @@ def check(config: Any, maker: EnvMaker) -> None:
             f"start_states = {source!r}: a state belongs to one variation of the game, but {several[0]} = "
             f"{maker.options[several[0]]!r} differs between environments"
         )
-    actors = getattr(config, "actors", 1)
+    from parl.runtime.distributed.torchrun import Group
+
+    group = Group.from_environment()
+    actors = getattr(config, "actors", 1) * (1 if group is None else group.size)
     if source == SELF and config.num_envs // actors < 2:
         raise ConfigError(
             f"start_states = {SELF!r} takes states of an actor's first environment for its others: "
