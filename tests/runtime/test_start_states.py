@@ -39,9 +39,10 @@ def actor_of(mode="NextStep", share=1.0, saved=None, seed=3, **options):
     return RolloutActor(env, spec, policy, seed, start_states=starts), RolloutBuffer(spec, STEPS, ENVS)
 
 
-def saved_states(steps=30, count=3):
+def saved_states(steps=30, count=3, **options):
     """States of one long game, with other points than a game of the run can have."""
-    env = parl.AtariVectorEnv("breakout", 1, **OPTIONS | {"max_num_frames_per_episode": 10_000})
+    options = OPTIONS | {"max_num_frames_per_episode": 10_000} | options
+    env = parl.AtariVectorEnv("breakout", 1, **options)
     env.reset(seed=9)
     rows = []
     for step in range(steps):
@@ -69,11 +70,12 @@ def test_games_continue_from_states_of_the_first_environment(mode):
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_observations_are_those_of_the_states(mode):
-    saved = saved_states()
-    env = parl.AtariVectorEnv("breakout", 3, **OPTIONS)
+@pytest.mark.parametrize("seen", [{}, {"obs_type": "gray", "stack_num": 4}])
+def test_observations_are_those_of_the_states(mode, seen):
+    saved = saved_states(**seen)
+    env = parl.AtariVectorEnv("breakout", 3, **OPTIONS | seen)
     shown, _ = env.reset(options={"states": saved.states})
-    actor, buffer = actor_of(mode, saved=saved, max_num_frames_per_episode=160)
+    actor, buffer = actor_of(mode, saved=saved, max_num_frames_per_episode=160, **seen)
     actor.collect(buffer, 0)
     assert any((buffer.obs[0, 0] == one).all() for one in shown)  # also of the first game
     begins = buffer.ended if mode == "SameStep" else np.roll(buffer.ended, 1, axis=0)
