@@ -5,7 +5,6 @@ import tomllib
 from functools import lru_cache
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ import parl
 from parl.atari import Console, ObjectField, object_games, objects
 from parl.errors import AtariError
 
+cv2 = pytest.importorskip("cv2")
 SEEN = tomllib.loads(Path(__file__).with_name("object_pictures.toml").read_text())
 # A quarter of the games, and the only one with a flag, are compared in the quick tests.
 QUICK = {*list(object_games())[::4], "pong"}
