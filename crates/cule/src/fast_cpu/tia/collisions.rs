@@ -228,7 +228,14 @@ impl FastTia {
         self.collisions_final = false;
     }
 
+    /// As `collide`, but a function of its own.
+    #[inline(never)]
+    pub(super) fn collide_apart(&mut self, t: &mut Tia, from: i32, to: i32) {
+        self.collide(t, from, to);
+    }
+
     /// Computes the collisions in pixels `from..to` of the current row.
+    #[inline(always)]
     pub(super) fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
         self.collisions_final = true;
         let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
