@@ -123,6 +123,54 @@ fn looks(random: &mut Random) -> Vec<u8> {
     image
 }
 
+/// A random program that copies itself to the console's RAM and runs there: it writes to the TIA, changes its own
+/// bytes, jumps, and calls a subroutine in the ROM.
+fn in_ram(random: &mut Random, size: usize) -> Vec<u8> {
+    const START: usize = 0x300;
+    const COPY: usize = 0x400;
+    const SUBROUTINE: usize = 0x500;
+    let mut image = vec![0xEA; size];
+    for bank in image.chunks_mut(4096.min(size)) {
+        // LDX #127; LDA COPY,X; STA $80,X; DEX; BPL; LDX #$FF; TXS; JMP $0080
+        let start =
+            [0xA2, 127, 0xBD, 0x00, 0xF4, 0x95, 0x80, 0xCA, 0x10, 0xF8, 0xA2, 0xFF, 0x9A, 0x4C, 0x80, 0];
+        bank[START..START + start.len()].copy_from_slice(&start);
+        // STA WSYNC; INC $E0; RTS
+        bank[SUBROUTINE..SUBROUTINE + 5].copy_from_slice(&[0x85, 2, 0xE6, 0xE0, 0x60]);
+        let mut at = 0;
+        while at < 100 {
+            let register = random.below(0x2D) as u8;
+            let (value, own) = (random.byte(), 0x80 | random.below(at + 8) as u8);
+            let code: Vec<u8> = match random.below(18) {
+                0..=3 => vec![0xA9, value, 0x85, register.max(2)],
+                4 => vec![0xE6, own],
+                5 => vec![0xA9, value, 0x85, own],
+                6 => vec![0x20, SUBROUTINE as u8, 0xF5],
+                7 => vec![0xA2, value & 7, 0xCA, 0xD0, 0xFD],
+                8 => vec![0xA5, value & 15, 0x8D, register.max(3), 0],
+                9 => vec![0xBD, value, 0xF4, 0x95, register.max(3)],
+                10 => vec![0xB1, 0xFE, 0x91, 0x90, 0x08, 0x28],
+                11 => vec![0xAD, value, 0xF4, 0x8D, own, 0],
+                12 => vec![0xC6, 0xF0, 0xD0, 2, 0x69, value],
+                13 => vec![0xAD, value, [0x10, 0x1F, 0xFF][random.below(3)]],
+                14 => vec![0x4C, 0x80 + at as u8 + 3, 0],
+                15 => vec![0x8D, 0x96, 0x02, 0xAD, 0x84, 0x02],
+                16 => vec![0x10, 1, 0x4A, 0x70, 0xFC],
+                _ => vec![0x85, 2],
+            };
+            bank[COPY + at..COPY + at + code.len()].copy_from_slice(&code);
+            at += code.len();
+        }
+        let again = [[0x4C, 0x80, 0], [0x4C, 0, 0xF3], [0x6C, 0x80, 0]][random.below(3)];
+        bank[COPY + at..COPY + at + 3].copy_from_slice(&again);
+        let last = bank.len() - 6;
+        for vector in bank[last..].chunks_mut(2) {
+            vector.copy_from_slice(&[0, 0xF3]);
+        }
+    }
+    image
+}
+
 /// Random bytes.
 fn noise(random: &mut Random, size: usize) -> Vec<u8> {
     (0..size).map(|_| random.byte()).collect()
@@ -223,6 +271,16 @@ fn random_programs_run_alike() {
         for (kind, size) in CARTRIDGES {
             let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (seed << 8 | u64::from(kind)));
             compare(&program(&mut random, size), kind, 4, &format!("program {seed} in cartridge {kind}"));
+        }
+    }
+}
+
+#[test]
+fn programs_in_ram_run_alike() {
+    for seed in 1..=20 {
+        for (kind, size) in CARTRIDGES {
+            let mut random = Random(0xC2B2_AE3D_27D4_EB4F ^ (seed << 8 | u64::from(kind)));
+            compare(&in_ram(&mut random, size), kind, 4, &format!("RAM program {seed} in cartridge {kind}"));
         }
     }
 }

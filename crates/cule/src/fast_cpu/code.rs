@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
 use super::watch::{Watch, watch, watch_of};
-use super::{Handler, RESERVE, Record, count, poll, slow};
+use super::{Handler, RESERVE, Record, count, poll, ram_code, slow};
 use crate::machine::cart;
 use crate::machine::cart::Cart;
 
@@ -55,6 +55,8 @@ impl Default for Settings {
     }
 }
 
+/// Bytes of the console's RAM.
+const RAM_BYTES: u32 = 128;
 const DEX: u8 = 0xCA;
 const DEY: u8 = 0x88;
 const BNE: u8 = 0xD0;
@@ -89,7 +91,8 @@ impl Code {
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented, sound: settings.sound };
         let decoded = decoder.decoded();
-        let reserve = decoder.longest_run(&decoded) + 16;
+        // A program in RAM has at most an instruction per byte up to its next jump.
+        let reserve = decoder.longest_run(&decoded) + RAM_BYTES + 16;
         let records = (0..image.len())
             .map(|at| {
                 if segmented {
@@ -351,8 +354,17 @@ impl Decoder<'_> {
         Record { function, operand, extra: u32::from(extra) << 16 }
     }
 
+    /// The target of an instruction at image offset `at` that jumps to RAM.
+    fn jump_target(&self, at: usize) -> Option<u32> {
+        let &bytes = self.image.get(at..at + 3)?.first_chunk()?;
+        ram_code::jump_target(bytes).filter(|_| self.is_plain(at, 3))
+    }
+
     /// The record at image offset `at`.
     fn record<const S: bool>(&self, decoded: &[Decoded], at: usize, settings: Settings) -> Record {
+        if let Some(operand) = self.jump_target(at) {
+            return Record { function: ram_code::jump::<S>, operand, extra: 0 };
+        }
         let Decoded { handler, operand, extra, .. } = decoded[at];
         let function = self.function::<S>(decoded, at, settings, handler);
         Record { function, operand, extra: u32::from(extra) << 16 }
@@ -415,6 +427,46 @@ impl Decoder<'_> {
             _ => return None,
         })
     }
+}
+
+/// Decodes the instruction with these bytes at `address` in RAM: the index of its function, and operand and extra of its
+/// record. `None` if the slow path executes it.
+#[inline]
+pub(super) fn decode_in_ram(cart: &Cart, address: u32, bytes: [u8; 3]) -> Option<(usize, (u32, u32))> {
+    const JMP: u8 = 0x4C;
+    const JSR: u8 = 0x20;
+    // No constants: the mapped bank is not known here.
+    let decoder = Decoder { image: &[], cart, bank: 4096, segmented: true, sound: true };
+    let [opcode, low, high] = bytes;
+    let (number, low) = (usize::from(opcode), usize::from(low));
+    let word = low | usize::from(high) << 8;
+    let mut extra = 0;
+    let (class, operand) = match INSTRUCTIONS[number].mode {
+        Mode::Imp | Mode::Acc | Mode::Imm => (handlers::PLAIN, low),
+        Mode::Rel => {
+            let distance = low as u8 as i8 as isize;
+            let to = (address as usize + 2).wrapping_add_signed(distance);
+            if !(0x80..0x100).contains(&to) {
+                return None;
+            }
+            extra = 1 << 16;
+            (handlers::PLAIN, (distance * size_of::<Record>() as isize) as usize)
+        }
+        Mode::Zp => decoder.constant(number, low, low, 0),
+        Mode::Abs if opcode == JMP || opcode == JSR => {
+            if word & 0x1000 == 0 {
+                return None;
+            }
+            (handlers::PLAIN, word)
+        }
+        Mode::Abs => decoder.constant(number, word, word, 0),
+        Mode::Absx | Mode::Absy | Mode::Ind => (handlers::INDEX, word),
+        Mode::Indy if !(0x80..=0xFE).contains(&low) => return None,
+        Mode::Indy => (handlers::INDEX, low & 0x7F),
+        Mode::Zpx | Mode::Zpy | Mode::Indx => (handlers::INDEX, low),
+    };
+    let handler = NUMBER[number][class];
+    (handler != NONE).then_some((usize::from(handler), (operand as u32, extra)))
 }
 
 /// True if an opcode has a function for this operand class.

@@ -4,13 +4,14 @@
 //! A *record* is sixteen bytes per ROM address: the address of a function and its operand. A function executes
 //! its instruction, reads the next record and calls the function of that record in tail position with the
 //! same six arguments, all in registers; the compiler makes this call a jump. Rare cases (devices, hotspots,
-//! decimal mode, code outside the ROM) take the slow path: the plain interpreter of `machine::cpu` executes
+//! decimal mode, code outside ROM and RAM) take the slow path: the plain interpreter of `machine::cpu` executes
 //! this one instruction. Iterations of waiting loops are skipped if their end is known.
 //!
 //! The functions are generated (`handlers`); this module contains the code that they use. Rust does not
 //! guarantee that tail calls become jumps: without optimization the chain ends at every taken jump (`check`
 //! in the generator), and `tests/fast_cpu.rs` runs frames on a small stack. Cartridges that respond to
-//! addresses below $1000 or have windows of RAM are run by the plain interpreter only.
+//! addresses below $1000 or have windows of RAM are run by the plain interpreter only. Instructions in the
+//! console's RAM are decoded each time that they are executed (`ram_code`).
 
 #![allow(
     unsafe_code,
@@ -49,6 +50,7 @@ pub mod handlers;
 mod latches;
 mod masks;
 mod pixels;
+mod ram_code;
 mod stores;
 mod strobe;
 mod tia;
@@ -96,6 +98,10 @@ pub struct Context {
     reserve: u32,
     /// The records are those for drawing access by access (see `watch`).
     watching: bool,
+    /// The chain executes instructions in RAM: no bank is switched by an access to it or by PC.
+    runs_ram: bool,
+    /// Records of instructions in RAM, none before the first (see `ram_code`).
+    ram_records: Vec<Record>,
     /// High bits of PC (`S` = false), or PC minus the index of its record (`S` = true).
     pc_base: u32,
     /// First address of plain ROM.
@@ -124,7 +130,7 @@ const WRITES: usize = 1024;
 
 /// A decoded instruction.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct Record {
     function: Handler,
     /// What the function needs of the bytes after the opcode: an immediate value, an address, an offset in the RAM
@@ -147,6 +153,8 @@ impl Context {
             image: code.image(),
             reserve: code.reserve(),
             watching: false,
+            runs_ram: !code.is_segmented() && m.cart.claims == 0,
+            ram_records: vec![],
             pc_base: 0,
             plain_low: 0x1000 + u32::from(m.cart.plain_low),
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
@@ -221,7 +229,8 @@ impl Context {
     #[inline(always)]
     fn pc<const S: bool>(&self, ip: *const Record) -> u32 {
         let base = if S { self.records } else { self.window_records };
-        ((ip as usize).wrapping_sub(base as usize) / size_of::<Record>()) as u32 + self.pc_base
+        let place = (ip as usize).wrapping_sub(base as usize) / size_of::<Record>();
+        (place as u32).wrapping_add(self.pc_base)
     }
 
     /// The status register P as pushed.
@@ -464,9 +473,14 @@ impl Context {
     #[inline(always)]
     fn can_run(&self) -> bool {
         self.m.cpu.left > self.reserve
-            && self.m.cpu.pc & 0x1000 != 0
+            && (self.m.cpu.pc & 0x1000 != 0 || self.can_run_ram())
             && (self.m.access_by_access != 0) == self.watching
             && self.m.tia.stop == 0
+    }
+
+    /// True if PC is in RAM and the chain can continue there.
+    fn can_run_ram(&self) -> bool {
+        self.runs_ram && !self.watching && ram_code::ADDRESSES.contains(&u32::from(self.m.cpu.pc))
     }
 
     /// Maps the bank that the cartridge has selected. Returns the record of PC.
@@ -481,7 +495,10 @@ impl Context {
             }
         }
         let pc = u32::from(self.m.cpu.pc);
-        // SAFETY: `can_run` has checked that PC is in the ROM window.
+        if pc & 0x1000 == 0 {
+            return self.ram_record(pc);
+        }
+        // SAFETY: `can_run` has checked that PC is in the ROM window or in RAM.
         unsafe { self.jump::<S>(pc) }
     }
 

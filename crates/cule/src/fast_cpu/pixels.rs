@@ -1,8 +1,10 @@
 //! Rows of pixels from masks of one bit per pixel, with AVX-512 masks, with AVX2, or with a table of eight
 //! pixels. All variants write the same bytes (the tests compare them).
 
+use std::ops::Range;
+
 use crate::machine::tia::paint::{EVERY_BYTE, PRIORITY, SCORE, spread};
-use crate::machine::tia::{BL, M0, M1, P0, P1, PF, WIDTH};
+use crate::machine::tia::{BL, M0, M1, P0, P1, PF, WIDTH, bit};
 
 /// Instruction set that is used for drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,31 +34,70 @@ pub fn level() -> Level {
 pub type Wide = [u64; 3];
 
 /// The objects of a row, and their drawing order.
+#[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// Masks of the objects, enabled or not.
     pub masks: &'a [Wide; 8],
+    /// Colors of player 0, player 1, playfield and background.
+    pub colors: [u8; 4],
     /// Enabled objects, one bit each.
     pub enabled: u8,
     /// CTRLPF.
     pub ctrlpf: u8,
     /// Only the playfield is enabled, and it takes the score colors in spite of its priority.
     pub playfield_only_score: bool,
-    /// Colors of player 0, player 1, playfield and background.
-    pub colors: [u8; 4],
+}
+
+/// Pixels `from..to` of a row. Those before pixel `blank`, which is 0 or 8, become 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub from: u8,
+    pub to: u8,
+    pub blank: u8,
+}
+
+impl Span {
+    /// All pixels of a row.
+    #[inline(always)]
+    pub fn is_whole(self) -> bool {
+        self.from == 0 && usize::from(self.to) == WIDTH
+    }
+
+    /// The pixels as a range.
+    pub fn range(self) -> Range<usize> {
+        usize::from(self.from)..usize::from(self.to)
+    }
+
+    /// The bits of word `w` of a mask that are in the span.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn bits(self, w: usize) -> u64 {
+        let below = |end: u8| {
+            let end = usize::from(end).saturating_sub(64 * w);
+            if end < 64 { (1 << end) - 1 } else { !0 }
+        };
+        below(self.to) & !below(self.from)
+    }
 }
 
 /// Pixels of the left half.
-const LEFT: [u64; 3] = [!0, 0xFFFF, 0];
+const LEFT: Wide = [!0, 0xFFFF, 0];
 
 impl Scene<'_> {
     /// Masks of 64 pixels with the colors of player 0, player 1 and the playfield. The masks are disjoint.
     #[inline(always)]
     fn layers(&self, w: usize) -> [u64; 3] {
-        let shown =
-            |object: usize| self.masks[object][w] & 0u64.wrapping_sub(u64::from(self.enabled >> object & 1));
-        let zeros = shown(P0) | shown(M0);
-        let ones = shown(P1) | shown(M1);
-        let (playfield, ball) = (shown(PF), shown(BL));
+        // SAFETY: a reference can be read. The compiler would make one load of several words of ordinary reads,
+        // which would wait until the words that were just stored one by one are in the cache.
+        let word = |object: usize| unsafe { (&raw const self.masks[object][w]).read_volatile() };
+        let shown = |object: usize| word(object) & 0u64.wrapping_sub(u64::from(self.enabled >> object & 1));
+        let (mut zeros, mut ones) = (shown(P0), shown(P1));
+        let (playfield, mut ball) = (shown(PF), 0);
+        if self.enabled & (bit(M0) | bit(M1) | bit(BL)) != 0 {
+            zeros |= shown(M0);
+            ones |= shown(M1);
+            ball = shown(BL);
+        }
         if self.ctrlpf & (PRIORITY | SCORE) == 0 {
             return [zeros, ones & !zeros, (playfield | ball) & !(zeros | ones)];
         }
@@ -73,55 +114,43 @@ impl Scene<'_> {
     }
 }
 
-/// Draws pixels `from..to` of a row.
+/// Draws `span` in each row of `rows`, which all look alike.
 #[inline(always)]
-pub fn draw(level: Level, row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
-    debug_assert!(from < to && to <= WIDTH);
+pub fn draw(level: Level, rows: &mut [u8], span: Span, scene: Scene<'_>) {
+    debug_assert!(span.from < span.to && usize::from(span.to) <= WIDTH && span.blank <= 8, "{span:?}");
     match level {
-        Level::Plain => draw_plain(row, from, to, scene),
+        Level::Plain => draw_plain(rows, span, scene),
         // SAFETY: `level` has checked the processor's features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { draw_avx2(row, from, to, scene) },
+        Level::Avx2 => unsafe { draw_avx2(rows, span, scene) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { draw_avx512(row, from, to, scene) },
+        Level::Avx512 => unsafe { draw_avx512(rows, span, scene) },
     }
 }
 
-fn draw_plain(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
+#[inline(never)]
+fn draw_plain(rows: &mut [u8], span: Span, scene: Scene<'_>) {
     let back = u64::from(scene.colors[3]) * EVERY_BYTE;
     let [zero, one, field] = [0, 1, 2].map(|i| back ^ (u64::from(scene.colors[i]) * EVERY_BYTE));
-    for w in from / 64..to.div_ceil(64) {
-        let layers = scene.layers(w);
-        for group in (from / 8).max(8 * w)..to.div_ceil(8).min(8 * w + 8) {
-            let bits = |layer: usize| (layers[layer] >> (8 * (group % 8)) & 0xFF) as u32;
-            let pixels = back ^ spread(bits(0)) & zero ^ spread(bits(1)) & one ^ spread(bits(2)) & field;
-            let eight = &mut row[8 * group..8 * group + 8];
-            if from <= 8 * group && to >= 8 * group + 8 {
-                eight.copy_from_slice(&pixels.to_le_bytes());
-            } else {
-                for (i, pixel) in eight.iter_mut().enumerate() {
-                    if (from..to).contains(&(8 * group + i)) {
-                        *pixel = (pixels >> (8 * i)) as u8;
-                    }
-                }
-            }
-        }
+    let layers = [0, 1, 2].map(|w| scene.layers(w));
+    let mut pixels = [0; WIDTH];
+    for (group, eight) in pixels.chunks_exact_mut(8).enumerate() {
+        let bits = |layer: usize| (layers[group / 8][layer] >> (8 * (group % 8)) & 0xFF) as u32;
+        let drawn = spread(bits(0)) & zero ^ spread(bits(1)) & one ^ spread(bits(2)) & field;
+        eight.copy_from_slice(&(back ^ drawn).to_le_bytes());
+    }
+    pixels[..usize::from(span.blank)].fill(0);
+    for row in rows.chunks_exact_mut(WIDTH) {
+        row[span.range()].copy_from_slice(&pixels[span.range()]);
     }
 }
 
-/// Bits of word `w` that are in pixels `from..to`; there is at least one.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn span(w: usize, from: usize, to: usize) -> u64 {
-    let below = from.saturating_sub(64 * w);
-    let above = (64 * w + 64).saturating_sub(to);
-    (!0u64 << below) & (!0u64 >> above)
-}
-
+/// # Safety
+/// The processor supports AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn draw_avx2(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
+unsafe fn draw_avx2(rows: &mut [u8], span: Span, scene: Scene<'_>) {
     use std::arch::x86_64::*;
     let bytes = _mm256_setr_epi8(
         0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
@@ -132,48 +161,98 @@ unsafe fn draw_avx2(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene
         _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit)
     };
     let [zero, one, field, back] = scene.colors.map(|color| _mm256_set1_epi8(color as i8));
-    for w in from / 64..to.div_ceil(64) {
-        let layers = scene.layers(w);
-        let span = span(w, from, to);
-        for half in 0..2 {
-            let wanted = (span >> (32 * half)) as u32;
-            if wanted == 0 {
-                continue;
-            }
-            let bits = |layer: usize| (layers[layer] >> (32 * half)) as u32;
-            let mut pixels = _mm256_blendv_epi8(back, zero, expand(bits(0)));
-            pixels = _mm256_blendv_epi8(pixels, one, expand(bits(1)));
-            pixels = _mm256_blendv_epi8(pixels, field, expand(bits(2)));
-            // SAFETY: at least one pixel from 32 (2 w + half) on is drawn, so all 32 of them are in the row.
-            unsafe {
-                let at = row.as_mut_ptr().add(64 * w + 32 * half).cast::<__m256i>();
-                if wanted != !0 {
-                    pixels = _mm256_blendv_epi8(_mm256_loadu_si256(at), pixels, expand(wanted));
+    let part = |word: u64, half: usize| expand((word >> (32 * half)) as u32);
+    let count = rows.len() / WIDTH;
+    // A macro, since the compiler calls a closure here.
+    macro_rules! draw_word {
+        ($w:literal) => {
+            let wanted = span.bits($w);
+            if wanted != 0 {
+                let layers = scene.layers($w);
+                for half in 0..2 {
+                    let mask = (wanted >> (32 * half)) as u32;
+                    if mask == 0 {
+                        continue;
+                    }
+                    let pixels = _mm256_blendv_epi8(back, zero, part(layers[0], half));
+                    let pixels = _mm256_blendv_epi8(pixels, one, part(layers[1], half));
+                    let mut pixels = _mm256_blendv_epi8(pixels, field, part(layers[2], half));
+                    if $w == 0 && half == 0 && span.blank != 0 {
+                        pixels = _mm256_and_si256(pixels, expand(!0 << (span.blank & 31)));
+                    }
+                    for y in 0..count {
+                        // SAFETY: the span is within the row, and so are the 32 pixels, of which it has some.
+                        unsafe {
+                            let at = rows.as_mut_ptr().add(y * WIDTH + 64 * $w + 32 * half).cast::<__m256i>();
+                            let mut seen = pixels;
+                            if mask != !0 {
+                                seen = _mm256_blendv_epi8(_mm256_loadu_si256(at), pixels, expand(mask));
+                            }
+                            _mm256_storeu_si256(at, seen);
+                        }
+                    }
                 }
-                _mm256_storeu_si256(at, pixels);
             }
-        }
+        };
     }
+    draw_word!(0);
+    draw_word!(1);
+    draw_word!(2);
 }
 
+/// # Safety
+/// The processor supports AVX-512 with bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn draw_avx512(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
+unsafe fn draw_avx512(rows: &mut [u8], span: Span, scene: Scene<'_>) {
     use std::arch::x86_64::*;
     let [zero, one, field, back] = scene.colors.map(|color| _mm512_set1_epi8(color as i8));
-    let end = (to + 63) >> 6;
-    let mut w = from >> 6;
-    while w < end {
-        let layers = scene.layers(w);
-        let mut pixels = _mm512_mask_mov_epi8(back, layers[0], zero);
-        pixels = _mm512_mask_mov_epi8(pixels, layers[1], one);
-        pixels = _mm512_mask_mov_epi8(pixels, layers[2], field);
-        // SAFETY: `span` limits the store to pixels `from..to`, which are in the row.
-        unsafe {
-            _mm512_mask_storeu_epi8(row.as_mut_ptr().add(64 * w).cast(), span(w, from, to), pixels);
-        }
-        w += 1;
+    // A macro, since the compiler calls a closure here.
+    macro_rules! pixels {
+        ($w:literal) => {{
+            let layers = scene.layers($w);
+            let pixels = _mm512_mask_mov_epi8(back, layers[0], zero);
+            let pixels = _mm512_mask_mov_epi8(pixels, layers[1], one);
+            _mm512_mask_mov_epi8(pixels, layers[2], field)
+        }};
     }
+    let unblanked = !0 << (span.blank & 63);
+    if span.is_whole() {
+        let first = _mm512_maskz_mov_epi8(unblanked, pixels!(0));
+        let (second, third) = (pixels!(1), pixels!(2));
+        for row in rows.chunks_exact_mut(WIDTH) {
+            // SAFETY: the row has 160 bytes.
+            unsafe {
+                let at = row.as_mut_ptr();
+                _mm512_storeu_si512(at.cast(), first);
+                _mm512_storeu_si512(at.add(64).cast(), second);
+                _mm256_storeu_si256(at.add(128).cast(), _mm512_castsi512_si256(third));
+            }
+        }
+        return;
+    }
+    let count = rows.len() / WIDTH;
+    macro_rules! draw_word {
+        ($w:literal) => {
+            let wanted = span.bits($w);
+            if wanted != 0 {
+                let mut pixels = pixels!($w);
+                if $w == 0 {
+                    pixels = _mm512_maskz_mov_epi8(unblanked, pixels);
+                }
+                for y in 0..count {
+                    // SAFETY: the mask has no bits beyond the 160 bytes of the row.
+                    unsafe {
+                        let at = rows.as_mut_ptr().add(y * WIDTH + 64 * $w);
+                        _mm512_mask_storeu_epi8(at.cast(), wanted, pixels);
+                    }
+                }
+            }
+        };
+    }
+    draw_word!(0);
+    draw_word!(1);
+    draw_word!(2);
 }
 
 #[cfg(test)]
@@ -219,7 +298,7 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         {
             levels.extend(is_x86_feature_detected!("avx2").then_some(Level::Avx2));
-            levels.extend(is_x86_feature_detected!("avx512bw").then_some(Level::Avx512));
+            levels.extend((level() == Level::Avx512).then_some(Level::Avx512));
         }
         for _ in 0..2000 {
             let masks: [Wide; 8] =
@@ -231,15 +310,20 @@ mod tests {
             let scene = Scene { masks: &masks, enabled, ctrlpf, playfield_only_score, colors };
             let (x, y) = (next() as usize % 160, next() as usize % 160);
             let (from, to) = (x.min(y), x.max(y) + 1);
-            let before: [u8; WIDTH] = std::array::from_fn(|i| (i * 7) as u8);
-            let mut wanted = before;
-            for (x, pixel) in wanted.iter_mut().enumerate().take(to).skip(from) {
-                *pixel = color(&scene, x);
+            let (count, blank) = (1 + next() as usize % 3, 8 * (next() as usize & 1));
+            let span = Span { from: from as u8, to: to as u8, blank: blank as u8 };
+            let before: Vec<u8> = (0..count * WIDTH).map(|i| (i * 7) as u8).collect();
+            let mut wanted = before.clone();
+            for (i, pixel) in wanted.iter_mut().enumerate() {
+                let x = i % WIDTH;
+                if (from..to).contains(&x) {
+                    *pixel = if x < blank { 0 } else { color(&scene, x) };
+                }
             }
             for &level in &levels {
-                let mut row = before;
-                draw(level, &mut row, from, to, &scene);
-                assert_eq!(row, wanted, "{level:?}, pixels {from} to {to}");
+                let mut rows = before.clone();
+                draw(level, &mut rows, span, scene);
+                assert_eq!(rows, wanted, "{level:?}, {span:?}, {count} rows");
             }
         }
     }

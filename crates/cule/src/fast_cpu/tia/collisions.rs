@@ -7,7 +7,7 @@ use super::{FastTia, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::collision::LATCHES_OF;
 use crate::machine::tia::objects;
 use crate::machine::tia::paint::{BACKGROUND, PLAYFIELD, SCORE};
-use crate::machine::tia::{ALL_OBJECTS, BL, M0, P0, PF, Tia, bit, hidden};
+use crate::machine::tia::{ALL_OBJECTS, BL, M0, P0, PF, Tia, WIDTH, bit, hidden};
 
 impl FastTia {
     /// Advances the beam to `target` before `object` changes its appearance, if the change can be visible.
@@ -228,7 +228,14 @@ impl FastTia {
         self.collisions_final = false;
     }
 
+    /// As `collide`, but a function of its own.
+    #[inline(never)]
+    pub(super) fn collide_apart(&mut self, t: &mut Tia, from: i32, to: i32) {
+        self.collide(t, from, to);
+    }
+
     /// Computes the collisions in pixels `from..to` of the current row.
+    #[inline(always)]
     pub(super) fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
         self.collisions_final = true;
         let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
@@ -237,15 +244,35 @@ impl FastTia {
         }
         let _ = self.renew_cells::<false>(t, t.enabled);
         // Pairs that share a cell.
-        let mut close = self.near;
-        let field = self.cells[PF];
-        for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
-            close |= u16::from(self.cells[object] & field != 0) << latch;
+        let mut close = self.near & !LATCHES_OF[PF];
+        if possible & LATCHES_OF[PF] != 0 {
+            let field = self.cells[PF];
+            for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {
+                close |= u16::from(self.cells[object] & field != 0) << latch;
+            }
         }
         close &= possible;
         if close != 0 {
+            if to - from < WIDTH as i32 && !self.shares_cell(close, from, to) {
+                // A collision is possible in another part of the row.
+                self.collisions_final = false;
+                return;
+            }
             self.latch(t, close, from, to);
         }
+    }
+
+    /// True if one of the pairs of `close` shares a cell in pixels `from..to`, of which there is at least one.
+    #[inline(always)]
+    fn shares_cell(&self, close: u16, from: i32, to: i32) -> bool {
+        let within = (2u64 << ((to - 1) >> 2)) - (1u64 << (from >> 2));
+        let (mut left, mut shared) = (close, 0);
+        while left != 0 {
+            let (a, b) = pair(left.trailing_zeros() as usize);
+            left &= left - 1;
+            shared |= self.cells[a] & self.cells[b];
+        }
+        shared & within != 0
     }
 
     /// Latches the collisions in pixels `from..to`, among the pairs of `close`.

@@ -82,10 +82,14 @@ impl FastTia {
     #[inline(always)]
     pub(super) fn refresh(&mut self, t: &Tia, objects: u8) {
         let dirty = self.dirty & objects;
-        if dirty == 0 {
-            return;
+        if dirty != 0 {
+            self.refresh_dirty(t, dirty);
         }
-        self.dirty &= !objects;
+    }
+
+    #[inline(never)]
+    fn refresh_dirty(&mut self, t: &Tia, dirty: u8) {
+        self.dirty &= !dirty;
         for player in 0..2 {
             if dirty & bit(P0 + player) != 0 {
                 player_mask(t, player, &mut self.masks[P0 + player]);

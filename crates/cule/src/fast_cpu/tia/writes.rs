@@ -2,12 +2,21 @@
 
 use super::super::cells::{field_cells, is_elsewhere};
 use super::super::strobe::{DISPLAYS, STARTS, strobe};
-use super::{FastTia, Pictures};
+use super::{FastTia, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::hmove;
 use crate::machine::tia::objects::{self, playfield_cells};
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{BL, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock};
+
+/// A bit per movable object, in a byte each.
+const EACH_OBJECT: u64 = 0x10_1010_1010;
+
+/// A bit, as in `EACH_OBJECT`, for each object whose motion is not 0.
+fn with_motion(motion: [u8; 5]) -> u64 {
+    let [a, b, c, d, e] = motion;
+    (u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]) + 0x0F_0F0F_0F0F) & EACH_OBJECT
+}
 
 impl FastTia {
     /// Executes a write of `value` to a register at `clock`; equal to `write::write`. With `Q`, calls no function:
@@ -373,15 +382,19 @@ impl FastTia {
             let _ = self.catch_up::<false>(t, picture, clock);
         }
         // At cycles 0-12 and 75, objects without motion do not move.
-        if t.motion != [0; 5] || !(cycle <= 12 || cycle == 75) {
-            for object in 0..5 {
-                let right = hmove::motion(t.motion[object], cycle);
-                if right != 0 {
-                    let to = i32::from(t.position[object]) + right;
-                    let width = WIDTH as i32;
-                    let new = if to < 0 { to + width } else { to % width } as u8;
-                    let _ = self.move_object::<false>(t, picture, clock, object, new);
-                }
+        let mut moving = if cycle <= 12 || cycle == 75 { with_motion(t.motion) } else { EACH_OBJECT };
+        let at_once = cycle < 4 || cycle > 74;
+        while moving != 0 {
+            let object = moving.trailing_zeros() as usize / 8 % OBJECT_SLOTS;
+            moving &= moving - 1;
+            let Some(&nibble) = t.motion.get(object) else { continue };
+            // For a strobe in the horizontal blank, `motion` is the nibble as a signed number, to the left.
+            let right = if at_once { 8 - i32::from(nibble ^ 8) } else { hmove::motion(nibble, cycle) };
+            if right != 0 {
+                let width = WIDTH as i32;
+                let to = i32::from(t.position[object]) + right;
+                let new = if to < 0 { to + width } else { to - if to >= width { width } else { 0 } } as u8;
+                let _ = self.move_object::<false>(t, picture, clock, object, new);
             }
         }
         t.last_hmove = clock;
