@@ -258,13 +258,11 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
 PARL_CONST uint32_t RAM_BYTES = 128;
 
 // Shared words of a block while it shows: the brightness of a strip, the rows of a plane that come of it, the table of a game,
-// `bits_as_digits` of all bytes, and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie
-// between two values.
+// and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie between two values.
 PARL_CONST uint32_t TABLE_BYTES = 256;
-PARL_CONST uint32_t DIGITS = 256;
 PARL_CONST uint32_t TIES = 64;
 PARL_CONST uint32_t STRIP_OUT_BYTES = 84 * cule::observe::plane::STRIP_OUT;
-PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + DIGITS + 2 +
+PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + 2 +
                                  cule::observe::plane::STRIP_ROWS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
@@ -380,7 +378,6 @@ struct Strip {
     uint32_t* pixels;
     uint8_t* out;
     uint32_t* table;
-    uint32_t* digits;
     uint32_t* counts;  // lengths of the two lists
     uint32_t* byte_rows;
     uint32_t* ties;
@@ -389,10 +386,9 @@ struct Strip {
 [[maybe_unused]] static __device__ Strip strip_of_block() {
     uint32_t* out = block_words() + cule::observe::plane::STRIP_WORDS;
     uint32_t* table = out + STRIP_OUT_BYTES / 4;
-    uint32_t* digits = table + TABLE_BYTES / 4;
-    uint32_t* counts = digits + DIGITS;
+    uint32_t* counts = table + TABLE_BYTES / 4;
     uint32_t* byte_rows = counts + 2;
-    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, digits, counts, byte_rows,
+    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, counts, byte_rows,
                  byte_rows + cule::observe::plane::STRIP_ROWS};
 }
 
@@ -419,7 +415,6 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
     const show::PictureSet picture_set = w.picture_set();
     const Strip strip = strip_of_block();
     const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(strip.table), TABLE_BYTES);
-    const Slice<const uint32_t> digits(strip.digits, DIGITS);
     const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
     const Slice<const float> weights(b.weights, b.weight_count);
     const Slice<uint32_t> all(strip.pixels, show::STRIP_WORDS);
@@ -438,12 +433,12 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
         for (uint32_t i = threadIdx.x; i < 2; i += blockDim.x) strip.counts[i] = 0;
         __syncthreads();
         for (uint32_t row = from + threadIdx.x; row < from + rows; row += blockDim.x) {
-            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, digits, row, all);
+            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, row, all);
             if (!done) strip.byte_rows[atomicAdd(strip.counts, 1)] = row;
         }
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < show::ROW_PARTS * strip.counts[0]; i += blockDim.x) {
-            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, digits,
+            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values,
                                 strip.byte_rows[i / show::ROW_PARTS], i % show::ROW_PARTS, all);
         }
         __syncthreads();
@@ -495,7 +490,6 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
 // All threads of the block show the environments of its lanes: they add the new plane to the ring and write
 // the stack to the observation, oldest plane first.
 [[maybe_unused]] static __device__ __noinline__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
-    for (uint32_t i = threadIdx.x; i < DIGITS; i += blockDim.x) strip_of_block().digits[i] = cule::observe::plane::bits_as_digits(i);
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const ShowRequest s = requests[lane];

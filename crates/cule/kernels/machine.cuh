@@ -2867,13 +2867,13 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_FN uint32_t bits_as_digits(uint32_t bits);
-PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits);
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours);
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip);
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip);
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip);
+PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_FN uint32_t block_place(uint32_t block);
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
@@ -11153,19 +11153,16 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// Eight bits as the lowest bits of eight hexadecimal digits.
-PARL_FN uint32_t bits_as_digits(uint32_t bits) {
-    return machine::tia::rows::bit_per_digit(bits) | (machine::tia::rows::bit_per_digit(bits >> 4) << 16);
-}
-
-// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
-PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits) {
+// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
+// the lowest byte. Digits are less than 8.
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
 #ifdef PARL_INTRINSICS
-    return __byte_perm(four, 0, digits);
+    return rs::select_bytes(low, high, digits);
 #else
+    const uint64_t both = static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
     uint32_t selected = 0u;
     for (uint32_t i = 0u; i < 4u; ++i) {
-        selected |= ((four >> (8u * ((digits >> (4u * i)) & 3u))) & 0xFFu) << (8u * i);
+        selected |= (static_cast<uint32_t>(both >> (8u * ((digits >> (4u * i)) & 7u))) & 0xFFu) << (8u * i);
     }
     return selected;
 #endif
@@ -11178,14 +11175,25 @@ PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint3
     }
 }
 
-// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours) {
-    for (uint32_t k = 0u; k < 4u; ++k) {
-        const uint32_t of_low = digits[static_cast<uint32_t>((classes >> (8u * k)) & 0xFFull)];
-        const uint32_t of_high = digits[static_cast<uint32_t>((classes >> ((8u * k) + 32u)) & 0xFFull)];
-        const uint32_t of_eight = of_low | (of_high << 1);
-        fours[2u * k] = observe::plane::select_bytes(values, of_eight);
-        fours[(2u * k) + 1u] = observe::plane::select_bytes(values, of_eight >> 16);
+// Brightness of 32 pixels of a class row. `values` are those of its colors.
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours) {
+    const uint32_t low = static_cast<uint32_t>(classes);
+    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+    const uint32_t even = (low & 0x55555555u) | ((high & 0x55555555u) << 1);
+    const uint32_t odd = ((low >> 1) & 0x55555555u) | (high & 0xAAAAAAAAu);
+    const Array<uint32_t, 4> digits = Array<uint32_t, 4>{{even & 0x77777777u, odd & 0x77777777u, (even >> 2) & 0x77777777u, (odd >> 2) & 0x77777777u}};
+    for (uint32_t half = 0u; half < 2u; ++half) {
+        const uint32_t shift = 16u * static_cast<uint32_t>(half);
+        const uint32_t a = observe::plane::select_bytes(values, values, digits[0u] >> shift);
+        const uint32_t b = observe::plane::select_bytes(values, values, digits[1u] >> shift);
+        const uint32_t c = observe::plane::select_bytes(values, values, digits[2u] >> shift);
+        const uint32_t d = observe::plane::select_bytes(values, values, digits[3u] >> shift);
+        const Array<uint32_t, 2> first = Array<uint32_t, 2>{{observe::plane::select_bytes(a, b, 0x5140u), observe::plane::select_bytes(a, b, 0x7362u)}};
+        const Array<uint32_t, 2> second = Array<uint32_t, 2>{{observe::plane::select_bytes(c, d, 0x5140u), observe::plane::select_bytes(c, d, 0x7362u)}};
+        for (uint32_t k = 0u; k < 2u; ++k) {
+            fours[(4u * half) + (2u * k)] = observe::plane::select_bytes(first[k], second[k], 0x5410u);
+            fours[((4u * half) + (2u * k)) + 1u] = observe::plane::select_bytes(first[k], second[k], 0x7632u);
+        }
     }
 }
 
@@ -11197,12 +11205,20 @@ PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) 
 
 // As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
 // there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip) {
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip) {
     const uint32_t to = (row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
-    uint32_t last = 0u;
-    uint32_t last_kind = machine::tia::rows::BYTES;
-    uint32_t last_colors = 0u;
-    for (uint32_t i = 0u; i < 3u; ++i) {
+    uint32_t last = static_cast<uint32_t>(picture_set.picture[0u]);
+    if ((last >= 2u) || !machine::tia::rows::has_classes(board.rows[last][row].kind)) {
+        return false;
+    }
+    uint32_t last_kind = board.rows[last][row].kind;
+    uint32_t last_colors = board.rows[last][row].colors;
+    observe::plane::brighten_words(board.rows[last][row].classes, observe::plane::four_values(table, last_colors), to, strip);
+    if (last_kind == machine::tia::rows::BLANKED) {
+        strip[to] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+        strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+    }
+    for (uint32_t i = 1u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
             break;
@@ -11218,11 +11234,11 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
             const uint64_t classes = board.rows[picture][row].classes[word];
             if (!alike || (classes != board.rows[last][row].classes[word])) {
                 Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                observe::plane::fours_of_classes(classes, values, digits, fours);
+                observe::plane::fours_of_classes(classes, values, fours);
                 if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                     observe::plane::blank_fours(table, fours);
                 }
-                observe::plane::put_fours(strip, to + (8u * word), fours, i == 0u);
+                observe::plane::put_fours(strip, to + (8u * word), fours, false);
             }
         }
         last = picture;
@@ -11232,8 +11248,18 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
     return true;
 }
 
+// Brightness of the pixels of a class row, from word `to` of a strip on.
+PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip) {
+    PARL_UNROLLED
+    for (uint32_t word = 0u; word < 5u; ++word) {
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        observe::plane::fours_of_classes(classes[word], values, fours);
+        observe::plane::put_fours(strip, to + (8u * word), fours, true);
+    }
+}
+
 // As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
     const uint32_t at = (row * observe::WIDTH) + (32u * word);
     const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
     for (uint32_t i = 0u; i < 3u; ++i) {
@@ -11244,7 +11270,7 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
         if ((picture < 2u) && machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
             const uint32_t values = observe::plane::four_values(table, board.rows[picture][row].colors);
-            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, digits, fours);
+            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, fours);
             if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                 observe::plane::blank_fours(table, fours);
             }

@@ -182,6 +182,22 @@ PARL_FN uint32_t larger_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
+// Bytes of two words by the lowest four digits of `digits`, which are less than 8. The compiler's own function masks the digits.
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
+#ifdef __CUDACC__
+    uint32_t selected;
+    asm("prmt.b32 %0,%1,%2,%3;" : "=r"(selected) : "r"(low), "r"(high), "r"(digits));
+    return selected;
+#else
+    const uint64_t both = low | static_cast<uint64_t>(high) << 32;
+    uint32_t selected = 0;
+    for (uint32_t i = 0; i < 4; ++i) {
+        selected |= static_cast<uint32_t>(both >> (8 * (digits >> (4 * i) & 7)) & 0xFF) << (8 * i);
+    }
+    return selected;
+#endif
+}
+
 // The device's instructions are not constant expressions, so tables that are computed at compile time use the
 // loops.
 PARL_FN constexpr uint32_t ones64(uint64_t x) {

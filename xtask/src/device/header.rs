@@ -274,13 +274,14 @@ const CALLED: [&str; 15] = [
 ];
 
 /// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
-const UNROLLED: [&str; 2] = ["observe::plane::sum_block_84", "observe::plane::round_block_84"];
+const UNROLLED: [&str; 3] =
+    ["observe::plane::sum_block_84", "observe::plane::round_block_84", "observe::plane::brighten_words"];
 
 /// Functions that are a single instruction on a GPU, and the body with its intrinsic. The host build of the kernels
 /// defines these intrinsics, and runs the same bodies.
 const INTRINSICS: [(&str, &str); 6] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
-    ("observe::plane::select_bytes", "return __byte_perm(four, 0, digits);"),
+    ("observe::plane::select_bytes", "return rs::select_bytes(low, high, digits);"),
     ("observe::plane::shifted", "return __funnelshift_r(low, high, shift);"),
     ("observe::plane::larger_of_four", "return rs::larger_bytes(a, b);"),
     (

@@ -162,16 +162,13 @@ fn four_values(table: &[u8], four: u32) -> u32 {
     values
 }
 
-/// Eight bits as the lowest bits of eight hexadecimal digits.
-pub fn bits_as_digits(bits: u32) -> u32 {
-    rows::bit_per_digit(bits) | rows::bit_per_digit(bits >> 4) << 16
-}
-
-/// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
-fn select_bytes(four: u32, digits: u32) -> u32 {
+/// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
+/// the lowest byte. Digits are less than 8.
+fn select_bytes(low: u32, high: u32, digits: u32) -> u32 {
+    let both: u64 = low as u64 | (high as u64) << 32;
     let mut selected: u32 = 0;
     for i in 0..4u32 {
-        selected |= (four >> (8 * (digits >> (4 * i) & 3)) & 0xFF) << (8 * i);
+        selected |= ((both >> (8 * (digits >> (4 * i) & 7))) as u32 & 0xFF) << (8 * i);
     }
     selected
 }
@@ -184,15 +181,30 @@ fn put_fours(strip: &mut [u32], to: usize, fours: &[u32; 8], is_first: bool) {
     }
 }
 
-/// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
+/// Brightness of 32 pixels of a class row. `values` are those of its colors.
 #[inline(always)]
-fn fours_of_classes(classes: u64, values: u32, digits: &[u32], fours: &mut [u32; 8]) {
-    for k in 0..4usize {
-        let of_low: u32 = digits[(classes >> (8 * k) & 0xFF) as usize];
-        let of_high: u32 = digits[(classes >> (8 * k + 32) & 0xFF) as usize];
-        let of_eight: u32 = of_low | of_high << 1;
-        fours[2 * k] = select_bytes(values, of_eight);
-        fours[2 * k + 1] = select_bytes(values, of_eight >> 16);
+fn fours_of_classes(classes: u64, values: u32, fours: &mut [u32; 8]) {
+    let low: u32 = classes as u32;
+    let high: u32 = (classes >> 32) as u32;
+    // The classes of every second pixel, two bits each: two of them in a digit.
+    let even: u32 = low & 0x5555_5555 | (high & 0x5555_5555) << 1;
+    let odd: u32 = low >> 1 & 0x5555_5555 | high & 0xAAAA_AAAA;
+    // The lower two bits of a digit select a value, and the third one does not matter: the values are there twice.
+    let digits: [u32; 4] =
+        [even & 0x7777_7777, odd & 0x7777_7777, even >> 2 & 0x7777_7777, odd >> 2 & 0x7777_7777];
+    for half in 0..2usize {
+        // Pixels k, k + 4, k + 8 and k + 12.
+        let shift: u32 = 16 * half as u32;
+        let a: u32 = select_bytes(values, values, digits[0] >> shift);
+        let b: u32 = select_bytes(values, values, digits[1] >> shift);
+        let c: u32 = select_bytes(values, values, digits[2] >> shift);
+        let d: u32 = select_bytes(values, values, digits[3] >> shift);
+        let first: [u32; 2] = [select_bytes(a, b, 0x5140), select_bytes(a, b, 0x7362)];
+        let second: [u32; 2] = [select_bytes(c, d, 0x5140), select_bytes(c, d, 0x7362)];
+        for k in 0..2usize {
+            fours[4 * half + 2 * k] = select_bytes(first[k], second[k], 0x5410);
+            fours[4 * half + 2 * k + 1] = select_bytes(first[k], second[k], 0x7632);
+        }
     }
 }
 
@@ -209,15 +221,22 @@ pub fn brighten_row(
     picture_set: &PictureSet,
     board: &Board,
     table: &[u8],
-    digits: &[u32],
     row: usize,
     strip: &mut [u32],
 ) -> bool {
     let to: usize = row % STRIP_ROWS as usize * ROW_WORDS;
-    let mut last: usize = 0;
-    let mut last_kind: u32 = rows::BYTES;
-    let mut last_colors: u32 = 0;
-    for i in 0..3usize {
+    let mut last: usize = picture_set.picture[0] as usize;
+    if last >= 2 || !rows::has_classes(board.rows[last][row].kind) {
+        return false;
+    }
+    let mut last_kind: u32 = board.rows[last][row].kind;
+    let mut last_colors: u32 = board.rows[last][row].colors;
+    brighten_words(&board.rows[last][row].classes, four_values(table, last_colors), to, strip);
+    if last_kind == rows::BLANKED {
+        strip[to] = table[0] as u32 * 0x0101_0101;
+        strip[to + 1] = table[0] as u32 * 0x0101_0101;
+    }
+    for i in 1..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
             break;
@@ -234,11 +253,11 @@ pub fn brighten_row(
             // The pictures of one step are equal in most places.
             if !alike || classes != board.rows[last][row].classes[word] {
                 let mut fours: [u32; 8] = [0; 8];
-                fours_of_classes(classes, values, digits, &mut fours);
+                fours_of_classes(classes, values, &mut fours);
                 if kind == rows::BLANKED && word == 0 {
                     blank_fours(table, &mut fours);
                 }
-                put_fours(strip, to + 8 * word, &fours, i == 0);
+                put_fours(strip, to + 8 * word, &fours, false);
             }
         }
         last = picture;
@@ -248,6 +267,16 @@ pub fn brighten_row(
     true
 }
 
+/// Brightness of the pixels of a class row, from word `to` of a strip on.
+#[inline(always)]
+fn brighten_words(classes: &[u64; 5], values: u32, to: usize, strip: &mut [u32]) {
+    for word in 0..5usize {
+        let mut fours: [u32; 8] = [0; 8];
+        fours_of_classes(classes[word], values, &mut fours);
+        put_fours(strip, to + 8 * word, &fours, true);
+    }
+}
+
 /// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
 #[inline(always)]
 pub fn brighten_part(
@@ -255,7 +284,6 @@ pub fn brighten_part(
     board: &Board,
     work: &[u8],
     table: &[u8],
-    digits: &[u32],
     row: usize,
     word: usize,
     strip: &mut [u32],
@@ -270,7 +298,7 @@ pub fn brighten_part(
         let mut fours: [u32; 8] = [0; 8];
         if picture < 2 && rows::has_classes(board.rows[picture][row].kind) {
             let values: u32 = four_values(table, board.rows[picture][row].colors);
-            fours_of_classes(board.rows[picture][row].classes[word], values, digits, &mut fours);
+            fours_of_classes(board.rows[picture][row].classes[word], values, &mut fours);
             if board.rows[picture][row].kind == rows::BLANKED && word == 0 {
                 blank_fours(table, &mut fours);
             }
@@ -494,7 +522,6 @@ mod tests {
         let picture_set = PictureSet { picture: [0, 1, NO_PICTURE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
         let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
-        let digits: Vec<u32> = (0..256).map(bits_as_digits).collect();
         let mut strip_out = [0u8; 84 * STRIP_OUT as usize];
         let mut tie_count = 0;
         for few in [false, true, true] {
@@ -519,11 +546,11 @@ mod tests {
                     let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
                     let rows = (210 - first).min(STRIP_ROWS as usize);
                     for row in first..first + rows {
-                        if brighten_row(&picture_set, &board, &table, &digits, row, &mut strip) {
+                        if brighten_row(&picture_set, &board, &table, row, &mut strip) {
                             continue;
                         }
                         for part in 0..ROW_PARTS as usize {
-                            brighten_part(&picture_set, &board, &[], &table, &digits, row, part, &mut strip);
+                            brighten_part(&picture_set, &board, &[], &table, row, part, &mut strip);
                         }
                     }
                     for block in 0..rows / 5 * BLOCKS_ACROSS as usize {
