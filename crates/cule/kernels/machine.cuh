@@ -2792,6 +2792,9 @@ PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high);
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
 PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
@@ -10179,7 +10182,7 @@ PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
 // Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
 // caller then draws them as bytes.
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    const uint32_t number = static_cast<uint32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE) % machine::tia::MAX_ROWS;
+    const uint32_t number = (static_cast<uint32_t>(static_cast<uint32_t>(m.tia.row_start)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) % machine::tia::MAX_ROWS;
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     if (m.access_by_access != 0) {
         machine::tia::rows::expand(board, buffer, number);
@@ -10192,20 +10195,24 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const int32_t b = rs::sub<int32_t>(to, machine::tia::HBLANK_CLOCKS);
     const bool dark = machine::tia::hidden(m.tia);
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
-    const bool blank = (m.tia.blank_pending != 0) && (a < machine::tia::rows::BLANK_PIXELS);
-    const bool here = (board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer));
-    bool fits = !blank || (b >= machine::tia::rows::BLANK_PIXELS);
+    const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        fits = ((!blank && here) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
-    }
-    if (!fits) {
-        machine::tia::rows::expand(board, buffer, number);
-        if ((a > 0) && !blank) {
-            board.rows[buffer][number].kind = machine::tia::rows::MIXED;
+        const bool fits = (((!blank && (board.partial_row.row == (static_cast<uint32_t>(number) + 1u))) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
+        if (!fits) {
+            machine::tia::rows::expand(board, buffer, number);
+            if (!blank) {
+                board.rows[buffer][number].kind = machine::tia::rows::MIXED;
+            }
+            return false;
         }
-        return false;
-    }
-    if (a == 0) {
+        if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
+            board.partial_row.row = 0u;
+        }
+    } else {
+        if (blank && (b < machine::tia::rows::BLANK_PIXELS)) {
+            machine::tia::rows::expand(board, buffer, number);
+            return false;
+        }
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
@@ -10218,33 +10225,72 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         }
         board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
         board.rows[buffer][number].colors = colors;
-    } else if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-        board.partial_row.row = 0u;
     }
     board.partial_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
     const uint8_t order = machine::tia::paint::drawing_order(m.tia);
-    const uint32_t first = static_cast<uint32_t>(a >> 5);
-    const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(b, 1) >> 5) + 1u;
-    for (uint32_t w = first; w < last; ++w) {
-        uint64_t classes = 0ull;
-        if (!dark) {
+    const bool scores = (order != 0) && (order != machine::tia::paint::PRIORITY);
+    const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
+    if ((((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && !scores) && !dark) {
+        machine::tia::rows::draw_whole(board, buffer, number, before);
+        return true;
+    }
+    const uint32_t first = static_cast<uint32_t>(a) / 32u;
+    const uint32_t last = (static_cast<uint32_t>(b) - 1u) / 32u;
+    uint32_t wanted = 0xFFFFFFFFu << (a & 31);
+    const uint32_t to_last = 0xFFFFFFFFu >> rs::sub<int32_t>(31, rs::sub<int32_t>(b, 1) & 31);
+    for (uint32_t w = first; w < (last + 1u); ++w) {
+        Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+        if (scores && !dark) {
             const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
             const uint32_t c0 = t1._0;
             const uint32_t c1 = t1._1;
             const uint32_t cf = t1._2;
-            classes = static_cast<uint64_t>(c0 | cf) | (static_cast<uint64_t>(c1 | cf) << 32);
+            classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+        } else if (!dark) {
+            classes = machine::tia::rows::usual_classes(board, w, before);
         }
-        const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
-        if (wanted != 0xFFFFFFFFu) {
-            const uint64_t all = static_cast<uint64_t>(wanted) | (static_cast<uint64_t>(wanted) << 32);
-            classes = (classes & all) | (board.rows[buffer][number].classes[w] & (~all));
+        if (w == last) {
+            wanted &= to_last;
         }
-        board.rows[buffer][number].classes[w] = classes;
+        const uint64_t old = board.rows[buffer][number].classes[w];
+        const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
+        const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
+        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
+        wanted = 0xFFFFFFFFu;
     }
     return true;
+}
+
+// The words as the low and the high half of a number.
+PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
+#ifdef PARL_INTRINSICS
+    return rs::two_words(low, high);
+#else
+    return static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
+#endif
+}
+
+// Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
+// up-to-date masks.
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
+    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
+    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
+    const uint32_t field = board.masks[machine::tia::PF][w] | board.masks[machine::tia::BL][w];
+    return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
+}
+
+// Draws a row of usual classes.
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before) {
+    PARL_UNROLLED
+    for (uint32_t w = 0u; w < 5u; ++w) {
+        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
+        const uint32_t low = t1._0;
+        const uint32_t high = t1._1;
+        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
+    }
 }
 
 // Copies the class row above. Returns false if that row is stored as bytes.

@@ -198,6 +198,17 @@ PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
 #endif
 }
 
+// Two words as the halves of a number: no instruction, since a number is in two registers.
+PARL_FN uint64_t two_words(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    uint64_t both;
+    asm("mov.b64 %0,{%1,%2};" : "=l"(both) : "r"(low), "r"(high));
+    return both;
+#else
+    return low | static_cast<uint64_t>(high) << 32;
+#endif
+}
+
 // The device's instructions are not constant expressions, so tables that are computed at compile time use the
 // loops.
 PARL_FN constexpr uint32_t ones64(uint64_t x) {

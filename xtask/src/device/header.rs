@@ -274,12 +274,16 @@ const CALLED: [&str; 15] = [
 ];
 
 /// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
-const UNROLLED: [&str; 3] =
-    ["observe::plane::sum_block_84", "observe::plane::round_block_84", "observe::plane::brighten_words"];
+const UNROLLED: [&str; 4] = [
+    "observe::plane::sum_block_84",
+    "observe::plane::round_block_84",
+    "observe::plane::brighten_words",
+    "machine::tia::rows::draw_whole",
+];
 
 /// Functions that are a single instruction on a GPU, and the body with its intrinsic. The host build of the kernels
 /// defines these intrinsics, and runs the same bodies.
-const INTRINSICS: [(&str, &str); 6] = [
+const INTRINSICS: [(&str, &str); 7] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
     ("observe::plane::select_bytes", "return rs::select_bytes(low, high, digits);"),
     ("observe::plane::shifted", "return __funnelshift_r(low, high, shift);"),
@@ -288,6 +292,7 @@ const INTRINSICS: [(&str, &str); 6] = [
         "machine::tia::rows::four_pixels",
         "return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);",
     ),
+    ("machine::tia::rows::two_words", "return rs::two_words(low, high);"),
     ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
 ];
 

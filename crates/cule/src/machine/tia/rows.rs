@@ -6,9 +6,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::collision::span_word;
-use super::paint::{BACKGROUND, PLAYFIELD, color_masks, drawing_order, line_start, load_eight, store_eight};
-use super::{ALL_OBJECTS, CLOCKS_PER_LINE, HBLANK_CLOCKS, MAX_ROWS, P0, P1, Tia, WIDTH, hidden, objects};
+use super::paint::{
+    BACKGROUND, PLAYFIELD, PRIORITY, color_masks, drawing_order, line_start, load_eight, store_eight,
+};
+use super::{
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH, hidden, objects,
+};
 use crate::machine::{Board, Machine};
 
 /// A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
@@ -86,7 +89,7 @@ fn colors_of(t: &Tia) -> u32 {
 /// caller then draws them as bytes.
 #[inline(never)]
 pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
-    let number: usize = (m.tia.row_start / CLOCKS_PER_LINE) as usize % MAX_ROWS;
+    let number: usize = m.tia.row_start as u32 as usize / CLOCKS_PER_LINE as usize % MAX_ROWS;
     let buffer: usize = m.tia.buffer as usize;
     if m.access_by_access != 0 {
         expand(board, buffer, number);
@@ -99,23 +102,28 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let b: i32 = to - HBLANK_CLOCKS;
     let dark: bool = hidden(&m.tia);
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
-    let blank: bool = m.tia.blank_pending != 0 && a < BLANK_PIXELS;
-    let here: bool = board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32;
-    let mut fits: bool = !blank || b >= BLANK_PIXELS;
+    let blank: bool = a < BLANK_PIXELS && m.tia.blank_pending != 0;
     if a > 0 {
-        fits = !blank
-            && here
+        let fits: bool = !blank
+            && board.partial_row.row == number as u32 + 1
+            && board.partial_row.buffer == buffer as u32
             && board.partial_row.drawn_pixels == a
             && board.rows[buffer][number].colors == colors;
-    }
-    if !fits {
-        expand(board, buffer, number);
-        if a > 0 && !blank {
-            board.rows[buffer][number].kind = MIXED;
+        if !fits {
+            expand(board, buffer, number);
+            if !blank {
+                board.rows[buffer][number].kind = MIXED;
+            }
+            return false;
         }
-        return false;
-    }
-    if a == 0 {
+        if b == WIDTH as i32 {
+            board.partial_row.row = 0;
+        }
+    } else {
+        if blank && b < BLANK_PIXELS {
+            expand(board, buffer, number);
+            return false;
+        }
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
             return false;
         }
@@ -128,30 +136,66 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         }
         board.rows[buffer][number].kind = if blank { BLANKED } else { CLASSES };
         board.rows[buffer][number].colors = colors;
-    } else if b == WIDTH as i32 {
-        board.partial_row.row = 0;
     }
     board.partial_row.drawn_pixels = b;
     if !dark && m.tia.dirty != 0 {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
     let order: u8 = drawing_order(&m.tia);
-    let first: usize = (a >> 5) as usize;
-    let last: usize = ((b - 1) >> 5) as usize + 1;
-    for w in first..last {
-        let mut classes: u64 = 0;
-        if !dark {
+    let scores: bool = order != 0 && order != PRIORITY;
+    // Where the playfield is before the players.
+    let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
+    if a == 0 && b == WIDTH as i32 && !scores && !dark {
+        draw_whole(board, buffer, number, before);
+        return true;
+    }
+    let first: usize = a as usize / 32;
+    let last: usize = (b as usize - 1) / 32;
+    let mut wanted: u32 = 0xFFFF_FFFF << (a & 31);
+    let to_last: u32 = 0xFFFF_FFFF >> (31 - (b - 1 & 31));
+    for w in first..last + 1 {
+        let mut classes: (u32, u32) = (0, 0);
+        if scores && !dark {
             let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-            classes = (c0 | cf) as u64 | ((c1 | cf) as u64) << 32;
+            classes = (c0 | cf, c1 | cf);
+        } else if !dark {
+            classes = usual_classes(board, w, before);
         }
-        let wanted: u32 = span_word(w, a, b);
-        if wanted != 0xFFFF_FFFF {
-            let all: u64 = wanted as u64 | (wanted as u64) << 32;
-            classes = classes & all | board.rows[buffer][number].classes[w] & !all;
+        if w == last {
+            wanted &= to_last;
         }
-        board.rows[buffer][number].classes[w] = classes;
+        let old: u64 = board.rows[buffer][number].classes[w];
+        let low: u32 = classes.0 & wanted | old as u32 & !wanted;
+        let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
+        board.rows[buffer][number].classes[w] = two_words(low, high);
+        wanted = 0xFFFF_FFFF;
     }
     true
+}
+
+/// The words as the low and the high half of a number.
+#[inline(always)]
+fn two_words(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
+/// up-to-date masks.
+#[inline(always)]
+fn usual_classes(board: &Board, w: usize, before: u32) -> (u32, u32) {
+    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
+    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
+    let field: u32 = board.masks[PF][w] | board.masks[BL][w];
+    (zeros | field & !(ones & !before), (ones | field) & !(zeros & !(field & before)))
+}
+
+/// Draws a row of usual classes.
+#[inline(always)]
+fn draw_whole(board: &mut Board, buffer: usize, number: usize, before: u32) {
+    for w in 0..5usize {
+        let (low, high): (u32, u32) = usual_classes(board, w, before);
+        board.rows[buffer][number].classes[w] = two_words(low, high);
+    }
 }
 
 /// Copies the class row above. Returns false if that row is stored as bytes.
