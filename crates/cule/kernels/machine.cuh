@@ -9104,12 +9104,12 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
         if (m.draw != 0) {
             if (((alike && (from == 0)) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0)) {
                 machine::tia::paint::repeat_row(m, board);
-            } else {
+            } else if ((to > machine::tia::HBLANK_CLOCKS) || (m.access_by_access != 0)) {
                 machine::tia::paint::draw_clocks(m, board, from, to);
                 alike = ((from == 0) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0);
             }
         }
-        if (((m.tia.blank_pending != 0) && (from < machine::tia::beam::BLANK_END)) && (to >= machine::tia::beam::BLANK_END)) {
+        if (((from < machine::tia::beam::BLANK_END) && (to >= machine::tia::beam::BLANK_END)) && (m.tia.blank_pending != 0)) {
             const int32_t end = rs::add<int32_t>(m.tia.row_start, machine::tia::beam::BLANK_END);
             machine::tia::beam::end_blank(m.tia, end);
         }
@@ -9713,19 +9713,25 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     t.dirty &= static_cast<uint8_t>(~objects);
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
-            board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+            if (t.graphics[p] != 0) {
+                board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+            } else {
+                board.masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+            }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-            board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
                 board.masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+            } else {
+                board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
-        board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
             board.masks[machine::tia::BL] = machine::tia::objects::ball(t);
+        } else {
+            board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::PF)) != 0) {
