@@ -2057,6 +2057,26 @@ PARL_TABLE Array<uint8_t, 16> SECOND = Array<uint8_t, 16>{{0, 1, 1, 0, 4, 5, 4, 
 PARL_CONST uint16_t NO_LATCH = 4096;
 // The latches of each object.
 PARL_TABLE Array<uint16_t, 6> LATCHES_OF = Array<uint16_t, 6>{{0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0}};
+
+PARL_FN constexpr Array<uint16_t, 64> latches_between() {
+    Array<uint16_t, 64> all = Array<uint16_t, 64>{};
+    uint32_t set = 0u;
+    while (set < 64u) {
+        uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH);
+        uint32_t object = 0u;
+        while (object < 6u) {
+            if (((set >> object) & 1u) == 0u) {
+                latches &= static_cast<uint16_t>(~machine::tia::collision::LATCHES_OF[object]);
+            }
+            object += 1u;
+        }
+        all[set] = latches;
+        set += 1u;
+    }
+    return all;
+}
+// Latches between the objects of each set.
+PARL_TABLE Array<uint16_t, 64> LATCHES_BETWEEN = machine::tia::collision::latches_between();
 }
 
 namespace cule::machine::tia::hmove {
@@ -9208,13 +9228,7 @@ namespace cule::machine::tia::collision {
 
 // Latches between objects of `set` that are not set yet.
 PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set) {
-    uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH) & static_cast<uint16_t>(~t.collisions);
-    for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((set & machine::tia::bit(object)) == 0) {
-            latches &= static_cast<uint16_t>(~machine::tia::collision::LATCHES_OF[object]);
-        }
-    }
-    return latches;
+    return machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(set)] & static_cast<uint16_t>(~t.collisions);
 }
 
 // Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -9400,11 +9414,13 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     const uint64_t behind = (1ull << (from >> 2)) - 1ull;
     const uint64_t here = (shared & ahead) & (~behind);
     const bool all_here = here == shared;
-    uint8_t active = 0;
+    uint32_t covering = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        active |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[object_2] & here) != 0ull) << object_2);
+        if ((board.cells[object_2] & here) != 0ull) {
+            covering |= 1u << object_2;
+        }
     }
-    active &= enabled;
+    const uint8_t active = static_cast<uint8_t>(covering) & enabled;
     const uint16_t possible = machine::tia::collision::unset_latches(t, active);
     if (possible == 0) {
         if (all_here) {

@@ -12,15 +12,30 @@ pub const NO_LATCH: u16 = 1 << 12;
 /// The latches of each object.
 pub const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
+/// Latches between the objects of each set.
+pub const LATCHES_BETWEEN: [u16; 64] = latches_between();
+
+const fn latches_between() -> [u16; 64] {
+    let mut all: [u16; 64] = [0; 64];
+    let mut set: usize = 0;
+    while set < 64 {
+        let mut latches: u16 = !NO_LATCH;
+        let mut object: usize = 0;
+        while object < 6 {
+            if set >> object & 1 == 0 {
+                latches &= !LATCHES_OF[object];
+            }
+            object += 1;
+        }
+        all[set] = latches;
+        set += 1;
+    }
+    all
+}
+
 /// Latches between objects of `set` that are not set yet.
 fn unset_latches(t: &Tia, set: u8) -> u16 {
-    let mut latches: u16 = !NO_LATCH & !t.collisions;
-    for object in 0..6 {
-        if set & bit(object) == 0 {
-            latches &= !LATCHES_OF[object];
-        }
-    }
-    latches
+    LATCHES_BETWEEN[set as usize] & !t.collisions
 }
 
 /// Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -193,11 +208,13 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let behind: u64 = (1u64 << (from >> 2)) - 1;
     let here: u64 = shared & ahead & !behind;
     let all_here: bool = here == shared;
-    let mut active: u8 = 0;
+    let mut covering: u32 = 0;
     for object in 0..6 {
-        active |= ((board.cells[object] & here != 0) as u8) << object;
+        if board.cells[object] & here != 0 {
+            covering |= 1 << object;
+        }
     }
-    active &= enabled;
+    let active: u8 = covering as u8 & enabled;
     let possible: u16 = unset_latches(t, active);
     if possible == 0 {
         if all_here {
