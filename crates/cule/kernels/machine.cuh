@@ -2807,8 +2807,8 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 }
 
 namespace cule::machine::tia::rows {
-PARL_FN uint32_t bit_per_digit(uint32_t bits);
-PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high);
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits);
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours);
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -2816,7 +2816,8 @@ PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
 PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
-PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group);
+PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
+PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
 PARL_FN void expand_partial_row(machine::Board& board);
@@ -2890,9 +2891,7 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
 PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip);
 PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
@@ -9880,10 +9879,7 @@ PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Boar
 
 // Draws pixels `from..to` of a row. Requires up-to-date masks.
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
-    const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACKGROUND]) * machine::tia::paint::EVERY_BYTE;
-    const uint64_t zero = back ^ (static_cast<uint64_t>(t.color[machine::tia::P0]) * machine::tia::paint::EVERY_BYTE);
-    const uint64_t one = back ^ (static_cast<uint64_t>(t.color[machine::tia::P1]) * machine::tia::paint::EVERY_BYTE);
-    const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::PLAYFIELD]) * machine::tia::paint::EVERY_BYTE);
+    const uint32_t colors = machine::tia::rows::colors_of(t);
     const uint32_t line = machine::tia::paint::line_start(row);
     const uint32_t buffer = static_cast<uint32_t>(t.buffer);
     const uint8_t order = machine::tia::paint::drawing_order(t);
@@ -9894,29 +9890,9 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
         const uint32_t c0 = t1._0;
         const uint32_t c1 = t1._1;
         const uint32_t cf = t1._2;
-        const uint32_t wanted = machine::tia::collision::span_word(w, from, to);
-        for (uint32_t group = 0u; group < 4u; ++group) {
-            const uint32_t shift = 8u * group;
-            const uint32_t keep = (wanted >> shift) & 0xFFu;
-            if (keep != 0u) {
-                uint64_t pixels = back;
-                if (((((c0 | c1) | cf) >> shift) & 0xFFu) != 0u) {
-                    pixels ^= machine::tia::paint::spread((c0 >> shift) & 0xFFu) & zero;
-                    pixels ^= machine::tia::paint::spread((c1 >> shift) & 0xFFu) & one;
-                    pixels ^= machine::tia::paint::spread((cf >> shift) & 0xFFu) & field;
-                }
-                const uint32_t at = (line + (32u * w)) + shift;
-                if (keep == 0xFFu) {
-                    machine::tia::paint::store_eight(board, buffer, at, pixels);
-                } else {
-                    for (uint32_t i = 0u; i < 8u; ++i) {
-                        if (((keep >> i) & 1u) != 0u) {
-                            board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
-                        }
-                    }
-                }
-            }
-        }
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        machine::tia::rows::fours_of_classes(machine::tia::rows::two_words(c0 | cf, c1 | cf), colors, fours);
+        machine::tia::rows::store_pixels(board, buffer, line + (32u * w), fours, machine::tia::collision::span_word(w, from, to));
     }
 }
 
@@ -10171,24 +10147,43 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 
 namespace cule::machine::tia::rows {
 
-// The four lowest bits, one per hexadecimal digit.
-PARL_FN uint32_t bit_per_digit(uint32_t bits) {
-    const uint32_t pairs = ((bits & 15u) | ((bits & 15u) << 6)) & 0x303u;
-    return (pairs | (pairs << 3)) & 0x1111u;
+// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
+// the lowest byte. Digits are less than 8.
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
+#ifdef PARL_INTRINSICS
+    return rs::select_bytes(low, high, digits);
+#else
+    const uint64_t both = static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
+    uint32_t selected = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        selected |= (static_cast<uint32_t>(both >> (8u * ((digits >> (4u * i)) & 7u))) & 0xFFu) << (8u * i);
+    }
+    return selected;
+#endif
 }
 
-// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
-PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high) {
-#ifdef PARL_INTRINSICS
-    return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);
-#else
-    uint32_t pixels = 0u;
-    for (uint32_t i = 0u; i < 4u; ++i) {
-        const uint32_t class_ = ((low >> i) & 1u) | (((high >> i) & 1u) << 1);
-        pixels |= ((colors >> (8u * class_)) & 0xFFu) << (8u * i);
+// Values of 32 pixels of a class row, four in a word, the first in the lowest byte. `values` are those of the four classes.
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours) {
+    const uint32_t low = static_cast<uint32_t>(classes);
+    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+    const uint32_t even = (low & 0x55555555u) | ((high & 0x55555555u) << 1);
+    const uint32_t odd = ((low >> 1) & 0x55555555u) | (high & 0xAAAAAAAAu);
+    const Array<uint32_t, 4> digits = Array<uint32_t, 4>{{even & 0x77777777u, odd & 0x77777777u, (even >> 2) & 0x77777777u, (odd >> 2) & 0x77777777u}};
+    PARL_UNROLLED
+    for (uint32_t half = 0u; half < 2u; ++half) {
+        const uint32_t shift = 16u * static_cast<uint32_t>(half);
+        const uint32_t a = machine::tia::rows::select_bytes(values, values, digits[0u] >> shift);
+        const uint32_t b = machine::tia::rows::select_bytes(values, values, digits[1u] >> shift);
+        const uint32_t c = machine::tia::rows::select_bytes(values, values, digits[2u] >> shift);
+        const uint32_t d = machine::tia::rows::select_bytes(values, values, digits[3u] >> shift);
+        const Array<uint32_t, 2> first = Array<uint32_t, 2>{{machine::tia::rows::select_bytes(a, b, 0x5140u), machine::tia::rows::select_bytes(a, b, 0x7362u)}};
+        const Array<uint32_t, 2> second = Array<uint32_t, 2>{{machine::tia::rows::select_bytes(c, d, 0x5140u), machine::tia::rows::select_bytes(c, d, 0x7362u)}};
+    PARL_UNROLLED
+        for (uint32_t k = 0u; k < 2u; ++k) {
+            fours[(4u * half) + (2u * k)] = machine::tia::rows::select_bytes(first[k], second[k], 0x5410u);
+            fours[((4u * half) + (2u * k)) + 1u] = machine::tia::rows::select_bytes(first[k], second[k], 0x7632u);
+        }
     }
-    return pixels;
-#endif
 }
 
 // True if a row of this kind is stored as classes.
@@ -10325,46 +10320,59 @@ PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint
     return true;
 }
 
-// Eight pixels of a class row.
-PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group) {
-    if ((kind == machine::tia::rows::BLANKED) && (group == 0u)) {
-        return 0ull;
+// Pixels of word `word` of a class row of this kind and these colors.
+PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours) {
+    machine::tia::rows::fours_of_classes(classes, colors, fours);
+    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+        fours[0u] = 0u;
+        fours[1u] = 0u;
     }
-    const uint64_t classes = row.classes[group / 4u] >> (8u * (group & 3u));
-    const uint32_t low = static_cast<uint32_t>(classes);
-    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-    return static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low, high)) | (static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low >> 4, high >> 4)) << 32);
+}
+
+// Stores those of 32 pixels in the picture that `wanted` selects. `at` is the place of the first, a multiple of 32.
+PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted) {
+    PARL_UNROLLED
+    for (uint32_t group = 0u; group < 4u; ++group) {
+        const uint32_t keep = (wanted >> (8u * group)) & 0xFFu;
+        if (keep != 0u) {
+            uint64_t eight = machine::tia::rows::two_words(fours[2u * group], fours[(2u * group) + 1u]);
+            if (keep != 0xFFu) {
+                const uint64_t new_ = machine::tia::paint::spread(keep);
+                eight = (eight & new_) | (machine::tia::paint::load_eight(board, buffer, at + (8u * group)) & (~new_));
+            }
+            machine::tia::paint::store_eight(board, buffer, at + (8u * group), eight);
+        }
+    }
 }
 
 // Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
-    const machine::tia::rows::Row row = board.rows[buffer][number];
-    if (!machine::tia::rows::has_classes(row.kind)) {
+    const uint32_t kind = board.rows[buffer][number].kind;
+    const uint32_t colors = board.rows[buffer][number].colors;
+    if (!machine::tia::rows::has_classes(kind)) {
         return;
     }
-    uint32_t to = machine::tia::WIDTH;
-    uint32_t groups = machine::tia::WIDTH / 8u;
+    int32_t to = static_cast<int32_t>(machine::tia::WIDTH);
+    uint32_t words = 5u;
     if ((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) {
-        to = static_cast<uint32_t>(board.partial_row.drawn_pixels);
+        to = board.partial_row.drawn_pixels;
         board.partial_row.row = 0u;
         if (!machine::tia::rows::has_classes(board.partial_row.kind)) {
-            groups = (to + 7u) / 8u;
+            words = (static_cast<uint32_t>(to) + 31u) / 32u;
         }
     }
     const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
-    const uint32_t t1 = groups;
-    for (uint32_t group = 0u; group < t1; ++group) {
-        const uint32_t at = line + (8u * group);
-        uint64_t new_ = machine::tia::rows::pixels(row, row.kind, row.colors, group);
-        if (to < ((8u * group) + 8u)) {
-            uint64_t old = machine::tia::paint::load_eight(board, buffer, at);
-            if (machine::tia::rows::has_classes(board.partial_row.kind)) {
-                old = machine::tia::rows::pixels(row, board.partial_row.kind, board.partial_row.colors, group);
-            }
-            const uint64_t drawn = (to > (8u * group)) ? ((1ull << (8u * (to - (8u * group)))) - 1ull) : 0ull;
-            new_ = (new_ & drawn) | (old & (~drawn));
+    const uint32_t t1 = words;
+    for (uint32_t word = 0u; word < t1; ++word) {
+        const uint64_t classes = board.rows[buffer][number].classes[word];
+        const uint32_t drawn = machine::tia::collision::span_word(word, 0, to);
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(board.partial_row.kind)) {
+            machine::tia::rows::pixels(classes, board.partial_row.kind, board.partial_row.colors, word, fours);
+            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, ~drawn);
         }
-        machine::tia::paint::store_eight(board, buffer, at, new_);
+        machine::tia::rows::pixels(classes, kind, colors, word, fours);
+        machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, drawn);
     }
     board.rows[buffer][number].kind = machine::tia::rows::BYTES;
 }
@@ -11221,47 +11229,10 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
-// the lowest byte. Digits are less than 8.
-PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
-#ifdef PARL_INTRINSICS
-    return rs::select_bytes(low, high, digits);
-#else
-    const uint64_t both = static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
-    uint32_t selected = 0u;
-    for (uint32_t i = 0u; i < 4u; ++i) {
-        selected |= (static_cast<uint32_t>(both >> (8u * ((digits >> (4u * i)) & 7u))) & 0xFFu) << (8u * i);
-    }
-    return selected;
-#endif
-}
-
 // Stores eight words of a strip from `to` on, or their maximum with those that are there.
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first) {
     for (uint32_t k = 0u; k < 8u; ++k) {
         strip[to + k] = is_first ? fours[k] : observe::plane::larger_of_four(strip[to + k], fours[k]);
-    }
-}
-
-// Brightness of 32 pixels of a class row. `values` are those of its colors.
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours) {
-    const uint32_t low = static_cast<uint32_t>(classes);
-    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-    const uint32_t even = (low & 0x55555555u) | ((high & 0x55555555u) << 1);
-    const uint32_t odd = ((low >> 1) & 0x55555555u) | (high & 0xAAAAAAAAu);
-    const Array<uint32_t, 4> digits = Array<uint32_t, 4>{{even & 0x77777777u, odd & 0x77777777u, (even >> 2) & 0x77777777u, (odd >> 2) & 0x77777777u}};
-    for (uint32_t half = 0u; half < 2u; ++half) {
-        const uint32_t shift = 16u * static_cast<uint32_t>(half);
-        const uint32_t a = observe::plane::select_bytes(values, values, digits[0u] >> shift);
-        const uint32_t b = observe::plane::select_bytes(values, values, digits[1u] >> shift);
-        const uint32_t c = observe::plane::select_bytes(values, values, digits[2u] >> shift);
-        const uint32_t d = observe::plane::select_bytes(values, values, digits[3u] >> shift);
-        const Array<uint32_t, 2> first = Array<uint32_t, 2>{{observe::plane::select_bytes(a, b, 0x5140u), observe::plane::select_bytes(a, b, 0x7362u)}};
-        const Array<uint32_t, 2> second = Array<uint32_t, 2>{{observe::plane::select_bytes(c, d, 0x5140u), observe::plane::select_bytes(c, d, 0x7362u)}};
-        for (uint32_t k = 0u; k < 2u; ++k) {
-            fours[(4u * half) + (2u * k)] = observe::plane::select_bytes(first[k], second[k], 0x5410u);
-            fours[((4u * half) + (2u * k)) + 1u] = observe::plane::select_bytes(first[k], second[k], 0x7632u);
-        }
     }
 }
 
@@ -11302,7 +11273,7 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
             const uint64_t classes = board.rows[picture][row].classes[word];
             if (!alike || (classes != board.rows[last][row].classes[word])) {
                 Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                observe::plane::fours_of_classes(classes, values, fours);
+                machine::tia::rows::fours_of_classes(classes, values, fours);
                 if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                     observe::plane::blank_fours(table, fours);
                 }
@@ -11321,7 +11292,7 @@ PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t valu
     PARL_UNROLLED
     for (uint32_t word = 0u; word < 5u; ++word) {
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-        observe::plane::fours_of_classes(classes[word], values, fours);
+        machine::tia::rows::fours_of_classes(classes[word], values, fours);
         observe::plane::put_fours(strip, to + (8u * word), fours, true);
     }
 }
@@ -11338,7 +11309,7 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
         if ((picture < 2u) && machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
             const uint32_t values = observe::plane::four_values(table, board.rows[picture][row].colors);
-            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, fours);
+            machine::tia::rows::fours_of_classes(board.rows[picture][row].classes[word], values, fours);
             if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                 observe::plane::blank_fours(table, fours);
             }

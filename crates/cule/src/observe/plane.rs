@@ -162,49 +162,11 @@ fn four_values(table: &[u8], four: u32) -> u32 {
     values
 }
 
-/// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
-/// the lowest byte. Digits are less than 8.
-fn select_bytes(low: u32, high: u32, digits: u32) -> u32 {
-    let both: u64 = low as u64 | (high as u64) << 32;
-    let mut selected: u32 = 0;
-    for i in 0..4u32 {
-        selected |= ((both >> (8 * (digits >> (4 * i) & 7))) as u32 & 0xFF) << (8 * i);
-    }
-    selected
-}
-
 /// Stores eight words of a strip from `to` on, or their maximum with those that are there.
 #[inline(always)]
 fn put_fours(strip: &mut [u32], to: usize, fours: &[u32; 8], is_first: bool) {
     for k in 0..8usize {
         strip[to + k] = if is_first { fours[k] } else { larger_of_four(strip[to + k], fours[k]) };
-    }
-}
-
-/// Brightness of 32 pixels of a class row. `values` are those of its colors.
-#[inline(always)]
-fn fours_of_classes(classes: u64, values: u32, fours: &mut [u32; 8]) {
-    let low: u32 = classes as u32;
-    let high: u32 = (classes >> 32) as u32;
-    // The classes of every second pixel, two bits each: two of them in a digit.
-    let even: u32 = low & 0x5555_5555 | (high & 0x5555_5555) << 1;
-    let odd: u32 = low >> 1 & 0x5555_5555 | high & 0xAAAA_AAAA;
-    // The lower two bits of a digit select a value, and the third one does not matter: the values are there twice.
-    let digits: [u32; 4] =
-        [even & 0x7777_7777, odd & 0x7777_7777, even >> 2 & 0x7777_7777, odd >> 2 & 0x7777_7777];
-    for half in 0..2usize {
-        // Pixels k, k + 4, k + 8 and k + 12.
-        let shift: u32 = 16 * half as u32;
-        let a: u32 = select_bytes(values, values, digits[0] >> shift);
-        let b: u32 = select_bytes(values, values, digits[1] >> shift);
-        let c: u32 = select_bytes(values, values, digits[2] >> shift);
-        let d: u32 = select_bytes(values, values, digits[3] >> shift);
-        let first: [u32; 2] = [select_bytes(a, b, 0x5140), select_bytes(a, b, 0x7362)];
-        let second: [u32; 2] = [select_bytes(c, d, 0x5140), select_bytes(c, d, 0x7362)];
-        for k in 0..2usize {
-            fours[4 * half + 2 * k] = select_bytes(first[k], second[k], 0x5410);
-            fours[4 * half + 2 * k + 1] = select_bytes(first[k], second[k], 0x7632);
-        }
     }
 }
 
@@ -253,7 +215,7 @@ pub fn brighten_row(
             // The pictures of one step are equal in most places.
             if !alike || classes != board.rows[last][row].classes[word] {
                 let mut fours: [u32; 8] = [0; 8];
-                fours_of_classes(classes, values, &mut fours);
+                rows::fours_of_classes(classes, values, &mut fours);
                 if kind == rows::BLANKED && word == 0 {
                     blank_fours(table, &mut fours);
                 }
@@ -272,7 +234,7 @@ pub fn brighten_row(
 fn brighten_words(classes: &[u64; 5], values: u32, to: usize, strip: &mut [u32]) {
     for word in 0..5usize {
         let mut fours: [u32; 8] = [0; 8];
-        fours_of_classes(classes[word], values, &mut fours);
+        rows::fours_of_classes(classes[word], values, &mut fours);
         put_fours(strip, to + 8 * word, &fours, true);
     }
 }
@@ -298,7 +260,7 @@ pub fn brighten_part(
         let mut fours: [u32; 8] = [0; 8];
         if picture < 2 && rows::has_classes(board.rows[picture][row].kind) {
             let values: u32 = four_values(table, board.rows[picture][row].colors);
-            fours_of_classes(board.rows[picture][row].classes[word], values, &mut fours);
+            rows::fours_of_classes(board.rows[picture][row].classes[word], values, &mut fours);
             if board.rows[picture][row].kind == rows::BLANKED && word == 0 {
                 blank_fours(table, &mut fours);
             }
