@@ -2827,6 +2827,7 @@ PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 namespace cule::machine::tia::write {
 PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects);
 PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object);
+PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
 PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
@@ -9289,11 +9290,13 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
         may_collide |= machine::tia::bit(object);
     } else {
         t.may_collide_overestimated |= (may_collide >> object) & 1;
-        uint8_t met = 0;
+        uint32_t near_ = 0u;
         for (uint32_t other = 0u; other < 6u; ++other) {
-            met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
+            if ((board.cells[other] & cells) != 0ull) {
+                near_ |= 1u << other;
+            }
         }
-        met &= static_cast<uint8_t>(~machine::tia::bit(object));
+        const uint8_t met = static_cast<uint8_t>(near_) & static_cast<uint8_t>(~machine::tia::bit(object));
         may_collide = (may_collide & static_cast<uint8_t>(~machine::tia::bit(object))) | met;
         if ((met & t.enabled) != 0) {
             may_collide |= machine::tia::bit(object);
@@ -9517,7 +9520,7 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
             const uint64_t cells = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
             machine::tia::write::catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = static_cast<uint8_t>(new_);
-            machine::tia::write::mark_moved(m, board, object);
+            machine::tia::write::mark_moved_to(m, board, object, cells);
         }
     }
     for (uint32_t player = 0u; player < 2u; ++player) {
@@ -10048,7 +10051,7 @@ PARL_FN void move_object(machine::Machine& m, machine::Board& board, int32_t tar
     const uint64_t covered = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
     machine::tia::write::catch_up_for_move(m, board, target, object, covered);
     m.tia.position[object] = static_cast<uint8_t>(new_);
-    machine::tia::write::mark_moved(m, board, object);
+    machine::tia::write::mark_moved_to(m, board, object, covered);
 }
 
 // True if the star field has changed missile 0.
@@ -10414,7 +10417,13 @@ PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects) {
 
 // Records that an object moved or changed its size.
 PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object) {
-    board.cells[object] = machine::tia::objects::cells(m.tia, object);
+    const uint64_t cells = machine::tia::objects::cells(m.tia, object);
+    machine::tia::write::mark_moved_to(m, board, object, cells);
+}
+
+// As `mark_moved`. `cells` are those of the object.
+PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells) {
+    board.cells[object] = cells;
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.collisions_final = 0;
     machine::tia::collision::update_may_collide(m.tia, board, object);
@@ -10488,6 +10497,18 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         const int32_t ahead = rs::wrapping_add<int32_t>(clock, machine::tia::write::delay(m, (register_ + 1u) & 0x3Fu, clock));
         machine::tia::beam::catch_up(m, board, ahead);
     }
+    if ((register_ >= 0x1Bu) && (register_ <= 0x1Cu)) {
+        machine::tia::write::write_graphics(m, board, clock, static_cast<uint32_t>(register_ - 0x1Bu), value);
+        return 0u;
+    }
+    if ((register_ >= 0x0Du) && (register_ <= 0x0Fu)) {
+        machine::tia::write::write_playfield(m, board, clock, register_ - 0x0Du, value);
+        return 0u;
+    }
+    if ((register_ >= 0x06u) && (register_ <= 0x09u)) {
+        machine::tia::write::write_color(m, board, clock, static_cast<uint32_t>(register_ - 0x06u), value);
+        return 0u;
+    }
     switch (register_) {
         case 0u: {
             machine::tia::write::write_vsync(m, board, clock, value);
@@ -10510,13 +10531,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
             machine::tia::write::write_nusiz(m, board, clock, static_cast<uint32_t>(register_ - 0x04u), value);
             break;
         }
-        case 6u:
-        case 7u:
-        case 8u:
-        case 9u: {
-            machine::tia::write::write_color(m, board, clock, static_cast<uint32_t>(register_ - 0x06u), value);
-            break;
-        }
         case 10u: {
             machine::tia::write::write_ctrlpf(m, board, clock, value);
             break;
@@ -10524,12 +10538,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         case 11u:
         case 12u: {
             machine::tia::write::write_reflect(m, board, clock, static_cast<uint32_t>(register_ - 0x0Bu), value);
-            break;
-        }
-        case 13u:
-        case 14u:
-        case 15u: {
-            machine::tia::write::write_playfield(m, board, clock, register_ - 0x0Du, value);
             break;
         }
         case 16u:
@@ -10554,11 +10562,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         case 26u: {
             machine::tia::write::catch_up_if(m, board, clock, false);
             board.sound[static_cast<uint32_t>(register_ - 0x15u)] = static_cast<uint8_t>(value);
-            break;
-        }
-        case 27u:
-        case 28u: {
-            machine::tia::write::write_graphics(m, board, clock, static_cast<uint32_t>(register_ - 0x1Bu), value);
             break;
         }
         case 29u:
@@ -10656,26 +10659,27 @@ PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clo
         special = true;
     }
     const bool sized = ((m.tia.nusiz[player] ^ new_) & 0x37) != 0;
+    if (!special && !sized) {
+        machine::tia::write::catch_up_if(m, board, target, false);
+        m.tia.nusiz[player] = new_;
+        return;
+    }
     const uint8_t both = machine::tia::bit(machine::tia::P0 + player) | machine::tia::bit(machine::tia::M0 + player);
-    if (special || (sized && ((m.tia.enabled & both) == both))) {
+    const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
+    if (special || ((m.tia.enabled & both) == both)) {
         machine::tia::write::catch_up_if(m, board, target, true);
-    } else if (sized) {
-        const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
+    } else {
         const uint64_t missile_cells = machine::tia::objects::missile_cells(m.tia.position[machine::tia::M0 + player], new_);
         machine::tia::write::catch_up_for_move(m, board, target, machine::tia::P0 + player, player_cells);
         machine::tia::write::catch_up_for_move(m, board, target, machine::tia::M0 + player, missile_cells);
-    } else {
-        machine::tia::write::catch_up_if(m, board, target, false);
     }
     m.tia.nusiz[player] = new_;
-    if (special || sized) {
-        m.tia.skip[player] = 0;
-        if (player == 0u) {
-            m.tia.missile0_form = machine::tia::FORM_NORMAL;
-        }
-        machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
-        machine::tia::write::mark_moved(m, board, machine::tia::M0 + player);
+    m.tia.skip[player] = 0;
+    if (player == 0u) {
+        m.tia.missile0_form = machine::tia::FORM_NORMAL;
     }
+    machine::tia::write::mark_moved_to(m, board, machine::tia::P0 + player, player_cells);
+    machine::tia::write::mark_moved(m, board, machine::tia::M0 + player);
 }
 
 PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t index, uint32_t value) {
@@ -10849,11 +10853,16 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
-    machine::tia::write::show_player(m.tia, board, 0u);
-    machine::tia::write::show_player(m.tia, board, 1u);
+    for (uint32_t shown = 0u; shown < 2u; ++shown) {
+        if ((m.tia.vdelp[shown] != 0) == (shown == other)) {
+            machine::tia::write::show_player(m.tia, board, shown);
+        }
+    }
     if (player == 1u) {
         m.tia.enabl_old = m.tia.enabl;
-        machine::tia::write::show_ball(m.tia, board);
+        if (m.tia.vdelbl != 0) {
+            machine::tia::write::show_ball(m.tia, board);
+        }
     }
 }
 

@@ -102,11 +102,13 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
     } else {
         // Objects that were near it may now be near no other object.
         t.may_collide_overestimated |= may_collide >> object & 1;
-        let mut met: u8 = 0;
+        let mut near: u32 = 0;
         for other in 0..6 {
-            met |= ((board.cells[other] & cells != 0) as u8) << other;
+            if board.cells[other] & cells != 0 {
+                near |= 1 << other;
+            }
         }
-        met &= !bit(object);
+        let met: u8 = near as u8 & !bit(object);
         may_collide = may_collide & !bit(object) | met;
         if met & t.enabled != 0 {
             may_collide |= bit(object);

@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::write::{catch_up_for_move, mark_moved};
+use super::write::{catch_up_for_move, mark_moved, mark_moved_to};
 use super::{FORM_NORMAL, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock, objects};
 use crate::machine::{Board, Machine};
 
@@ -62,7 +62,7 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
             let cells: u64 = objects::cells_at(&m.tia, object, new as u8);
             catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = new as u8;
-            mark_moved(m, board, object);
+            mark_moved_to(m, board, object, cells);
         }
     }
     for player in 0..2 {
