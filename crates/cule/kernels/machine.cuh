@@ -2739,7 +2739,6 @@ namespace cule::machine::tia::collision {
 PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set);
 PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& board);
 PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
 PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
@@ -9238,30 +9237,30 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     t.may_collide_overestimated = 0;
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
-    uint64_t seen = 0ull;
-    uint64_t shared = 0ull;
-    for (uint32_t object = 0u; object < 6u; ++object) {
+    for (uint32_t object = 0u; object < machine::tia::PF; ++object) {
         const uint64_t cells = board.cells[object];
-        const uint64_t on = static_cast<uint64_t>((t.enabled >> object) & 1);
-        const uint64_t shown = cells & rs::wrapping_sub<uint64_t>(0ull, on);
-        shared |= seen & shown;
-        seen |= shown;
-        if (object < machine::tia::PF) {
-            any |= cells;
-            const uint64_t latched = static_cast<uint64_t>((t.collisions >> ((2u * object) + 5u)) & 1);
-            partners |= shown & rs::wrapping_sub<uint64_t>(latched, 1ull);
+        any |= cells;
+        if (((t.enabled & machine::tia::bit(object)) != 0) && (((t.collisions >> ((2u * object) + 5u)) & 1) == 0)) {
+            partners |= cells;
         }
     }
-    uint8_t may_collide = 0;
+    uint32_t pairs = 0u;
+    for (uint32_t latch = 0u; latch < 16u; ++latch) {
+        if ((board.cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & board.cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
+            pairs |= 1u << latch;
+        }
+    }
+    const uint16_t open = (static_cast<uint16_t>(pairs) & static_cast<uint16_t>(~machine::tia::collision::NO_LATCH)) & static_cast<uint16_t>(~t.collisions);
+    const uint16_t with_enabled = open & static_cast<uint16_t>(~machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~t.enabled))]);
+    const uint16_t of_enabled = open & machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(t.enabled)];
+    uint32_t near_ = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        const uint64_t others = (((t.enabled >> object_2) & 1) != 0) ? shared : seen;
-        if ((board.cells[object_2] & others) != 0ull) {
-            may_collide |= machine::tia::bit(object_2);
+        const uint16_t found = ((t.enabled & machine::tia::bit(object_2)) != 0) ? of_enabled : with_enabled;
+        if ((found & machine::tia::collision::LATCHES_OF[object_2]) != 0) {
+            near_ |= 1u << object_2;
         }
     }
-    if ((may_collide != 0) && (t.collisions != 0)) {
-        may_collide &= machine::tia::collision::unlatched(t, board, may_collide);
-    }
+    uint8_t may_collide = static_cast<uint8_t>(near_);
     if (machine::tia::hidden(t)) {
         may_collide = 0;
         partners = 0ull;
@@ -9311,25 +9310,6 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
     }
 }
 
-// The objects of `may_collide` that share a cell with one with which they have not collided yet.
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide) {
-    uint8_t found = 0;
-    for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((may_collide & machine::tia::bit(object)) != 0) {
-            const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
-            uint64_t others = 0ull;
-            for (uint32_t other = 0u; other < 6u; ++other) {
-                const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
-                others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
-            }
-            if ((board.cells[object] & others) != 0ull) {
-                found |= machine::tia::bit(object);
-            }
-        }
-    }
-    return found;
-}
-
 // The objects with which `object` has not collided yet.
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
     const uint32_t c = static_cast<uint32_t>(static_cast<uint16_t>(~collisions));
@@ -9366,13 +9346,14 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
 // True if `object`, placed on `cells`, could cause a new collision with an enabled object.
 PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
-    const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
-    uint64_t others = 0ull;
+    uint32_t near_ = 0u;
     for (uint32_t other = 0u; other < 6u; ++other) {
-        const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
-        others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
+        if ((board.cells[other] & cells) != 0ull) {
+            near_ |= 1u << other;
+        }
     }
-    return ((others & cells) != 0ull) && !machine::tia::hidden(t);
+    const uint8_t others = (static_cast<uint8_t>(near_) & t.enabled) & static_cast<uint8_t>(~machine::tia::bit(object));
+    return ((others != 0) && !machine::tia::hidden(t)) && ((others & machine::tia::collision::partners_of(t.collisions, object)) != 0);
 }
 
 // Mask of the pixels `from..to` that are in word `word`.

@@ -45,32 +45,32 @@ pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     t.may_collide_overestimated = 0;
     let mut any: u64 = 0;
     let mut partners: u64 = 0;
-    let mut seen: u64 = 0;
-    let mut shared: u64 = 0;
-    for object in 0..6 {
+    for object in 0..PF {
         let cells: u64 = board.cells[object];
-        let on: u64 = (t.enabled >> object & 1) as u64;
-        let shown: u64 = cells & 0u64.wrapping_sub(on);
-        shared |= seen & shown;
-        seen |= shown;
-        if object < PF {
-            any |= cells;
-            let latched: u64 = (t.collisions >> (2 * object + 5) & 1) as u64;
-            partners |= shown & latched.wrapping_sub(1);
+        any |= cells;
+        if t.enabled & bit(object) != 0 && t.collisions >> (2 * object + 5) & 1 == 0 {
+            partners |= cells;
         }
     }
-    let mut may_collide: u8 = 0;
+    // Pairs that share a cell and have not collided yet, by latch.
+    let mut pairs: u32 = 0;
+    for latch in 0..16 {
+        if board.cells[FIRST[latch] as usize] & board.cells[SECOND[latch] as usize] != 0 {
+            pairs |= 1 << latch;
+        }
+    }
+    let open: u16 = pairs as u16 & !NO_LATCH & !t.collisions;
+    // The other object of a pair must be enabled.
+    let with_enabled: u16 = open & !LATCHES_BETWEEN[(ALL_OBJECTS & !t.enabled) as usize];
+    let of_enabled: u16 = open & LATCHES_BETWEEN[t.enabled as usize];
+    let mut near: u32 = 0;
     for object in 0..6 {
-        // For an enabled object a cell must contain two enabled objects, itself and another; for a disabled
-        // object, one.
-        let others: u64 = if t.enabled >> object & 1 != 0 { shared } else { seen };
-        if board.cells[object] & others != 0 {
-            may_collide |= bit(object);
+        let found: u16 = if t.enabled & bit(object) != 0 { of_enabled } else { with_enabled };
+        if found & LATCHES_OF[object] != 0 {
+            near |= 1 << object;
         }
     }
-    if may_collide != 0 && t.collisions != 0 {
-        may_collide &= unlatched(t, board, may_collide);
-    }
+    let mut may_collide: u8 = near as u8;
     if hidden(t) {
         may_collide = 0;
         partners = 0;
@@ -123,25 +123,6 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
     }
 }
 
-/// The objects of `may_collide` that share a cell with one with which they have not collided yet.
-fn unlatched(t: &Tia, board: &Board, may_collide: u8) -> u8 {
-    let mut found: u8 = 0;
-    for object in 0..6 {
-        if may_collide & bit(object) != 0 {
-            let partners: u8 = partners_of(t.collisions, object) & t.enabled;
-            let mut others: u64 = 0;
-            for other in 0..6 {
-                let on: u64 = (partners >> other & 1) as u64;
-                others |= board.cells[other] & 0u64.wrapping_sub(on);
-            }
-            if board.cells[object] & others != 0 {
-                found |= bit(object);
-            }
-        }
-    }
-    found
-}
-
 /// The objects with which `object` has not collided yet.
 pub fn partners_of(collisions: u16, object: usize) -> u8 {
     let c: u32 = !collisions as u32;
@@ -159,13 +140,14 @@ pub fn partners_of(collisions: u16, object: usize) -> u8 {
 /// True if `object`, placed on `cells`, could cause a new collision with an enabled object.
 pub fn would_collide(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     let t: &Tia = &m.tia;
-    let partners: u8 = partners_of(t.collisions, object) & t.enabled;
-    let mut others: u64 = 0;
+    let mut near: u32 = 0;
     for other in 0..6 {
-        let on: u64 = (partners >> other & 1) as u64;
-        others |= board.cells[other] & 0u64.wrapping_sub(on);
+        if board.cells[other] & cells != 0 {
+            near |= 1 << other;
+        }
     }
-    others & cells != 0 && !hidden(t)
+    let others: u8 = near as u8 & t.enabled & !bit(object);
+    others != 0 && !hidden(t) && others & partners_of(t.collisions, object) != 0
 }
 
 /// Mask of the pixels `from..to` that are in word `word`.
