@@ -11291,6 +11291,8 @@ PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t valu
 PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
     const uint32_t at = (row * observe::WIDTH) + (32u * word);
     const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
+    Array<uint32_t, 8> last = Array<uint32_t, 8>{};
+    bool last_is_bytes = false;
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11303,10 +11305,20 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
             if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                 observe::plane::blank_fours(table, fours);
             }
+            last_is_bytes = false;
         } else {
+            uint32_t differs = 0u;
             for (uint32_t k = 0u; k < 8u; ++k) {
                 const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                fours[k] = observe::plane::four_values(table, indices);
+                differs |= indices ^ last[k];
+                last[k] = indices;
+            }
+            if (last_is_bytes && (differs == 0u)) {
+                continue;
+            }
+            last_is_bytes = true;
+            for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
+                fours[k_2] = observe::plane::four_values(table, last[k_2]);
             }
         }
         observe::plane::put_fours(strip, to, fours, i == 0u);

@@ -252,6 +252,8 @@ pub fn brighten_part(
 ) {
     let at: usize = row * WIDTH + 32 * word;
     let to: usize = row % STRIP_ROWS as usize * ROW_WORDS + 8 * word;
+    let mut last: [u32; 8] = [0; 8];
+    let mut last_is_bytes: bool = false;
     for i in 0..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
@@ -264,14 +266,25 @@ pub fn brighten_part(
             if board.rows[picture][row].kind == rows::BLANKED && word == 0 {
                 blank_fours(table, &mut fours);
             }
+            last_is_bytes = false;
         } else {
+            let mut differs: u32 = 0;
             for k in 0..8usize {
                 let indices: u32 = if picture < 2 {
                     word_at(&board.picture[picture], at + 4 * k)
                 } else {
                     word_at(work, (picture - 2) * picture_set.picture_bytes as usize + at + 4 * k)
                 };
-                fours[k] = four_values(table, indices);
+                differs |= indices ^ last[k];
+                last[k] = indices;
+            }
+            // The pictures of one step are equal in most places.
+            if last_is_bytes && differs == 0 {
+                continue;
+            }
+            last_is_bytes = true;
+            for k in 0..8usize {
+                fours[k] = four_values(table, last[k]);
             }
         }
         put_fours(strip, to, &fours, i == 0);
