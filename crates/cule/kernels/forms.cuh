@@ -34,7 +34,7 @@ static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
 // Shared memory of a block: these rows while frames run, and the data of `show` after that.
 #define PARL_BLOCK_WORDS (ROW_LANES * ROW_WORDS)
 static __device__ uint32_t* block_words() {
-    __shared__ uint32_t words[PARL_BLOCK_WORDS];
+    alignas(16) __shared__ uint32_t words[PARL_BLOCK_WORDS];
     return words;
 }
 

@@ -266,7 +266,7 @@ PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_B
                                  cule::observe::plane::STRIP_ROWS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
-    __shared__ uint32_t words[SHOW_WORDS];
+    alignas(16) __shared__ uint32_t words[SHOW_WORDS];
     return words;
 }
 #else
@@ -310,15 +310,6 @@ struct ShowTarget {
 // Stores `value` at byte `at` of the newest plane.
 template <class Unit> static __device__ void store_unit(const ShowTarget& w, uint32_t at, Unit value) {
     rs::store<Unit>(w.planes + static_cast<uint64_t>(w.s.newest) * w.b.plane_bytes, at, value);
-}
-
-// As `store_unit` for four bytes at any alignment.
-[[maybe_unused]] static __device__ void put_four(const ShowTarget& w, uint32_t at, uint32_t four) {
-    if (w.by_words) {
-        store_unit<uint32_t>(w, at, four);
-    } else {
-        for (uint32_t i = 0; i < 4; ++i) store_unit<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
-    }
 }
 
 // The threads of the block copy a plane, or fill it with zeros if `from` is null.
@@ -392,11 +383,12 @@ struct Strip {
                  byte_rows + cule::observe::plane::STRIP_ROWS};
 }
 
-// Adds the pixels of a row to the list, one per bit of `ties`. `at` is the first one's byte of the strip's rows. Those for which
+// Adds the pixels of a row to the list, one per bit of `ties` (of `round_block_84`). `at` is the first one's byte of the strip's rows. Those for which
 // there is no place are computed by `pixel_of`.
 template <class PixelOf> static __device__ void list_ties(const Strip& strip, uint32_t ties, uint32_t at, const PixelOf& pixel_of) {
     for (uint32_t left = ties; left != 0; left &= left - 1) {
-        const uint32_t byte = at + __popc((left & (0u - left)) - 1);
+        const uint32_t lowest = left & (0u - left);
+        const uint32_t byte = at + cule::observe::plane::BLOCK_COLUMNS - __popc(lowest | (lowest - 1));
         const uint32_t place = atomicAdd(strip.counts + 1, 1);
         if (place < TIES) {
             strip.ties[place] = byte;
@@ -454,9 +446,7 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
             strip.out[strip.ties[i]] = pixel_of(strip.ties[i]);
         }
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < rows / 5 * 42; i += blockDim.x) {
-            put_four(w, 84 * first + 4 * i, rs::load<uint32_t>(strip.out, 4 * i));
-        }
+        copy_plane(w.planes + static_cast<uint64_t>(w.s.newest) * b.plane_bytes + 84 * first, strip.out, rows / 5 * 168);
         __syncthreads();
     }
 }

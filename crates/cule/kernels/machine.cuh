@@ -11352,7 +11352,7 @@ PARL_FN uint32_t block_place(uint32_t block) {
     return ((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 168u) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_COLUMNS);
 }
 
-// Four pixels from two words, from bit `shift` on, which is less than 32.
+// 32 bits of two words, from bit `shift` on, which is less than 32.
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef PARL_INTRINSICS
     return __funnelshift_r(low, high, shift);
@@ -11394,7 +11394,7 @@ PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array
 }
 
 // Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-// pixels: the float computation decides these.
+// pixels, the last one's in bit 0: the float computation decides these.
 PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to) {
     uint32_t ties = 0u;
     PARL_ROLLED
@@ -11402,9 +11402,7 @@ PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8
     for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
         const uint32_t scaled = sums[r] * observe::plane::round_block_84_SCALE;
         out[to + r] = static_cast<uint8_t>(scaled >> 24);
-        if ((scaled << 8) < (observe::plane::round_block_84_SCALE << 8)) {
-            ties |= 1u << r;
-        }
+        ties = observe::plane::shifted(rs::wrapping_sub<uint32_t>(scaled & 0xFFFFFFu, observe::plane::round_block_84_SCALE), ties, 31u);
     }
     return ties;
 }

@@ -132,7 +132,7 @@ pub const BLOCKS_ACROSS: u32 = 4;
 /// Words of a row of a block.
 const BLOCK_WORDS: usize = 10;
 /// Columns of an 84 x 84 plane that a block gives.
-const BLOCK_COLUMNS: usize = 21;
+pub const BLOCK_COLUMNS: usize = 21;
 
 /// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
@@ -326,7 +326,7 @@ pub fn block_place(block: usize) -> usize {
     block / BLOCKS_ACROSS as usize * 168 + block % BLOCKS_ACROSS as usize * BLOCK_COLUMNS
 }
 
-/// Four pixels from two words, from bit `shift` on, which is less than 32.
+/// 32 bits of two words, from bit `shift` on, which is less than 32.
 fn shifted(low: u32, high: u32, shift: u32) -> u32 {
     ((low as u64 | (high as u64) << 32) >> shift) as u32
 }
@@ -367,7 +367,7 @@ pub fn sum_block_84(
 }
 
 /// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-/// pixels: the float computation decides these.
+/// pixels, the last one's in bit 0: the float computation decides these.
 #[inline(always)]
 pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) -> u32 {
     // 2^24 / 200, rounded up: exact for all sums, up to 51,100.
@@ -376,10 +376,8 @@ pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) ->
     for r in 0..BLOCK_COLUMNS {
         let scaled: u32 = sums[r] * SCALE;
         out[to + r] = (scaled >> 24) as u8;
-        // Without a remainder the fraction is less than a 200th.
-        if scaled << 8 < SCALE << 8 {
-            ties |= 1 << r;
-        }
+        // Without a remainder the fraction is less than a 200th: the difference is negative.
+        ties = shifted((scaled & 0xFF_FFFF).wrapping_sub(SCALE), ties, 31);
     }
     ties
 }
@@ -535,7 +533,7 @@ mod tests {
                         for (sums, to) in [(upper, to), (lower, to + 84)] {
                             let found = round_block_84(&sums, &mut strip_out, to);
                             tie_count += found.count_ones();
-                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> r & 1 != 0) {
+                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> (BLOCK_COLUMNS - 1 - r) & 1 != 0) {
                                 let (y, x) = (row + (to + r) / 84, (to + r) % 84);
                                 strip_out[to + r] = area_84(&strip, &whole, &cells, &weights, y, x);
                             }
