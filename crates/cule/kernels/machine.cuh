@@ -9489,7 +9489,9 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
     }
     m.tia.star_field = 0;
     const bool usual = (cycle < 4) || (cycle > 74);
-    for (uint32_t object = 0u; object < 5u; ++object) {
+    const uint8_t moves = (((m.tia.motion[0u] | m.tia.motion[1u]) | m.tia.motion[2u]) | m.tia.motion[3u]) | m.tia.motion[4u];
+    const uint32_t objects = (usual && (moves == 0)) ? 0u : 5u;
+    for (uint32_t object = 0u; object < objects; ++object) {
         const uint8_t nibble = m.tia.motion[object];
         if (usual && (nibble == 0)) {
             continue;
