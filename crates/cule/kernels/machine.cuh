@@ -10819,33 +10819,33 @@ PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t 
 PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
     const uint32_t other = 1u - player;
     const uint8_t new_ = static_cast<uint8_t>(value);
-    uint8_t objects = 0;
+    uint8_t changes = 0;
     if ((m.tia.vdelp[player] == 0) && (m.tia.grp[player] != new_)) {
-        objects |= machine::tia::bit(machine::tia::P0 + player);
+        changes |= machine::tia::bit(machine::tia::P0 + player);
     }
     if ((m.tia.vdelp[other] != 0) && (m.tia.grp_old[other] != m.tia.grp[other])) {
-        objects |= machine::tia::bit(machine::tia::P0 + other);
+        changes |= machine::tia::bit(machine::tia::P0 + other);
     }
     if (((player == 1u) && (m.tia.vdelbl != 0)) && (m.tia.enabl_old != m.tia.enabl)) {
-        objects |= machine::tia::bit(machine::tia::BL);
+        changes |= machine::tia::bit(machine::tia::BL);
     }
-    if ((objects & rs::wrapping_sub<uint8_t>(objects, 1)) != 0) {
+    if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
         machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
-    } else {
-        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), objects, objects != 0);
+    } else if ((changes != 0) || (m.access_by_access != 0)) {
+        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), changes, true);
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
+    if (player == 1u) {
+        m.tia.enabl_old = m.tia.enabl;
+    }
     for (uint32_t shown = 0u; shown < 2u; ++shown) {
-        if ((m.tia.vdelp[shown] != 0) == (shown == other)) {
+        if ((changes & machine::tia::bit(machine::tia::P0 + shown)) != 0) {
             machine::tia::write::show_player(m.tia, board, shown);
         }
     }
-    if (player == 1u) {
-        m.tia.enabl_old = m.tia.enabl;
-        if (m.tia.vdelbl != 0) {
-            machine::tia::write::show_ball(m.tia, board);
-        }
+    if ((changes & machine::tia::bit(machine::tia::BL)) != 0) {
+        machine::tia::write::show_ball(m.tia, board);
     }
 }
 

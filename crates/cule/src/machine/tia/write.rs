@@ -399,36 +399,35 @@ pub fn show_missile(t: &mut Tia, board: &mut Board, missile: usize) {
 fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
     let other: usize = 1 - player;
     let new: u8 = value as u8;
-    let mut objects: u8 = 0;
+    let mut changes: u8 = 0;
     if m.tia.vdelp[player] == 0 && m.tia.grp[player] != new {
-        objects |= bit(P0 + player);
+        changes |= bit(P0 + player);
     }
     if m.tia.vdelp[other] != 0 && m.tia.grp_old[other] != m.tia.grp[other] {
-        objects |= bit(P0 + other);
+        changes |= bit(P0 + other);
     }
     if player == 1 && m.tia.vdelbl != 0 && m.tia.enabl_old != m.tia.enabl {
-        objects |= bit(BL);
+        changes |= bit(BL);
     }
-    if objects & objects.wrapping_sub(1) != 0 {
+    if changes & changes.wrapping_sub(1) != 0 {
         // Two objects that change together may collide with each other, though neither collides with the
         // other's old form.
         catch_up_if(m, board, clock.wrapping_add(1), true);
-    } else {
-        catch_up_for(m, board, clock.wrapping_add(1), objects, objects != 0);
+    } else if changes != 0 || m.access_by_access != 0 {
+        catch_up_for(m, board, clock.wrapping_add(1), changes, true);
     }
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
-    // What is shown is the new byte or its delayed copy.
+    if player == 1 {
+        m.tia.enabl_old = m.tia.enabl;
+    }
     for shown in 0..2 {
-        if (m.tia.vdelp[shown] != 0) == (shown == other) {
+        if changes & bit(P0 + shown) != 0 {
             show_player(&mut m.tia, board, shown);
         }
     }
-    if player == 1 {
-        m.tia.enabl_old = m.tia.enabl;
-        if m.tia.vdelbl != 0 {
-            show_ball(&mut m.tia, board);
-        }
+    if changes & bit(BL) != 0 {
+        show_ball(&mut m.tia, board);
     }
 }
 
