@@ -2744,7 +2744,6 @@ PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void mark_collisions_final(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
-PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap);
 }
 
 namespace cule::machine::tia::hmove {
@@ -9412,45 +9411,35 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         return;
     }
     machine::tia::objects::refresh(t, board, active);
-    uint32_t any = 0u;
-    uint16_t latched = 0;
+    Array<uint32_t, 5> span = Array<uint32_t, 5>{};
     for (uint32_t w = 0u; w < 5u; ++w) {
-        uint32_t one = 0u;
-        uint32_t two = 0u;
-        for (uint32_t object_3 = 0u; object_3 < 6u; ++object_3) {
-            if ((active & machine::tia::bit(object_3)) != 0) {
-                two |= one & board.masks[object_3][w];
-                one |= board.masks[object_3][w];
-            }
-        }
-        any |= two;
-        const uint32_t overlap = two & machine::tia::collision::span_word(w, from, to);
-        if (overlap != 0u) {
-            latched |= machine::tia::collision::overlaps(board, possible, w, overlap);
-        }
+        span[w] = machine::tia::collision::span_word(w, from, to);
     }
-    t.collisions |= latched;
-    if (latched != 0) {
+    uint32_t any = 0u;
+    uint32_t latched = 0u;
+    uint32_t left = static_cast<uint32_t>(possible);
+    while (left != 0u) {
+        const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
+        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+        uint32_t inside = 0u;
+        for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
+            const uint32_t both = board.masks[a][w_2] & board.masks[b][w_2];
+            any |= both;
+            inside |= both & span[w_2];
+        }
+        if (inside != 0u) {
+            latched |= 1u << latch;
+        }
+        left &= left - 1u;
+    }
+    t.collisions |= static_cast<uint16_t>(latched);
+    if (latched != 0u) {
         machine::tia::write::invalidate_may_collide(t);
     }
     if (all_here && ((any == 0u) || ((from == 0) && (to == 160)))) {
         machine::tia::collision::mark_collisions_final(t);
     }
-}
-
-// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
-PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap) {
-    uint16_t latched = 0;
-    for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        if (((possible >> latch) & 1) != 0) {
-            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-            if (((board.masks[a][w] & board.masks[b][w]) & overlap) != 0u) {
-                latched |= static_cast<uint16_t>(1 << latch);
-            }
-        }
-    }
-    return latched;
 }
 }
 

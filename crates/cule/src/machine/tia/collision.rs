@@ -207,43 +207,33 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         return;
     }
     objects::refresh(t, board, active);
-    let mut any: u32 = 0;
-    let mut latched: u16 = 0;
+    let mut span: [u32; 5] = [0; 5];
     for w in 0..5 {
-        let mut one: u32 = 0;
-        let mut two: u32 = 0;
-        for object in 0..6 {
-            if active & bit(object) != 0 {
-                two |= one & board.masks[object][w];
-                one |= board.masks[object][w];
-            }
-        }
-        any |= two;
-        let overlap: u32 = two & span_word(w, from, to);
-        if overlap != 0 {
-            latched |= overlaps(board, possible, w, overlap);
-        }
+        span[w] = span_word(w, from, to);
     }
-    t.collisions |= latched;
+    let mut any: u32 = 0;
+    let mut latched: u32 = 0;
+    let mut left: u32 = possible as u32;
+    while left != 0 {
+        let latch: usize = left.trailing_zeros() as usize;
+        let a: usize = FIRST[latch] as usize;
+        let b: usize = SECOND[latch] as usize;
+        let mut inside: u32 = 0;
+        for w in 0..5 {
+            let both: u32 = board.masks[a][w] & board.masks[b][w];
+            any |= both;
+            inside |= both & span[w];
+        }
+        if inside != 0 {
+            latched |= 1 << latch;
+        }
+        left &= left - 1;
+    }
+    t.collisions |= latched as u16;
     if latched != 0 {
         super::write::invalidate_may_collide(t);
     }
     if all_here && (any == 0 || (from == 0 && to == 160)) {
         mark_collisions_final(t);
     }
-}
-
-/// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
-fn overlaps(board: &Board, possible: u16, w: usize, overlap: u32) -> u16 {
-    let mut latched: u16 = 0;
-    for latch in 0..16 {
-        if possible >> latch & 1 != 0 {
-            let a: usize = FIRST[latch] as usize;
-            let b: usize = SECOND[latch] as usize;
-            if board.masks[a][w] & board.masks[b][w] & overlap != 0 {
-                latched |= 1 << latch;
-            }
-        }
-    }
-    latched
 }
