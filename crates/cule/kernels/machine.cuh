@@ -2736,7 +2736,7 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 }
 
 namespace cule::machine::tia::collision {
-PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set);
+PARL_FN uint32_t unset_latches(const machine::tia::Tia& t, uint32_t set);
 PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& board);
 PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
@@ -9225,8 +9225,8 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 namespace cule::machine::tia::collision {
 
 // Latches between objects of `set` that are not set yet.
-PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set) {
-    return machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(set)] & static_cast<uint16_t>(~t.collisions);
+PARL_FN uint32_t unset_latches(const machine::tia::Tia& t, uint32_t set) {
+    return static_cast<uint32_t>(machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(set)]) & static_cast<uint32_t>(static_cast<uint16_t>(~t.collisions));
 }
 
 // Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -9379,11 +9379,15 @@ PARL_FN void mark_collisions_final(machine::tia::Tia& t) {
 // Latches the collisions in pixels `from..to`.
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
     machine::tia::Tia& t = m.tia;
-    const uint8_t enabled = t.enabled;
+    const uint32_t enabled = static_cast<uint32_t>(t.enabled);
+    if (machine::tia::collision::unset_latches(t, enabled) == 0u) {
+        machine::tia::collision::mark_collisions_final(t);
+        return;
+    }
     uint64_t seen = 0ull;
     uint64_t shared = 0ull;
     for (uint32_t object = 0u; object < 6u; ++object) {
-        if (((enabled >> object) & 1) != 0) {
+        if (((enabled >> object) & 1u) != 0u) {
             shared |= seen & board.cells[object];
             seen |= board.cells[object];
         }
@@ -9402,22 +9406,22 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
             covering |= 1u << object_2;
         }
     }
-    const uint8_t active = static_cast<uint8_t>(covering) & enabled;
-    const uint16_t possible = machine::tia::collision::unset_latches(t, active);
-    if (possible == 0) {
+    const uint32_t active = covering & enabled;
+    const uint32_t possible = machine::tia::collision::unset_latches(t, active);
+    if (possible == 0u) {
         if (all_here) {
             machine::tia::collision::mark_collisions_final(t);
         }
         return;
     }
-    machine::tia::objects::refresh(t, board, active);
+    machine::tia::objects::refresh(t, board, static_cast<uint8_t>(active));
     Array<uint32_t, 5> span = Array<uint32_t, 5>{};
     for (uint32_t w = 0u; w < 5u; ++w) {
         span[w] = machine::tia::collision::span_word(w, from, to);
     }
     uint32_t any = 0u;
     uint32_t latched = 0u;
-    uint32_t left = static_cast<uint32_t>(possible);
+    uint32_t left = possible;
     while (left != 0u) {
         const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
         const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);

@@ -34,8 +34,8 @@ const fn latches_between() -> [u16; 64] {
 }
 
 /// Latches between objects of `set` that are not set yet.
-fn unset_latches(t: &Tia, set: u8) -> u16 {
-    LATCHES_BETWEEN[set as usize] & !t.collisions
+fn unset_latches(t: &Tia, set: u32) -> u32 {
+    LATCHES_BETWEEN[set as usize] as u32 & !t.collisions as u32
 }
 
 /// Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -174,7 +174,11 @@ fn mark_collisions_final(t: &mut Tia) {
 /// Latches the collisions in pixels `from..to`.
 pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let t: &mut Tia = &mut m.tia;
-    let enabled: u8 = t.enabled;
+    let enabled: u32 = t.enabled as u32;
+    if unset_latches(t, enabled) == 0 {
+        mark_collisions_final(t);
+        return;
+    }
     let mut seen: u64 = 0;
     let mut shared: u64 = 0;
     for object in 0..6 {
@@ -198,22 +202,22 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
             covering |= 1 << object;
         }
     }
-    let active: u8 = covering as u8 & enabled;
-    let possible: u16 = unset_latches(t, active);
+    let active: u32 = covering & enabled;
+    let possible: u32 = unset_latches(t, active);
     if possible == 0 {
         if all_here {
             mark_collisions_final(t);
         }
         return;
     }
-    objects::refresh(t, board, active);
+    objects::refresh(t, board, active as u8);
     let mut span: [u32; 5] = [0; 5];
     for w in 0..5 {
         span[w] = span_word(w, from, to);
     }
     let mut any: u32 = 0;
     let mut latched: u32 = 0;
-    let mut left: u32 = possible as u32;
+    let mut left: u32 = possible;
     while left != 0 {
         let latch: usize = left.trailing_zeros() as usize;
         let a: usize = FIRST[latch] as usize;
