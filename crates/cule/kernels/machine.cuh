@@ -10233,29 +10233,24 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         machine::tia::rows::draw_whole(board, buffer, number, before);
         return true;
     }
-    const uint32_t first = static_cast<uint32_t>(a) / 32u;
-    const uint32_t last = (static_cast<uint32_t>(b) - 1u) / 32u;
-    uint32_t wanted = 0xFFFFFFFFu << (a & 31);
-    const uint32_t to_last = 0xFFFFFFFFu >> rs::sub<int32_t>(31, rs::sub<int32_t>(b, 1) & 31);
-    for (uint32_t w = first; w < (last + 1u); ++w) {
-        Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-        if (scores && !dark) {
-            const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
-            const uint32_t c0 = t1._0;
-            const uint32_t c1 = t1._1;
-            const uint32_t cf = t1._2;
-            classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
-        } else if (!dark) {
-            classes = machine::tia::rows::usual_classes(board, w, before);
+    for (uint32_t w = 0u; w < 5u; ++w) {
+        const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
+        if (wanted != 0u) {
+            Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+            if (scores && !dark) {
+                const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
+                const uint32_t c0 = t1._0;
+                const uint32_t c1 = t1._1;
+                const uint32_t cf = t1._2;
+                classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+            } else if (!dark) {
+                classes = machine::tia::rows::usual_classes(board, w, before);
+            }
+            const uint64_t old = board.rows[buffer][number].classes[w];
+            const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
+            const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
+            board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
         }
-        if (w == last) {
-            wanted &= to_last;
-        }
-        const uint64_t old = board.rows[buffer][number].classes[w];
-        const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
-        const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
-        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
-        wanted = 0xFFFFFFFFu;
     }
     return true;
 }

@@ -172,26 +172,21 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         draw_whole(board, buffer, number, before);
         return true;
     }
-    let first: usize = a as usize / 32;
-    let last: usize = (b as usize - 1) / 32;
-    let mut wanted: u32 = 0xFFFF_FFFF << (a & 31);
-    let to_last: u32 = 0xFFFF_FFFF >> (31 - (b - 1 & 31));
-    for w in first..last + 1 {
-        let mut classes: (u32, u32) = (0, 0);
-        if scores && !dark {
-            let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-            classes = (c0 | cf, c1 | cf);
-        } else if !dark {
-            classes = usual_classes(board, w, before);
+    for w in 0..5usize {
+        let wanted: u32 = span_word(w, a, b);
+        if wanted != 0 {
+            let mut classes: (u32, u32) = (0, 0);
+            if scores && !dark {
+                let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
+                classes = (c0 | cf, c1 | cf);
+            } else if !dark {
+                classes = usual_classes(board, w, before);
+            }
+            let old: u64 = board.rows[buffer][number].classes[w];
+            let low: u32 = classes.0 & wanted | old as u32 & !wanted;
+            let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
+            board.rows[buffer][number].classes[w] = two_words(low, high);
         }
-        if w == last {
-            wanted &= to_last;
-        }
-        let old: u64 = board.rows[buffer][number].classes[w];
-        let low: u32 = classes.0 & wanted | old as u32 & !wanted;
-        let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
-        board.rows[buffer][number].classes[w] = two_words(low, high);
-        wanted = 0xFFFF_FFFF;
     }
     true
 }
