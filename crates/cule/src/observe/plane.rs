@@ -533,7 +533,8 @@ mod tests {
                         for (sums, to) in [(upper, to), (lower, to + 84)] {
                             let found = round_block_84(&sums, &mut strip_out, to);
                             tie_count += found.count_ones();
-                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> (BLOCK_COLUMNS - 1 - r) & 1 != 0) {
+                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> (BLOCK_COLUMNS - 1 - r) & 1 != 0)
+                            {
                                 let (y, x) = (row + (to + r) / 84, (to + r) % 84);
                                 strip_out[to + r] = area_84(&strip, &whole, &cells, &weights, y, x);
                             }

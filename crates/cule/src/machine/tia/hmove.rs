@@ -50,8 +50,7 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
     m.tia.star_field = 0;
     // A strobe in the horizontal blank, as in almost all programs.
     let usual: bool = cycle < 4 || cycle > 74;
-    let moves: u8 =
-        m.tia.motion[0] | m.tia.motion[1] | m.tia.motion[2] | m.tia.motion[3] | m.tia.motion[4];
+    let moves: u8 = m.tia.motion[0] | m.tia.motion[1] | m.tia.motion[2] | m.tia.motion[3] | m.tia.motion[4];
     let objects: usize = if usual && moves == 0 { 0 } else { 5 };
     for object in 0..objects {
         let nibble: u8 = m.tia.motion[object];

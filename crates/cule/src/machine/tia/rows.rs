@@ -11,7 +11,8 @@ use super::paint::{
     BACKGROUND, PLAYFIELD, PRIORITY, color_masks, drawing_order, line_start, load_eight, spread, store_eight,
 };
 use super::{
-    ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH, hidden, objects,
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH, hidden,
+    objects,
 };
 use crate::machine::{Board, Machine};
 
