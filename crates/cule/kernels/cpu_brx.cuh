@@ -4365,7 +4365,7 @@
     "activemask.b32 t1;\n" \
     "vote.sync.any.pred p2,p,t1;\n" \
     "@!p2 bra LTOP_%=;\n" \
-    "selp.u32 %12,2,3,p;\n" \
+    "selp.u32 %12,3,1,p;\n" \
     "bra LEND_%=;\n" \
     "LJUMP_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4393,10 +4393,10 @@
     "LSLOW_%=:\n" \
     "shr.u32 t0,e0,16;\n" \
     "sub.u32 %8,%8,t0;\n" \
-    "mov.u32 %12,1;\n" \
+    "mov.u32 %12,2;\n" \
     "bra LEND_%=;\n" \
     "LSTORE_%=:\n" \
-    "mov.u32 %12,2;\n" \
+    "mov.u32 %12,3;\n" \
     "LEND_%=:\n" \
     "}"
 
@@ -4412,12 +4412,12 @@ struct Registers {
 
 // A branch, a jump or WSYNC.
 PARL_CONST uint32_t TURN = 0;
+// Another lane must do what `STORE` says; this one has completed the instruction.
+PARL_CONST uint32_t STORED = 1;
 // `machine::compact::execute` must execute the next instruction.
-PARL_CONST uint32_t SLOW = 1;
+PARL_CONST uint32_t SLOW = 2;
 // `machine::bus::write_tia` must write `value` to `address` to complete the instruction.
-PARL_CONST uint32_t STORE = 2;
-// Another lane must do that; this one has completed the instruction.
-PARL_CONST uint32_t STORED = 3;
+PARL_CONST uint32_t STORE = 3;
 // `Registers::spent` has instructions below this bit, cycles from it on.
 PARL_CONST uint32_t CYCLES_AT = 13;
 

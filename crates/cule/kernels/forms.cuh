@@ -34,7 +34,7 @@ static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
 // Shared memory of a block: these rows while frames run, and the data of `show` after that.
 #define PARL_BLOCK_WORDS (ROW_LANES * ROW_WORDS)
 static __device__ uint32_t* block_words() {
-    __shared__ uint32_t words[PARL_BLOCK_WORDS];
+    alignas(16) __shared__ uint32_t words[PARL_BLOCK_WORDS];
     return words;
 }
 
@@ -204,14 +204,8 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         PARL_COUNT_LANES(1, together, key == first);
         if (key != first) continue;
         cule::brx::run(r, machine, time.cycles, time.until, program);
-        // The functions take copies: a variable whose address is taken is in local memory.
-        if (r.code == cule::brx::SLOW) {
-            settle(time, r, stored);
-            cule::brx::Registers copy = r;
-            LaneTime copy_of_time = time;
-            execute_with_compact(m, board, rom, program, copy, copy_of_time);
-            r = copy;
-            time = copy_of_time;
+        if (r.code < cule::brx::SLOW) {
+            // A branch, a jump, or a store of another lane.
         } else if (r.code == cule::brx::STORE) {
             m.bus = r.value;
             const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
@@ -221,6 +215,14 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
                 if (m.tia.stop != 0) time.left = 0;
                 time.until = 0;
             }
+        } else {
+            settle(time, r, stored);
+            // The function takes copies: a variable whose address is taken is in local memory.
+            cule::brx::Registers copy = r;
+            LaneTime copy_of_time = time;
+            execute_with_compact(m, board, rom, program, copy, copy_of_time);
+            r = copy;
+            time = copy_of_time;
         }
         if (r.spent >= time.until) window = enter_window(m, time, r, stored, chosen.window, program);
         key = schedule::key(window, r.s, r.place);

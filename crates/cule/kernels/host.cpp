@@ -47,12 +47,6 @@ static inline int __popc(uint32_t value) { return __builtin_popcount(value); }
 
 // Intrinsics in bodies of the generated functions, as in the CUDA Math API.
 #define PARL_INTRINSICS
-static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
-    const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < 4; ++i) found |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
-    return found;
-}
 static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t count) {
     return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (count & 31));
 }

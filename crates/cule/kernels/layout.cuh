@@ -258,17 +258,15 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
 PARL_CONST uint32_t RAM_BYTES = 128;
 
 // Shared words of a block while it shows: the brightness of a strip, the rows of a plane that come of it, the table of a game,
-// `bits_as_digits` of all bytes, and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie
-// between two values.
+// and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie between two values.
 PARL_CONST uint32_t TABLE_BYTES = 256;
-PARL_CONST uint32_t DIGITS = 256;
 PARL_CONST uint32_t TIES = 64;
 PARL_CONST uint32_t STRIP_OUT_BYTES = 84 * cule::observe::plane::STRIP_OUT;
-PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + DIGITS + 2 +
+PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + 2 +
                                  cule::observe::plane::STRIP_ROWS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
-    __shared__ uint32_t words[SHOW_WORDS];
+    alignas(16) __shared__ uint32_t words[SHOW_WORDS];
     return words;
 }
 #else
@@ -312,15 +310,6 @@ struct ShowTarget {
 // Stores `value` at byte `at` of the newest plane.
 template <class Unit> static __device__ void store_unit(const ShowTarget& w, uint32_t at, Unit value) {
     rs::store<Unit>(w.planes + static_cast<uint64_t>(w.s.newest) * w.b.plane_bytes, at, value);
-}
-
-// As `store_unit` for four bytes at any alignment.
-[[maybe_unused]] static __device__ void put_four(const ShowTarget& w, uint32_t at, uint32_t four) {
-    if (w.by_words) {
-        store_unit<uint32_t>(w, at, four);
-    } else {
-        for (uint32_t i = 0; i < 4; ++i) store_unit<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
-    }
 }
 
 // The threads of the block copy a plane, or fill it with zeros if `from` is null.
@@ -380,7 +369,6 @@ struct Strip {
     uint32_t* pixels;
     uint8_t* out;
     uint32_t* table;
-    uint32_t* digits;
     uint32_t* counts;  // lengths of the two lists
     uint32_t* byte_rows;
     uint32_t* ties;
@@ -389,18 +377,18 @@ struct Strip {
 [[maybe_unused]] static __device__ Strip strip_of_block() {
     uint32_t* out = block_words() + cule::observe::plane::STRIP_WORDS;
     uint32_t* table = out + STRIP_OUT_BYTES / 4;
-    uint32_t* digits = table + TABLE_BYTES / 4;
-    uint32_t* counts = digits + DIGITS;
+    uint32_t* counts = table + TABLE_BYTES / 4;
     uint32_t* byte_rows = counts + 2;
-    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, digits, counts, byte_rows,
+    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, counts, byte_rows,
                  byte_rows + cule::observe::plane::STRIP_ROWS};
 }
 
-// Adds the pixels of a row to the list, one per bit of `ties`. `at` is the first one's byte of the strip's rows. Those for which
+// Adds the pixels of a row to the list, one per bit of `ties` (of `round_block_84`). `at` is the first one's byte of the strip's rows. Those for which
 // there is no place are computed by `pixel_of`.
 template <class PixelOf> static __device__ void list_ties(const Strip& strip, uint32_t ties, uint32_t at, const PixelOf& pixel_of) {
     for (uint32_t left = ties; left != 0; left &= left - 1) {
-        const uint32_t byte = at + __popc((left & (0u - left)) - 1);
+        const uint32_t lowest = left & (0u - left);
+        const uint32_t byte = at + cule::observe::plane::BLOCK_COLUMNS - __popc(lowest | (lowest - 1));
         const uint32_t place = atomicAdd(strip.counts + 1, 1);
         if (place < TIES) {
             strip.ties[place] = byte;
@@ -419,7 +407,6 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
     const show::PictureSet picture_set = w.picture_set();
     const Strip strip = strip_of_block();
     const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(strip.table), TABLE_BYTES);
-    const Slice<const uint32_t> digits(strip.digits, DIGITS);
     const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
     const Slice<const float> weights(b.weights, b.weight_count);
     const Slice<uint32_t> all(strip.pixels, show::STRIP_WORDS);
@@ -438,12 +425,12 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
         for (uint32_t i = threadIdx.x; i < 2; i += blockDim.x) strip.counts[i] = 0;
         __syncthreads();
         for (uint32_t row = from + threadIdx.x; row < from + rows; row += blockDim.x) {
-            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, digits, row, all);
+            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, row, all);
             if (!done) strip.byte_rows[atomicAdd(strip.counts, 1)] = row;
         }
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < show::ROW_PARTS * strip.counts[0]; i += blockDim.x) {
-            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, digits,
+            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values,
                                 strip.byte_rows[i / show::ROW_PARTS], i % show::ROW_PARTS, all);
         }
         __syncthreads();
@@ -459,9 +446,7 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
             strip.out[strip.ties[i]] = pixel_of(strip.ties[i]);
         }
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < rows / 5 * 42; i += blockDim.x) {
-            put_four(w, 84 * first + 4 * i, rs::load<uint32_t>(strip.out, 4 * i));
-        }
+        copy_plane(w.planes + static_cast<uint64_t>(w.s.newest) * b.plane_bytes + 84 * first, strip.out, rows / 5 * 168);
         __syncthreads();
     }
 }
@@ -495,7 +480,6 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
 // All threads of the block show the environments of its lanes: they add the new plane to the ring and write
 // the stack to the observation, oldest plane first.
 [[maybe_unused]] static __device__ __noinline__ void show(const Batch& b, const Call& call, const ShowRequest* requests) {
-    for (uint32_t i = threadIdx.x; i < DIGITS; i += blockDim.x) strip_of_block().digits[i] = cule::observe::plane::bits_as_digits(i);
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const ShowRequest s = requests[lane];

@@ -2057,6 +2057,26 @@ PARL_TABLE Array<uint8_t, 16> SECOND = Array<uint8_t, 16>{{0, 1, 1, 0, 4, 5, 4, 
 PARL_CONST uint16_t NO_LATCH = 4096;
 // The latches of each object.
 PARL_TABLE Array<uint16_t, 6> LATCHES_OF = Array<uint16_t, 6>{{0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0}};
+
+PARL_FN constexpr Array<uint16_t, 64> latches_between() {
+    Array<uint16_t, 64> all = Array<uint16_t, 64>{};
+    uint32_t set = 0u;
+    while (set < 64u) {
+        uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH);
+        uint32_t object = 0u;
+        while (object < 6u) {
+            if (((set >> object) & 1u) == 0u) {
+                latches &= static_cast<uint16_t>(~machine::tia::collision::LATCHES_OF[object]);
+            }
+            object += 1u;
+        }
+        all[set] = latches;
+        set += 1u;
+    }
+    return all;
+}
+// Latches between the objects of each set.
+PARL_TABLE Array<uint16_t, 64> LATCHES_BETWEEN = machine::tia::collision::latches_between();
 }
 
 namespace cule::machine::tia::hmove {
@@ -2716,16 +2736,14 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 }
 
 namespace cule::machine::tia::collision {
-PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set);
+PARL_FN uint32_t unset_latches(const machine::tia::Tia& t, uint32_t set);
 PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& board);
 PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object);
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
 PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void mark_collisions_final(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
-PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap);
 }
 
 namespace cule::machine::tia::hmove {
@@ -2787,13 +2805,17 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 }
 
 namespace cule::machine::tia::rows {
-PARL_FN uint32_t bit_per_digit(uint32_t bits);
-PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high);
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits);
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours);
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
-PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group);
+PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
+PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
 PARL_FN void expand_partial_row(machine::Board& board);
@@ -2803,6 +2825,7 @@ PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 namespace cule::machine::tia::write {
 PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects);
 PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object);
+PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
 PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
@@ -2867,13 +2890,11 @@ PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const obs
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_FN uint32_t bits_as_digits(uint32_t bits);
-PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip);
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip);
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip);
+PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_FN uint32_t block_place(uint32_t block);
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
@@ -9101,12 +9122,12 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
         if (m.draw != 0) {
             if (((alike && (from == 0)) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0)) {
                 machine::tia::paint::repeat_row(m, board);
-            } else {
+            } else if ((to > machine::tia::HBLANK_CLOCKS) || (m.access_by_access != 0)) {
                 machine::tia::paint::draw_clocks(m, board, from, to);
                 alike = ((from == 0) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0);
             }
         }
-        if (((m.tia.blank_pending != 0) && (from < machine::tia::beam::BLANK_END)) && (to >= machine::tia::beam::BLANK_END)) {
+        if (((from < machine::tia::beam::BLANK_END) && (to >= machine::tia::beam::BLANK_END)) && (m.tia.blank_pending != 0)) {
             const int32_t end = rs::add<int32_t>(m.tia.row_start, machine::tia::beam::BLANK_END);
             machine::tia::beam::end_blank(m.tia, end);
         }
@@ -9204,14 +9225,8 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 namespace cule::machine::tia::collision {
 
 // Latches between objects of `set` that are not set yet.
-PARL_FN uint16_t unset_latches(const machine::tia::Tia& t, uint8_t set) {
-    uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH) & static_cast<uint16_t>(~t.collisions);
-    for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((set & machine::tia::bit(object)) == 0) {
-            latches &= static_cast<uint16_t>(~machine::tia::collision::LATCHES_OF[object]);
-        }
-    }
-    return latches;
+PARL_FN uint32_t unset_latches(const machine::tia::Tia& t, uint32_t set) {
+    return static_cast<uint32_t>(machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(set)]) & static_cast<uint32_t>(static_cast<uint16_t>(~t.collisions));
 }
 
 // Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -9221,30 +9236,30 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     t.may_collide_overestimated = 0;
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
-    uint64_t seen = 0ull;
-    uint64_t shared = 0ull;
-    for (uint32_t object = 0u; object < 6u; ++object) {
+    for (uint32_t object = 0u; object < machine::tia::PF; ++object) {
         const uint64_t cells = board.cells[object];
-        const uint64_t on = static_cast<uint64_t>((t.enabled >> object) & 1);
-        const uint64_t shown = cells & rs::wrapping_sub<uint64_t>(0ull, on);
-        shared |= seen & shown;
-        seen |= shown;
-        if (object < machine::tia::PF) {
-            any |= cells;
-            const uint64_t latched = static_cast<uint64_t>((t.collisions >> ((2u * object) + 5u)) & 1);
-            partners |= shown & rs::wrapping_sub<uint64_t>(latched, 1ull);
+        any |= cells;
+        if (((t.enabled & machine::tia::bit(object)) != 0) && (((t.collisions >> ((2u * object) + 5u)) & 1) == 0)) {
+            partners |= cells;
         }
     }
-    uint8_t may_collide = 0;
+    uint32_t pairs = 0u;
+    for (uint32_t latch = 0u; latch < 16u; ++latch) {
+        if ((board.cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & board.cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
+            pairs |= 1u << latch;
+        }
+    }
+    const uint16_t open = (static_cast<uint16_t>(pairs) & static_cast<uint16_t>(~machine::tia::collision::NO_LATCH)) & static_cast<uint16_t>(~t.collisions);
+    const uint16_t with_enabled = open & static_cast<uint16_t>(~machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~t.enabled))]);
+    const uint16_t of_enabled = open & machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(t.enabled)];
+    uint32_t near_ = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        const uint64_t others = (((t.enabled >> object_2) & 1) != 0) ? shared : seen;
-        if ((board.cells[object_2] & others) != 0ull) {
-            may_collide |= machine::tia::bit(object_2);
+        const uint16_t found = ((t.enabled & machine::tia::bit(object_2)) != 0) ? of_enabled : with_enabled;
+        if ((found & machine::tia::collision::LATCHES_OF[object_2]) != 0) {
+            near_ |= 1u << object_2;
         }
     }
-    if ((may_collide != 0) && (t.collisions != 0)) {
-        may_collide &= machine::tia::collision::unlatched(t, board, may_collide);
-    }
+    uint8_t may_collide = static_cast<uint8_t>(near_);
     if (machine::tia::hidden(t)) {
         may_collide = 0;
         partners = 0ull;
@@ -9273,11 +9288,13 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
         may_collide |= machine::tia::bit(object);
     } else {
         t.may_collide_overestimated |= (may_collide >> object) & 1;
-        uint8_t met = 0;
+        uint32_t near_ = 0u;
         for (uint32_t other = 0u; other < 6u; ++other) {
-            met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
+            if ((board.cells[other] & cells) != 0ull) {
+                near_ |= 1u << other;
+            }
         }
-        met &= static_cast<uint8_t>(~machine::tia::bit(object));
+        const uint8_t met = static_cast<uint8_t>(near_) & static_cast<uint8_t>(~machine::tia::bit(object));
         may_collide = (may_collide & static_cast<uint8_t>(~machine::tia::bit(object))) | met;
         if ((met & t.enabled) != 0) {
             may_collide |= machine::tia::bit(object);
@@ -9290,25 +9307,6 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
     if (t.needs_beam != machine::tia::ALL_NEED_BEAM) {
         t.needs_beam = may_collide;
     }
-}
-
-// The objects of `may_collide` that share a cell with one with which they have not collided yet.
-PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t may_collide) {
-    uint8_t found = 0;
-    for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((may_collide & machine::tia::bit(object)) != 0) {
-            const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
-            uint64_t others = 0ull;
-            for (uint32_t other = 0u; other < 6u; ++other) {
-                const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
-                others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
-            }
-            if ((board.cells[object] & others) != 0ull) {
-                found |= machine::tia::bit(object);
-            }
-        }
-    }
-    return found;
 }
 
 // The objects with which `object` has not collided yet.
@@ -9347,13 +9345,14 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
 // True if `object`, placed on `cells`, could cause a new collision with an enabled object.
 PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
-    const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
-    uint64_t others = 0ull;
+    uint32_t near_ = 0u;
     for (uint32_t other = 0u; other < 6u; ++other) {
-        const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
-        others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
+        if ((board.cells[other] & cells) != 0ull) {
+            near_ |= 1u << other;
+        }
     }
-    return ((others & cells) != 0ull) && !machine::tia::hidden(t);
+    const uint8_t others = (static_cast<uint8_t>(near_) & t.enabled) & static_cast<uint8_t>(~machine::tia::bit(object));
+    return ((others != 0) && !machine::tia::hidden(t)) && ((others & machine::tia::collision::partners_of(t.collisions, object)) != 0);
 }
 
 // Mask of the pixels `from..to` that are in word `word`.
@@ -9380,11 +9379,15 @@ PARL_FN void mark_collisions_final(machine::tia::Tia& t) {
 // Latches the collisions in pixels `from..to`.
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
     machine::tia::Tia& t = m.tia;
-    const uint8_t enabled = t.enabled;
+    const uint32_t enabled = static_cast<uint32_t>(t.enabled);
+    if (machine::tia::collision::unset_latches(t, enabled) == 0u) {
+        machine::tia::collision::mark_collisions_final(t);
+        return;
+    }
     uint64_t seen = 0ull;
     uint64_t shared = 0ull;
     for (uint32_t object = 0u; object < 6u; ++object) {
-        if (((enabled >> object) & 1) != 0) {
+        if (((enabled >> object) & 1u) != 0u) {
             shared |= seen & board.cells[object];
             seen |= board.cells[object];
         }
@@ -9397,58 +9400,50 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     const uint64_t behind = (1ull << (from >> 2)) - 1ull;
     const uint64_t here = (shared & ahead) & (~behind);
     const bool all_here = here == shared;
-    uint8_t active = 0;
+    uint32_t covering = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        active |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[object_2] & here) != 0ull) << object_2);
+        if ((board.cells[object_2] & here) != 0ull) {
+            covering |= 1u << object_2;
+        }
     }
-    active &= enabled;
-    const uint16_t possible = machine::tia::collision::unset_latches(t, active);
-    if (possible == 0) {
+    const uint32_t active = covering & enabled;
+    const uint32_t possible = machine::tia::collision::unset_latches(t, active);
+    if (possible == 0u) {
         if (all_here) {
             machine::tia::collision::mark_collisions_final(t);
         }
         return;
     }
-    machine::tia::objects::refresh(t, board, active);
-    uint32_t any = 0u;
-    uint16_t latched = 0;
+    machine::tia::objects::refresh(t, board, static_cast<uint8_t>(active));
+    Array<uint32_t, 5> span = Array<uint32_t, 5>{};
     for (uint32_t w = 0u; w < 5u; ++w) {
-        uint32_t one = 0u;
-        uint32_t two = 0u;
-        for (uint32_t object_3 = 0u; object_3 < 6u; ++object_3) {
-            if ((active & machine::tia::bit(object_3)) != 0) {
-                two |= one & board.masks[object_3][w];
-                one |= board.masks[object_3][w];
-            }
-        }
-        any |= two;
-        const uint32_t overlap = two & machine::tia::collision::span_word(w, from, to);
-        if (overlap != 0u) {
-            latched |= machine::tia::collision::overlaps(board, possible, w, overlap);
-        }
+        span[w] = machine::tia::collision::span_word(w, from, to);
     }
-    t.collisions |= latched;
-    if (latched != 0) {
+    uint32_t any = 0u;
+    uint32_t latched = 0u;
+    uint32_t left = possible;
+    while (left != 0u) {
+        const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
+        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+        uint32_t inside = 0u;
+        for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
+            const uint32_t both = board.masks[a][w_2] & board.masks[b][w_2];
+            any |= both;
+            inside |= both & span[w_2];
+        }
+        if (inside != 0u) {
+            latched |= 1u << latch;
+        }
+        left &= left - 1u;
+    }
+    t.collisions |= static_cast<uint16_t>(latched);
+    if (latched != 0u) {
         machine::tia::write::invalidate_may_collide(t);
     }
     if (all_here && ((any == 0u) || ((from == 0) && (to == 160)))) {
         machine::tia::collision::mark_collisions_final(t);
     }
-}
-
-// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
-PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap) {
-    uint16_t latched = 0;
-    for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        if (((possible >> latch) & 1) != 0) {
-            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-            if (((board.masks[a][w] & board.masks[b][w]) & overlap) != 0u) {
-                latched |= static_cast<uint16_t>(1 << latch);
-            }
-        }
-    }
-    return latched;
 }
 }
 
@@ -9487,7 +9482,9 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
     }
     m.tia.star_field = 0;
     const bool usual = (cycle < 4) || (cycle > 74);
-    for (uint32_t object = 0u; object < 5u; ++object) {
+    const uint8_t moves = (((m.tia.motion[0u] | m.tia.motion[1u]) | m.tia.motion[2u]) | m.tia.motion[3u]) | m.tia.motion[4u];
+    const uint32_t objects = (usual && (moves == 0)) ? 0u : 5u;
+    for (uint32_t object = 0u; object < objects; ++object) {
         const uint8_t nibble = m.tia.motion[object];
         if (usual && (nibble == 0)) {
             continue;
@@ -9499,7 +9496,7 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
             const uint64_t cells = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
             machine::tia::write::catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = static_cast<uint8_t>(new_);
-            machine::tia::write::mark_moved(m, board, object);
+            machine::tia::write::mark_moved_to(m, board, object, cells);
         }
     }
     for (uint32_t player = 0u; player < 2u; ++player) {
@@ -9710,19 +9707,25 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     t.dirty &= static_cast<uint8_t>(~objects);
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
-            board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+            if (t.graphics[p] != 0) {
+                board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+            } else {
+                board.masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+            }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-            board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
                 board.masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+            } else {
+                board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
-        board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
             board.masks[machine::tia::BL] = machine::tia::objects::ball(t);
+        } else {
+            board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::PF)) != 0) {
@@ -9855,10 +9858,7 @@ PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Boar
 
 // Draws pixels `from..to` of a row. Requires up-to-date masks.
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
-    const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACKGROUND]) * machine::tia::paint::EVERY_BYTE;
-    const uint64_t zero = back ^ (static_cast<uint64_t>(t.color[machine::tia::P0]) * machine::tia::paint::EVERY_BYTE);
-    const uint64_t one = back ^ (static_cast<uint64_t>(t.color[machine::tia::P1]) * machine::tia::paint::EVERY_BYTE);
-    const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::PLAYFIELD]) * machine::tia::paint::EVERY_BYTE);
+    const uint32_t colors = machine::tia::rows::colors_of(t);
     const uint32_t line = machine::tia::paint::line_start(row);
     const uint32_t buffer = static_cast<uint32_t>(t.buffer);
     const uint8_t order = machine::tia::paint::drawing_order(t);
@@ -9869,29 +9869,9 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
         const uint32_t c0 = t1._0;
         const uint32_t c1 = t1._1;
         const uint32_t cf = t1._2;
-        const uint32_t wanted = machine::tia::collision::span_word(w, from, to);
-        for (uint32_t group = 0u; group < 4u; ++group) {
-            const uint32_t shift = 8u * group;
-            const uint32_t keep = (wanted >> shift) & 0xFFu;
-            if (keep != 0u) {
-                uint64_t pixels = back;
-                if (((((c0 | c1) | cf) >> shift) & 0xFFu) != 0u) {
-                    pixels ^= machine::tia::paint::spread((c0 >> shift) & 0xFFu) & zero;
-                    pixels ^= machine::tia::paint::spread((c1 >> shift) & 0xFFu) & one;
-                    pixels ^= machine::tia::paint::spread((cf >> shift) & 0xFFu) & field;
-                }
-                const uint32_t at = (line + (32u * w)) + shift;
-                if (keep == 0xFFu) {
-                    machine::tia::paint::store_eight(board, buffer, at, pixels);
-                } else {
-                    for (uint32_t i = 0u; i < 8u; ++i) {
-                        if (((keep >> i) & 1u) != 0u) {
-                            board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
-                        }
-                    }
-                }
-            }
-        }
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        machine::tia::rows::fours_of_classes(machine::tia::rows::two_words(c0 | cf, c1 | cf), colors, fours);
+        machine::tia::rows::store_pixels(board, buffer, line + (32u * w), fours, machine::tia::collision::span_word(w, from, to));
     }
 }
 
@@ -10047,7 +10027,7 @@ PARL_FN void move_object(machine::Machine& m, machine::Board& board, int32_t tar
     const uint64_t covered = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
     machine::tia::write::catch_up_for_move(m, board, target, object, covered);
     m.tia.position[object] = static_cast<uint8_t>(new_);
-    machine::tia::write::mark_moved(m, board, object);
+    machine::tia::write::mark_moved_to(m, board, object, covered);
 }
 
 // True if the star field has changed missile 0.
@@ -10146,24 +10126,43 @@ PARL_FN void write_resmp(machine::Machine& m, machine::Board& board, int32_t clo
 
 namespace cule::machine::tia::rows {
 
-// The four lowest bits, one per hexadecimal digit.
-PARL_FN uint32_t bit_per_digit(uint32_t bits) {
-    const uint32_t pairs = ((bits & 15u) | ((bits & 15u) << 6)) & 0x303u;
-    return (pairs | (pairs << 3)) & 0x1111u;
+// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
+// the lowest byte. Digits are less than 8.
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
+#ifdef PARL_INTRINSICS
+    return rs::select_bytes(low, high, digits);
+#else
+    const uint64_t both = static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
+    uint32_t selected = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        selected |= (static_cast<uint32_t>(both >> (8u * ((digits >> (4u * i)) & 7u))) & 0xFFu) << (8u * i);
+    }
+    return selected;
+#endif
 }
 
-// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
-PARL_FN uint32_t four_pixels(uint32_t colors, uint32_t low, uint32_t high) {
-#ifdef PARL_INTRINSICS
-    return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);
-#else
-    uint32_t pixels = 0u;
-    for (uint32_t i = 0u; i < 4u; ++i) {
-        const uint32_t class_ = ((low >> i) & 1u) | (((high >> i) & 1u) << 1);
-        pixels |= ((colors >> (8u * class_)) & 0xFFu) << (8u * i);
+// Values of 32 pixels of a class row, four in a word, the first in the lowest byte. `values` are those of the four classes.
+PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint32_t, 8>& fours) {
+    const uint32_t low = static_cast<uint32_t>(classes);
+    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+    const uint32_t even = (low & 0x55555555u) | ((high & 0x55555555u) << 1);
+    const uint32_t odd = ((low >> 1) & 0x55555555u) | (high & 0xAAAAAAAAu);
+    const Array<uint32_t, 4> digits = Array<uint32_t, 4>{{even & 0x77777777u, odd & 0x77777777u, (even >> 2) & 0x77777777u, (odd >> 2) & 0x77777777u}};
+    PARL_UNROLLED
+    for (uint32_t half = 0u; half < 2u; ++half) {
+        const uint32_t shift = 16u * static_cast<uint32_t>(half);
+        const uint32_t a = machine::tia::rows::select_bytes(values, values, digits[0u] >> shift);
+        const uint32_t b = machine::tia::rows::select_bytes(values, values, digits[1u] >> shift);
+        const uint32_t c = machine::tia::rows::select_bytes(values, values, digits[2u] >> shift);
+        const uint32_t d = machine::tia::rows::select_bytes(values, values, digits[3u] >> shift);
+        const Array<uint32_t, 2> first = Array<uint32_t, 2>{{machine::tia::rows::select_bytes(a, b, 0x5140u), machine::tia::rows::select_bytes(a, b, 0x7362u)}};
+        const Array<uint32_t, 2> second = Array<uint32_t, 2>{{machine::tia::rows::select_bytes(c, d, 0x5140u), machine::tia::rows::select_bytes(c, d, 0x7362u)}};
+    PARL_UNROLLED
+        for (uint32_t k = 0u; k < 2u; ++k) {
+            fours[(4u * half) + (2u * k)] = machine::tia::rows::select_bytes(first[k], second[k], 0x5410u);
+            fours[((4u * half) + (2u * k)) + 1u] = machine::tia::rows::select_bytes(first[k], second[k], 0x7632u);
+        }
     }
-    return pixels;
-#endif
 }
 
 // True if a row of this kind is stored as classes.
@@ -10179,7 +10178,7 @@ PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
 // Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
 // caller then draws them as bytes.
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    const uint32_t number = static_cast<uint32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE) % machine::tia::MAX_ROWS;
+    const uint32_t number = (static_cast<uint32_t>(static_cast<uint32_t>(m.tia.row_start)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) % machine::tia::MAX_ROWS;
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     if (m.access_by_access != 0) {
         machine::tia::rows::expand(board, buffer, number);
@@ -10192,20 +10191,24 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const int32_t b = rs::sub<int32_t>(to, machine::tia::HBLANK_CLOCKS);
     const bool dark = machine::tia::hidden(m.tia);
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
-    const bool blank = (m.tia.blank_pending != 0) && (a < machine::tia::rows::BLANK_PIXELS);
-    const bool here = (board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer));
-    bool fits = !blank || (b >= machine::tia::rows::BLANK_PIXELS);
+    const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        fits = ((!blank && here) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
-    }
-    if (!fits) {
-        machine::tia::rows::expand(board, buffer, number);
-        if ((a > 0) && !blank) {
-            board.rows[buffer][number].kind = machine::tia::rows::MIXED;
+        const bool fits = (((!blank && (board.partial_row.row == (static_cast<uint32_t>(number) + 1u))) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
+        if (!fits) {
+            machine::tia::rows::expand(board, buffer, number);
+            if (!blank) {
+                board.rows[buffer][number].kind = machine::tia::rows::MIXED;
+            }
+            return false;
         }
-        return false;
-    }
-    if (a == 0) {
+        if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
+            board.partial_row.row = 0u;
+        }
+    } else {
+        if (blank && (b < machine::tia::rows::BLANK_PIXELS)) {
+            machine::tia::rows::expand(board, buffer, number);
+            return false;
+        }
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
@@ -10218,33 +10221,67 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         }
         board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
         board.rows[buffer][number].colors = colors;
-    } else if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-        board.partial_row.row = 0u;
     }
     board.partial_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
     const uint8_t order = machine::tia::paint::drawing_order(m.tia);
-    const uint32_t first = static_cast<uint32_t>(a >> 5);
-    const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(b, 1) >> 5) + 1u;
-    for (uint32_t w = first; w < last; ++w) {
-        uint64_t classes = 0ull;
-        if (!dark) {
-            const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
-            const uint32_t c0 = t1._0;
-            const uint32_t c1 = t1._1;
-            const uint32_t cf = t1._2;
-            classes = static_cast<uint64_t>(c0 | cf) | (static_cast<uint64_t>(c1 | cf) << 32);
-        }
+    const bool scores = (order != 0) && (order != machine::tia::paint::PRIORITY);
+    const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
+    if ((((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && !scores) && !dark) {
+        machine::tia::rows::draw_whole(board, buffer, number, before);
+        return true;
+    }
+    for (uint32_t w = 0u; w < 5u; ++w) {
         const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
-        if (wanted != 0xFFFFFFFFu) {
-            const uint64_t all = static_cast<uint64_t>(wanted) | (static_cast<uint64_t>(wanted) << 32);
-            classes = (classes & all) | (board.rows[buffer][number].classes[w] & (~all));
+        if (wanted != 0u) {
+            Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+            if (scores && !dark) {
+                const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
+                const uint32_t c0 = t1._0;
+                const uint32_t c1 = t1._1;
+                const uint32_t cf = t1._2;
+                classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+            } else if (!dark) {
+                classes = machine::tia::rows::usual_classes(board, w, before);
+            }
+            const uint64_t old = board.rows[buffer][number].classes[w];
+            const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
+            const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
+            board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
         }
-        board.rows[buffer][number].classes[w] = classes;
     }
     return true;
+}
+
+// The words as the low and the high half of a number.
+PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
+#ifdef PARL_INTRINSICS
+    return rs::two_words(low, high);
+#else
+    return static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
+#endif
+}
+
+// Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
+// up-to-date masks.
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
+    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
+    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
+    const uint32_t field = board.masks[machine::tia::PF][w] | board.masks[machine::tia::BL][w];
+    return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
+}
+
+// Draws a row of usual classes.
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before) {
+    PARL_UNROLLED
+    for (uint32_t w = 0u; w < 5u; ++w) {
+        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
+        const uint32_t low = t1._0;
+        const uint32_t high = t1._1;
+        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
+    }
 }
 
 // Copies the class row above. Returns false if that row is stored as bytes.
@@ -10257,46 +10294,59 @@ PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint
     return true;
 }
 
-// Eight pixels of a class row.
-PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group) {
-    if ((kind == machine::tia::rows::BLANKED) && (group == 0u)) {
-        return 0ull;
+// Pixels of word `word` of a class row of this kind and these colors.
+PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours) {
+    machine::tia::rows::fours_of_classes(classes, colors, fours);
+    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+        fours[0u] = 0u;
+        fours[1u] = 0u;
     }
-    const uint64_t classes = row.classes[group / 4u] >> (8u * (group & 3u));
-    const uint32_t low = static_cast<uint32_t>(classes);
-    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-    return static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low, high)) | (static_cast<uint64_t>(machine::tia::rows::four_pixels(colors, low >> 4, high >> 4)) << 32);
+}
+
+// Stores those of 32 pixels in the picture that `wanted` selects. `at` is the place of the first, a multiple of 32.
+PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted) {
+    PARL_UNROLLED
+    for (uint32_t group = 0u; group < 4u; ++group) {
+        const uint32_t keep = (wanted >> (8u * group)) & 0xFFu;
+        if (keep != 0u) {
+            uint64_t eight = machine::tia::rows::two_words(fours[2u * group], fours[(2u * group) + 1u]);
+            if (keep != 0xFFu) {
+                const uint64_t new_ = machine::tia::paint::spread(keep);
+                eight = (eight & new_) | (machine::tia::paint::load_eight(board, buffer, at + (8u * group)) & (~new_));
+            }
+            machine::tia::paint::store_eight(board, buffer, at + (8u * group), eight);
+        }
+    }
 }
 
 // Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
-    const machine::tia::rows::Row row = board.rows[buffer][number];
-    if (!machine::tia::rows::has_classes(row.kind)) {
+    const uint32_t kind = board.rows[buffer][number].kind;
+    const uint32_t colors = board.rows[buffer][number].colors;
+    if (!machine::tia::rows::has_classes(kind)) {
         return;
     }
-    uint32_t to = machine::tia::WIDTH;
-    uint32_t groups = machine::tia::WIDTH / 8u;
+    int32_t to = static_cast<int32_t>(machine::tia::WIDTH);
+    uint32_t words = 5u;
     if ((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) {
-        to = static_cast<uint32_t>(board.partial_row.drawn_pixels);
+        to = board.partial_row.drawn_pixels;
         board.partial_row.row = 0u;
         if (!machine::tia::rows::has_classes(board.partial_row.kind)) {
-            groups = (to + 7u) / 8u;
+            words = (static_cast<uint32_t>(to) + 31u) / 32u;
         }
     }
     const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
-    const uint32_t t1 = groups;
-    for (uint32_t group = 0u; group < t1; ++group) {
-        const uint32_t at = line + (8u * group);
-        uint64_t new_ = machine::tia::rows::pixels(row, row.kind, row.colors, group);
-        if (to < ((8u * group) + 8u)) {
-            uint64_t old = machine::tia::paint::load_eight(board, buffer, at);
-            if (machine::tia::rows::has_classes(board.partial_row.kind)) {
-                old = machine::tia::rows::pixels(row, board.partial_row.kind, board.partial_row.colors, group);
-            }
-            const uint64_t drawn = (to > (8u * group)) ? ((1ull << (8u * (to - (8u * group)))) - 1ull) : 0ull;
-            new_ = (new_ & drawn) | (old & (~drawn));
+    const uint32_t t1 = words;
+    for (uint32_t word = 0u; word < t1; ++word) {
+        const uint64_t classes = board.rows[buffer][number].classes[word];
+        const uint32_t drawn = machine::tia::collision::span_word(word, 0, to);
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(board.partial_row.kind)) {
+            machine::tia::rows::pixels(classes, board.partial_row.kind, board.partial_row.colors, word, fours);
+            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, ~drawn);
         }
-        machine::tia::paint::store_eight(board, buffer, at, new_);
+        machine::tia::rows::pixels(classes, kind, colors, word, fours);
+        machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, drawn);
     }
     board.rows[buffer][number].kind = machine::tia::rows::BYTES;
 }
@@ -10338,7 +10388,13 @@ PARL_FN void mark_dirty(machine::tia::Tia& t, uint8_t objects) {
 
 // Records that an object moved or changed its size.
 PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32_t object) {
-    board.cells[object] = machine::tia::objects::cells(m.tia, object);
+    const uint64_t cells = machine::tia::objects::cells(m.tia, object);
+    machine::tia::write::mark_moved_to(m, board, object, cells);
+}
+
+// As `mark_moved`. `cells` are those of the object.
+PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells) {
+    board.cells[object] = cells;
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.collisions_final = 0;
     machine::tia::collision::update_may_collide(m.tia, board, object);
@@ -10412,6 +10468,18 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         const int32_t ahead = rs::wrapping_add<int32_t>(clock, machine::tia::write::delay(m, (register_ + 1u) & 0x3Fu, clock));
         machine::tia::beam::catch_up(m, board, ahead);
     }
+    if ((register_ >= 0x1Bu) && (register_ <= 0x1Cu)) {
+        machine::tia::write::write_graphics(m, board, clock, static_cast<uint32_t>(register_ - 0x1Bu), value);
+        return 0u;
+    }
+    if ((register_ >= 0x0Du) && (register_ <= 0x0Fu)) {
+        machine::tia::write::write_playfield(m, board, clock, register_ - 0x0Du, value);
+        return 0u;
+    }
+    if ((register_ >= 0x06u) && (register_ <= 0x09u)) {
+        machine::tia::write::write_color(m, board, clock, static_cast<uint32_t>(register_ - 0x06u), value);
+        return 0u;
+    }
     switch (register_) {
         case 0u: {
             machine::tia::write::write_vsync(m, board, clock, value);
@@ -10434,13 +10502,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
             machine::tia::write::write_nusiz(m, board, clock, static_cast<uint32_t>(register_ - 0x04u), value);
             break;
         }
-        case 6u:
-        case 7u:
-        case 8u:
-        case 9u: {
-            machine::tia::write::write_color(m, board, clock, static_cast<uint32_t>(register_ - 0x06u), value);
-            break;
-        }
         case 10u: {
             machine::tia::write::write_ctrlpf(m, board, clock, value);
             break;
@@ -10448,12 +10509,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         case 11u:
         case 12u: {
             machine::tia::write::write_reflect(m, board, clock, static_cast<uint32_t>(register_ - 0x0Bu), value);
-            break;
-        }
-        case 13u:
-        case 14u:
-        case 15u: {
-            machine::tia::write::write_playfield(m, board, clock, register_ - 0x0Du, value);
             break;
         }
         case 16u:
@@ -10478,11 +10533,6 @@ PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t 
         case 26u: {
             machine::tia::write::catch_up_if(m, board, clock, false);
             board.sound[static_cast<uint32_t>(register_ - 0x15u)] = static_cast<uint8_t>(value);
-            break;
-        }
-        case 27u:
-        case 28u: {
-            machine::tia::write::write_graphics(m, board, clock, static_cast<uint32_t>(register_ - 0x1Bu), value);
             break;
         }
         case 29u:
@@ -10580,26 +10630,27 @@ PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clo
         special = true;
     }
     const bool sized = ((m.tia.nusiz[player] ^ new_) & 0x37) != 0;
+    if (!special && !sized) {
+        machine::tia::write::catch_up_if(m, board, target, false);
+        m.tia.nusiz[player] = new_;
+        return;
+    }
     const uint8_t both = machine::tia::bit(machine::tia::P0 + player) | machine::tia::bit(machine::tia::M0 + player);
-    if (special || (sized && ((m.tia.enabled & both) == both))) {
+    const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
+    if (special || ((m.tia.enabled & both) == both)) {
         machine::tia::write::catch_up_if(m, board, target, true);
-    } else if (sized) {
-        const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
+    } else {
         const uint64_t missile_cells = machine::tia::objects::missile_cells(m.tia.position[machine::tia::M0 + player], new_);
         machine::tia::write::catch_up_for_move(m, board, target, machine::tia::P0 + player, player_cells);
         machine::tia::write::catch_up_for_move(m, board, target, machine::tia::M0 + player, missile_cells);
-    } else {
-        machine::tia::write::catch_up_if(m, board, target, false);
     }
     m.tia.nusiz[player] = new_;
-    if (special || sized) {
-        m.tia.skip[player] = 0;
-        if (player == 0u) {
-            m.tia.missile0_form = machine::tia::FORM_NORMAL;
-        }
-        machine::tia::write::mark_moved(m, board, machine::tia::P0 + player);
-        machine::tia::write::mark_moved(m, board, machine::tia::M0 + player);
+    m.tia.skip[player] = 0;
+    if (player == 0u) {
+        m.tia.missile0_form = machine::tia::FORM_NORMAL;
     }
+    machine::tia::write::mark_moved_to(m, board, machine::tia::P0 + player, player_cells);
+    machine::tia::write::mark_moved(m, board, machine::tia::M0 + player);
 }
 
 PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t index, uint32_t value) {
@@ -10756,27 +10807,32 @@ PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t 
 PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
     const uint32_t other = 1u - player;
     const uint8_t new_ = static_cast<uint8_t>(value);
-    uint8_t objects = 0;
+    uint8_t changes = 0;
     if ((m.tia.vdelp[player] == 0) && (m.tia.grp[player] != new_)) {
-        objects |= machine::tia::bit(machine::tia::P0 + player);
+        changes |= machine::tia::bit(machine::tia::P0 + player);
     }
     if ((m.tia.vdelp[other] != 0) && (m.tia.grp_old[other] != m.tia.grp[other])) {
-        objects |= machine::tia::bit(machine::tia::P0 + other);
+        changes |= machine::tia::bit(machine::tia::P0 + other);
     }
     if (((player == 1u) && (m.tia.vdelbl != 0)) && (m.tia.enabl_old != m.tia.enabl)) {
-        objects |= machine::tia::bit(machine::tia::BL);
+        changes |= machine::tia::bit(machine::tia::BL);
     }
-    if ((objects & rs::wrapping_sub<uint8_t>(objects, 1)) != 0) {
+    if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
         machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
-    } else {
-        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), objects, objects != 0);
+    } else if ((changes != 0) || (m.access_by_access != 0)) {
+        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), changes, true);
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
-    machine::tia::write::show_player(m.tia, board, 0u);
-    machine::tia::write::show_player(m.tia, board, 1u);
     if (player == 1u) {
         m.tia.enabl_old = m.tia.enabl;
+    }
+    for (uint32_t shown = 0u; shown < 2u; ++shown) {
+        if ((changes & machine::tia::bit(machine::tia::P0 + shown)) != 0) {
+            machine::tia::write::show_player(m.tia, board, shown);
+        }
+    }
+    if ((changes & machine::tia::bit(machine::tia::BL)) != 0) {
         machine::tia::write::show_ball(m.tia, board);
     }
 }
@@ -11153,39 +11209,10 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     return values;
 }
 
-// Eight bits as the lowest bits of eight hexadecimal digits.
-PARL_FN uint32_t bits_as_digits(uint32_t bits) {
-    return machine::tia::rows::bit_per_digit(bits) | (machine::tia::rows::bit_per_digit(bits >> 4) << 16);
-}
-
-// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
-PARL_FN uint32_t select_bytes(uint32_t four, uint32_t digits) {
-#ifdef PARL_INTRINSICS
-    return __byte_perm(four, 0, digits);
-#else
-    uint32_t selected = 0u;
-    for (uint32_t i = 0u; i < 4u; ++i) {
-        selected |= ((four >> (8u * ((digits >> (4u * i)) & 3u))) & 0xFFu) << (8u * i);
-    }
-    return selected;
-#endif
-}
-
 // Stores eight words of a strip from `to` on, or their maximum with those that are there.
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first) {
     for (uint32_t k = 0u; k < 8u; ++k) {
         strip[to + k] = is_first ? fours[k] : observe::plane::larger_of_four(strip[to + k], fours[k]);
-    }
-}
-
-// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
-PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Slice<const uint32_t> digits, Array<uint32_t, 8>& fours) {
-    for (uint32_t k = 0u; k < 4u; ++k) {
-        const uint32_t of_low = digits[static_cast<uint32_t>((classes >> (8u * k)) & 0xFFull)];
-        const uint32_t of_high = digits[static_cast<uint32_t>((classes >> ((8u * k) + 32u)) & 0xFFull)];
-        const uint32_t of_eight = of_low | (of_high << 1);
-        fours[2u * k] = observe::plane::select_bytes(values, of_eight);
-        fours[(2u * k) + 1u] = observe::plane::select_bytes(values, of_eight >> 16);
     }
 }
 
@@ -11197,12 +11224,20 @@ PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) 
 
 // As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
 // there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, Slice<uint32_t> strip) {
+PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip) {
     const uint32_t to = (row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
-    uint32_t last = 0u;
-    uint32_t last_kind = machine::tia::rows::BYTES;
-    uint32_t last_colors = 0u;
-    for (uint32_t i = 0u; i < 3u; ++i) {
+    uint32_t last = static_cast<uint32_t>(picture_set.picture[0u]);
+    if ((last >= 2u) || !machine::tia::rows::has_classes(board.rows[last][row].kind)) {
+        return false;
+    }
+    uint32_t last_kind = board.rows[last][row].kind;
+    uint32_t last_colors = board.rows[last][row].colors;
+    observe::plane::brighten_words(board.rows[last][row].classes, observe::plane::four_values(table, last_colors), to, strip);
+    if (last_kind == machine::tia::rows::BLANKED) {
+        strip[to] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+        strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+    }
+    for (uint32_t i = 1u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
             break;
@@ -11218,11 +11253,11 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
             const uint64_t classes = board.rows[picture][row].classes[word];
             if (!alike || (classes != board.rows[last][row].classes[word])) {
                 Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                observe::plane::fours_of_classes(classes, values, digits, fours);
+                machine::tia::rows::fours_of_classes(classes, values, fours);
                 if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                     observe::plane::blank_fours(table, fours);
                 }
-                observe::plane::put_fours(strip, to + (8u * word), fours, i == 0u);
+                observe::plane::put_fours(strip, to + (8u * word), fours, false);
             }
         }
         last = picture;
@@ -11232,10 +11267,22 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
     return true;
 }
 
+// Brightness of the pixels of a class row, from word `to` of a strip on.
+PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip) {
+    PARL_UNROLLED
+    for (uint32_t word = 0u; word < 5u; ++word) {
+        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+        machine::tia::rows::fours_of_classes(classes[word], values, fours);
+        observe::plane::put_fours(strip, to + (8u * word), fours, true);
+    }
+}
+
 // As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, Slice<const uint32_t> digits, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
     const uint32_t at = (row * observe::WIDTH) + (32u * word);
     const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
+    Array<uint32_t, 8> last = Array<uint32_t, 8>{};
+    bool last_is_bytes = false;
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11244,14 +11291,24 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
         if ((picture < 2u) && machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
             const uint32_t values = observe::plane::four_values(table, board.rows[picture][row].colors);
-            observe::plane::fours_of_classes(board.rows[picture][row].classes[word], values, digits, fours);
+            machine::tia::rows::fours_of_classes(board.rows[picture][row].classes[word], values, fours);
             if ((board.rows[picture][row].kind == machine::tia::rows::BLANKED) && (word == 0u)) {
                 observe::plane::blank_fours(table, fours);
             }
+            last_is_bytes = false;
         } else {
+            uint32_t differs = 0u;
             for (uint32_t k = 0u; k < 8u; ++k) {
                 const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                fours[k] = observe::plane::four_values(table, indices);
+                differs |= indices ^ last[k];
+                last[k] = indices;
+            }
+            if (last_is_bytes && (differs == 0u)) {
+                continue;
+            }
+            last_is_bytes = true;
+            for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
+                fours[k_2] = observe::plane::four_values(table, last[k_2]);
             }
         }
         observe::plane::put_fours(strip, to, fours, i == 0u);
@@ -11285,7 +11342,7 @@ PARL_FN uint32_t block_place(uint32_t block) {
     return ((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 168u) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_COLUMNS);
 }
 
-// Four pixels from two words, from bit `shift` on, which is less than 32.
+// 32 bits of two words, from bit `shift` on, which is less than 32.
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef PARL_INTRINSICS
     return __funnelshift_r(low, high, shift);
@@ -11327,7 +11384,7 @@ PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array
 }
 
 // Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-// pixels: the float computation decides these.
+// pixels, the last one's in bit 0: the float computation decides these.
 PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to) {
     uint32_t ties = 0u;
     PARL_ROLLED
@@ -11335,9 +11392,7 @@ PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8
     for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
         const uint32_t scaled = sums[r] * observe::plane::round_block_84_SCALE;
         out[to + r] = static_cast<uint8_t>(scaled >> 24);
-        if ((scaled << 8) < (observe::plane::round_block_84_SCALE << 8)) {
-            ties |= 1u << r;
-        }
+        ties = observe::plane::shifted(rs::wrapping_sub<uint32_t>(scaled & 0xFFFFFFu, observe::plane::round_block_84_SCALE), ties, 31u);
     }
     return ties;
 }

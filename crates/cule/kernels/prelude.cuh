@@ -182,6 +182,33 @@ PARL_FN uint32_t larger_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
+// Bytes of two words by the lowest four digits of `digits`, which are less than 8. The compiler's own function masks the digits.
+PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
+#ifdef __CUDACC__
+    uint32_t selected;
+    asm("prmt.b32 %0,%1,%2,%3;" : "=r"(selected) : "r"(low), "r"(high), "r"(digits));
+    return selected;
+#else
+    const uint64_t both = low | static_cast<uint64_t>(high) << 32;
+    uint32_t selected = 0;
+    for (uint32_t i = 0; i < 4; ++i) {
+        selected |= static_cast<uint32_t>(both >> (8 * (digits >> (4 * i) & 7)) & 0xFF) << (8 * i);
+    }
+    return selected;
+#endif
+}
+
+// Two words as the halves of a number: no instruction, since a number is in two registers.
+PARL_FN uint64_t two_words(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    uint64_t both;
+    asm("mov.b64 %0,{%1,%2};" : "=l"(both) : "r"(low), "r"(high));
+    return both;
+#else
+    return low | static_cast<uint64_t>(high) << 32;
+#endif
+}
+
 // The device's instructions are not constant expressions, so tables that are computed at compile time use the
 // loops.
 PARL_FN constexpr uint32_t ones64(uint64_t x) {

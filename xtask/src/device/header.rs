@@ -274,19 +274,23 @@ const CALLED: [&str; 15] = [
 ];
 
 /// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
-const UNROLLED: [&str; 2] = ["observe::plane::sum_block_84", "observe::plane::round_block_84"];
+const UNROLLED: [&str; 6] = [
+    "observe::plane::sum_block_84",
+    "observe::plane::round_block_84",
+    "observe::plane::brighten_words",
+    "machine::tia::rows::draw_whole",
+    "machine::tia::rows::fours_of_classes",
+    "machine::tia::rows::store_pixels",
+];
 
 /// Functions that are a single instruction on a GPU, and the body with its intrinsic. The host build of the kernels
 /// defines these intrinsics, and runs the same bodies.
 const INTRINSICS: [(&str, &str); 6] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
-    ("observe::plane::select_bytes", "return __byte_perm(four, 0, digits);"),
+    ("machine::tia::rows::select_bytes", "return rs::select_bytes(low, high, digits);"),
     ("observe::plane::shifted", "return __funnelshift_r(low, high, shift);"),
     ("observe::plane::larger_of_four", "return rs::larger_bytes(a, b);"),
-    (
-        "machine::tia::rows::four_pixels",
-        "return __byte_perm(colors, 0, machine::tia::rows::bit_per_digit(low) | machine::tia::rows::bit_per_digit(high) << 1);",
-    ),
+    ("machine::tia::rows::two_words", "return rs::two_words(low, high);"),
     ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
 ];
 

@@ -41,12 +41,12 @@ struct Registers {
 
 // A branch, a jump or WSYNC.
 PARL_CONST uint32_t TURN = 0;
+// Another lane must do what `STORE` says; this one has completed the instruction.
+PARL_CONST uint32_t STORED = 1;
 // `machine::compact::execute` must execute the next instruction.
-PARL_CONST uint32_t SLOW = 1;
+PARL_CONST uint32_t SLOW = 2;
 // `machine::bus::write_tia` must write `value` to `address` to complete the instruction.
-PARL_CONST uint32_t STORE = 2;
-// Another lane must do that; this one has completed the instruction.
-PARL_CONST uint32_t STORED = 3;
+PARL_CONST uint32_t STORE = 3;
 ",
     );
     let _ = writeln!(

@@ -3,10 +3,10 @@
 //! comparisons).
 //!
 //! The block executes instructions that access RAM, plain ROM or the running timer only, and stores to the TIA that change
-//! nothing. It ends before any other instruction (code 1: `machine::compact` executes it), after a branch or jump (code 0), where
+//! nothing. It ends before any other instruction (code 2: `machine::compact` executes it), after a branch or jump (code 0), where
 //! lanes of a warp that have diverged can converge (`kernels/forms.cuh`), and at a store to the TIA that changes something: it
-//! has executed everything except the store (code 2: `machine::bus` writes `value` to `address`), or another lane stops there
-//! (code 3: the lane goes on where it is).
+//! has executed everything except the store (code 3: `machine::bus` writes `value` to `address`), or another lane stops there
+//! (code 1: the lane goes on where it is).
 //!
 //! Decoded instructions are in records of 8 bytes per ROM address, created once per ROM by `machine/records.rs`. The program
 //! counter is the place of a record plus an offset that only jumps change. Cycles and instructions are counted in one register.
@@ -620,14 +620,14 @@ pub fn block() -> Block {
     // If a store of one lane changes something, all lanes that are here stop, so that they stay together.
     w.put("LCHECK:");
     w.puts("setp.ne.u32 p,t0,0; activemask.b32 t1; vote.sync.any.pred p2,p,t1; @!p2 bra LTOP");
-    w.puts("selp.u32 code,2,3,p; bra LEND");
+    w.puts("selp.u32 code,3,1,p; bra LEND");
     w.put("LJUMP:");
     w.puts(&check_plain("q", "span", "LNOWHERE"));
     w.puts(&format!("{}; sub.u32 off,q,at; bra LTURN", place_in_segment("at", "q")));
     w.puts("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at");
     w.puts("LTURN:; mov.u32 code,0; bra LEND");
-    w.puts("LSLOW:; shr.u32 t0,e0,16; sub.u32 acc,acc,t0; mov.u32 code,1; bra LEND");
-    w.puts("LSTORE:; mov.u32 code,2");
+    w.puts("LSLOW:; shr.u32 t0,e0,16; sub.u32 acc,acc,t0; mov.u32 code,2; bra LEND");
+    w.puts("LSTORE:; mov.u32 code,3");
     w.put("LEND:");
     Block { lines: w.lines, handlers }
 }

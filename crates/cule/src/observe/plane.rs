@@ -132,7 +132,7 @@ pub const BLOCKS_ACROSS: u32 = 4;
 /// Words of a row of a block.
 const BLOCK_WORDS: usize = 10;
 /// Columns of an 84 x 84 plane that a block gives.
-const BLOCK_COLUMNS: usize = 21;
+pub const BLOCK_COLUMNS: usize = 21;
 
 /// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
@@ -162,37 +162,11 @@ fn four_values(table: &[u8], four: u32) -> u32 {
     values
 }
 
-/// Eight bits as the lowest bits of eight hexadecimal digits.
-pub fn bits_as_digits(bits: u32) -> u32 {
-    rows::bit_per_digit(bits) | rows::bit_per_digit(bits >> 4) << 16
-}
-
-/// The bytes of `four` that the lowest four digits of `digits` number, the first in the lowest byte.
-fn select_bytes(four: u32, digits: u32) -> u32 {
-    let mut selected: u32 = 0;
-    for i in 0..4u32 {
-        selected |= (four >> (8 * (digits >> (4 * i) & 3)) & 0xFF) << (8 * i);
-    }
-    selected
-}
-
 /// Stores eight words of a strip from `to` on, or their maximum with those that are there.
 #[inline(always)]
 fn put_fours(strip: &mut [u32], to: usize, fours: &[u32; 8], is_first: bool) {
     for k in 0..8usize {
         strip[to + k] = if is_first { fours[k] } else { larger_of_four(strip[to + k], fours[k]) };
-    }
-}
-
-/// Brightness of 32 pixels of a class row. `values` are those of its colors, `digits` is the table of `bits_as_digits`.
-#[inline(always)]
-fn fours_of_classes(classes: u64, values: u32, digits: &[u32], fours: &mut [u32; 8]) {
-    for k in 0..4usize {
-        let of_low: u32 = digits[(classes >> (8 * k) & 0xFF) as usize];
-        let of_high: u32 = digits[(classes >> (8 * k + 32) & 0xFF) as usize];
-        let of_eight: u32 = of_low | of_high << 1;
-        fours[2 * k] = select_bytes(values, of_eight);
-        fours[2 * k + 1] = select_bytes(values, of_eight >> 16);
     }
 }
 
@@ -209,15 +183,22 @@ pub fn brighten_row(
     picture_set: &PictureSet,
     board: &Board,
     table: &[u8],
-    digits: &[u32],
     row: usize,
     strip: &mut [u32],
 ) -> bool {
     let to: usize = row % STRIP_ROWS as usize * ROW_WORDS;
-    let mut last: usize = 0;
-    let mut last_kind: u32 = rows::BYTES;
-    let mut last_colors: u32 = 0;
-    for i in 0..3usize {
+    let mut last: usize = picture_set.picture[0] as usize;
+    if last >= 2 || !rows::has_classes(board.rows[last][row].kind) {
+        return false;
+    }
+    let mut last_kind: u32 = board.rows[last][row].kind;
+    let mut last_colors: u32 = board.rows[last][row].colors;
+    brighten_words(&board.rows[last][row].classes, four_values(table, last_colors), to, strip);
+    if last_kind == rows::BLANKED {
+        strip[to] = table[0] as u32 * 0x0101_0101;
+        strip[to + 1] = table[0] as u32 * 0x0101_0101;
+    }
+    for i in 1..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
             break;
@@ -234,11 +215,11 @@ pub fn brighten_row(
             // The pictures of one step are equal in most places.
             if !alike || classes != board.rows[last][row].classes[word] {
                 let mut fours: [u32; 8] = [0; 8];
-                fours_of_classes(classes, values, digits, &mut fours);
+                rows::fours_of_classes(classes, values, &mut fours);
                 if kind == rows::BLANKED && word == 0 {
                     blank_fours(table, &mut fours);
                 }
-                put_fours(strip, to + 8 * word, &fours, i == 0);
+                put_fours(strip, to + 8 * word, &fours, false);
             }
         }
         last = picture;
@@ -248,6 +229,16 @@ pub fn brighten_row(
     true
 }
 
+/// Brightness of the pixels of a class row, from word `to` of a strip on.
+#[inline(always)]
+fn brighten_words(classes: &[u64; 5], values: u32, to: usize, strip: &mut [u32]) {
+    for word in 0..5usize {
+        let mut fours: [u32; 8] = [0; 8];
+        rows::fours_of_classes(classes[word], values, &mut fours);
+        put_fours(strip, to + 8 * word, &fours, true);
+    }
+}
+
 /// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
 #[inline(always)]
 pub fn brighten_part(
@@ -255,13 +246,14 @@ pub fn brighten_part(
     board: &Board,
     work: &[u8],
     table: &[u8],
-    digits: &[u32],
     row: usize,
     word: usize,
     strip: &mut [u32],
 ) {
     let at: usize = row * WIDTH + 32 * word;
     let to: usize = row % STRIP_ROWS as usize * ROW_WORDS + 8 * word;
+    let mut last: [u32; 8] = [0; 8];
+    let mut last_is_bytes: bool = false;
     for i in 0..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
@@ -270,18 +262,29 @@ pub fn brighten_part(
         let mut fours: [u32; 8] = [0; 8];
         if picture < 2 && rows::has_classes(board.rows[picture][row].kind) {
             let values: u32 = four_values(table, board.rows[picture][row].colors);
-            fours_of_classes(board.rows[picture][row].classes[word], values, digits, &mut fours);
+            rows::fours_of_classes(board.rows[picture][row].classes[word], values, &mut fours);
             if board.rows[picture][row].kind == rows::BLANKED && word == 0 {
                 blank_fours(table, &mut fours);
             }
+            last_is_bytes = false;
         } else {
+            let mut differs: u32 = 0;
             for k in 0..8usize {
                 let indices: u32 = if picture < 2 {
                     word_at(&board.picture[picture], at + 4 * k)
                 } else {
                     word_at(work, (picture - 2) * picture_set.picture_bytes as usize + at + 4 * k)
                 };
-                fours[k] = four_values(table, indices);
+                differs |= indices ^ last[k];
+                last[k] = indices;
+            }
+            // The pictures of one step are equal in most places.
+            if last_is_bytes && differs == 0 {
+                continue;
+            }
+            last_is_bytes = true;
+            for k in 0..8usize {
+                fours[k] = four_values(table, last[k]);
             }
         }
         put_fours(strip, to, &fours, i == 0);
@@ -323,7 +326,7 @@ pub fn block_place(block: usize) -> usize {
     block / BLOCKS_ACROSS as usize * 168 + block % BLOCKS_ACROSS as usize * BLOCK_COLUMNS
 }
 
-/// Four pixels from two words, from bit `shift` on, which is less than 32.
+/// 32 bits of two words, from bit `shift` on, which is less than 32.
 fn shifted(low: u32, high: u32, shift: u32) -> u32 {
     ((low as u64 | (high as u64) << 32) >> shift) as u32
 }
@@ -364,7 +367,7 @@ pub fn sum_block_84(
 }
 
 /// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-/// pixels: the float computation decides these.
+/// pixels, the last one's in bit 0: the float computation decides these.
 #[inline(always)]
 pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) -> u32 {
     // 2^24 / 200, rounded up: exact for all sums, up to 51,100.
@@ -373,10 +376,8 @@ pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) ->
     for r in 0..BLOCK_COLUMNS {
         let scaled: u32 = sums[r] * SCALE;
         out[to + r] = (scaled >> 24) as u8;
-        // Without a remainder the fraction is less than a 200th.
-        if scaled << 8 < SCALE << 8 {
-            ties |= 1 << r;
-        }
+        // Without a remainder the fraction is less than a 200th: the difference is negative.
+        ties = shifted((scaled & 0xFF_FFFF).wrapping_sub(SCALE), ties, 31);
     }
     ties
 }
@@ -494,7 +495,6 @@ mod tests {
         let picture_set = PictureSet { picture: [0, 1, NO_PICTURE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
         let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
-        let digits: Vec<u32> = (0..256).map(bits_as_digits).collect();
         let mut strip_out = [0u8; 84 * STRIP_OUT as usize];
         let mut tie_count = 0;
         for few in [false, true, true] {
@@ -519,11 +519,11 @@ mod tests {
                     let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
                     let rows = (210 - first).min(STRIP_ROWS as usize);
                     for row in first..first + rows {
-                        if brighten_row(&picture_set, &board, &table, &digits, row, &mut strip) {
+                        if brighten_row(&picture_set, &board, &table, row, &mut strip) {
                             continue;
                         }
                         for part in 0..ROW_PARTS as usize {
-                            brighten_part(&picture_set, &board, &[], &table, &digits, row, part, &mut strip);
+                            brighten_part(&picture_set, &board, &[], &table, row, part, &mut strip);
                         }
                     }
                     for block in 0..rows / 5 * BLOCKS_ACROSS as usize {
@@ -533,7 +533,8 @@ mod tests {
                         for (sums, to) in [(upper, to), (lower, to + 84)] {
                             let found = round_block_84(&sums, &mut strip_out, to);
                             tie_count += found.count_ones();
-                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> r & 1 != 0) {
+                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> (BLOCK_COLUMNS - 1 - r) & 1 != 0)
+                            {
                                 let (y, x) = (row + (to + r) / 84, (to + r) % 84);
                                 strip_out[to + r] = area_84(&strip, &whole, &cells, &weights, y, x);
                             }

@@ -56,12 +56,12 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
         if m.draw != 0 {
             if alike && from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0 {
                 paint::repeat_row(m, board);
-            } else {
+            } else if to > HBLANK_CLOCKS || m.access_by_access != 0 {
                 paint::draw_clocks(m, board, from, to);
                 alike = from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0;
             }
         }
-        if m.tia.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
+        if from < BLANK_END && to >= BLANK_END && m.tia.blank_pending != 0 {
             let end: i32 = m.tia.row_start + BLANK_END;
             end_blank(&mut m.tia, end);
         }

@@ -12,15 +12,30 @@ pub const NO_LATCH: u16 = 1 << 12;
 /// The latches of each object.
 pub const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
-/// Latches between objects of `set` that are not set yet.
-fn unset_latches(t: &Tia, set: u8) -> u16 {
-    let mut latches: u16 = !NO_LATCH & !t.collisions;
-    for object in 0..6 {
-        if set & bit(object) == 0 {
-            latches &= !LATCHES_OF[object];
+/// Latches between the objects of each set.
+pub const LATCHES_BETWEEN: [u16; 64] = latches_between();
+
+const fn latches_between() -> [u16; 64] {
+    let mut all: [u16; 64] = [0; 64];
+    let mut set: usize = 0;
+    while set < 64 {
+        let mut latches: u16 = !NO_LATCH;
+        let mut object: usize = 0;
+        while object < 6 {
+            if set >> object & 1 == 0 {
+                latches &= !LATCHES_OF[object];
+            }
+            object += 1;
         }
+        all[set] = latches;
+        set += 1;
     }
-    latches
+    all
+}
+
+/// Latches between objects of `set` that are not set yet.
+fn unset_latches(t: &Tia, set: u32) -> u32 {
+    LATCHES_BETWEEN[set as usize] as u32 & !t.collisions as u32
 }
 
 /// Recomputes `may_collide`, and the cells that changes of the playfield are compared with.
@@ -30,32 +45,32 @@ pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     t.may_collide_overestimated = 0;
     let mut any: u64 = 0;
     let mut partners: u64 = 0;
-    let mut seen: u64 = 0;
-    let mut shared: u64 = 0;
-    for object in 0..6 {
+    for object in 0..PF {
         let cells: u64 = board.cells[object];
-        let on: u64 = (t.enabled >> object & 1) as u64;
-        let shown: u64 = cells & 0u64.wrapping_sub(on);
-        shared |= seen & shown;
-        seen |= shown;
-        if object < PF {
-            any |= cells;
-            let latched: u64 = (t.collisions >> (2 * object + 5) & 1) as u64;
-            partners |= shown & latched.wrapping_sub(1);
+        any |= cells;
+        if t.enabled & bit(object) != 0 && t.collisions >> (2 * object + 5) & 1 == 0 {
+            partners |= cells;
         }
     }
-    let mut may_collide: u8 = 0;
+    // Pairs that share a cell and have not collided yet, by latch.
+    let mut pairs: u32 = 0;
+    for latch in 0..16 {
+        if board.cells[FIRST[latch] as usize] & board.cells[SECOND[latch] as usize] != 0 {
+            pairs |= 1 << latch;
+        }
+    }
+    let open: u16 = pairs as u16 & !NO_LATCH & !t.collisions;
+    // The other object of a pair must be enabled.
+    let with_enabled: u16 = open & !LATCHES_BETWEEN[(ALL_OBJECTS & !t.enabled) as usize];
+    let of_enabled: u16 = open & LATCHES_BETWEEN[t.enabled as usize];
+    let mut near: u32 = 0;
     for object in 0..6 {
-        // For an enabled object a cell must contain two enabled objects, itself and another; for a disabled
-        // object, one.
-        let others: u64 = if t.enabled >> object & 1 != 0 { shared } else { seen };
-        if board.cells[object] & others != 0 {
-            may_collide |= bit(object);
+        let found: u16 = if t.enabled & bit(object) != 0 { of_enabled } else { with_enabled };
+        if found & LATCHES_OF[object] != 0 {
+            near |= 1 << object;
         }
     }
-    if may_collide != 0 && t.collisions != 0 {
-        may_collide &= unlatched(t, board, may_collide);
-    }
+    let mut may_collide: u8 = near as u8;
     if hidden(t) {
         may_collide = 0;
         partners = 0;
@@ -87,11 +102,13 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
     } else {
         // Objects that were near it may now be near no other object.
         t.may_collide_overestimated |= may_collide >> object & 1;
-        let mut met: u8 = 0;
+        let mut near: u32 = 0;
         for other in 0..6 {
-            met |= ((board.cells[other] & cells != 0) as u8) << other;
+            if board.cells[other] & cells != 0 {
+                near |= 1 << other;
+            }
         }
-        met &= !bit(object);
+        let met: u8 = near as u8 & !bit(object);
         may_collide = may_collide & !bit(object) | met;
         if met & t.enabled != 0 {
             may_collide |= bit(object);
@@ -104,25 +121,6 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
     if t.needs_beam != ALL_NEED_BEAM {
         t.needs_beam = may_collide;
     }
-}
-
-/// The objects of `may_collide` that share a cell with one with which they have not collided yet.
-fn unlatched(t: &Tia, board: &Board, may_collide: u8) -> u8 {
-    let mut found: u8 = 0;
-    for object in 0..6 {
-        if may_collide & bit(object) != 0 {
-            let partners: u8 = partners_of(t.collisions, object) & t.enabled;
-            let mut others: u64 = 0;
-            for other in 0..6 {
-                let on: u64 = (partners >> other & 1) as u64;
-                others |= board.cells[other] & 0u64.wrapping_sub(on);
-            }
-            if board.cells[object] & others != 0 {
-                found |= bit(object);
-            }
-        }
-    }
-    found
 }
 
 /// The objects with which `object` has not collided yet.
@@ -142,13 +140,14 @@ pub fn partners_of(collisions: u16, object: usize) -> u8 {
 /// True if `object`, placed on `cells`, could cause a new collision with an enabled object.
 pub fn would_collide(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     let t: &Tia = &m.tia;
-    let partners: u8 = partners_of(t.collisions, object) & t.enabled;
-    let mut others: u64 = 0;
+    let mut near: u32 = 0;
     for other in 0..6 {
-        let on: u64 = (partners >> other & 1) as u64;
-        others |= board.cells[other] & 0u64.wrapping_sub(on);
+        if board.cells[other] & cells != 0 {
+            near |= 1 << other;
+        }
     }
-    others & cells != 0 && !hidden(t)
+    let others: u8 = near as u8 & t.enabled & !bit(object);
+    others != 0 && !hidden(t) && others & partners_of(t.collisions, object) != 0
 }
 
 /// Mask of the pixels `from..to` that are in word `word`.
@@ -175,7 +174,11 @@ fn mark_collisions_final(t: &mut Tia) {
 /// Latches the collisions in pixels `from..to`.
 pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let t: &mut Tia = &mut m.tia;
-    let enabled: u8 = t.enabled;
+    let enabled: u32 = t.enabled as u32;
+    if unset_latches(t, enabled) == 0 {
+        mark_collisions_final(t);
+        return;
+    }
     let mut seen: u64 = 0;
     let mut shared: u64 = 0;
     for object in 0..6 {
@@ -193,56 +196,48 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let behind: u64 = (1u64 << (from >> 2)) - 1;
     let here: u64 = shared & ahead & !behind;
     let all_here: bool = here == shared;
-    let mut active: u8 = 0;
+    let mut covering: u32 = 0;
     for object in 0..6 {
-        active |= ((board.cells[object] & here != 0) as u8) << object;
+        if board.cells[object] & here != 0 {
+            covering |= 1 << object;
+        }
     }
-    active &= enabled;
-    let possible: u16 = unset_latches(t, active);
+    let active: u32 = covering & enabled;
+    let possible: u32 = unset_latches(t, active);
     if possible == 0 {
         if all_here {
             mark_collisions_final(t);
         }
         return;
     }
-    objects::refresh(t, board, active);
-    let mut any: u32 = 0;
-    let mut latched: u16 = 0;
+    objects::refresh(t, board, active as u8);
+    let mut span: [u32; 5] = [0; 5];
     for w in 0..5 {
-        let mut one: u32 = 0;
-        let mut two: u32 = 0;
-        for object in 0..6 {
-            if active & bit(object) != 0 {
-                two |= one & board.masks[object][w];
-                one |= board.masks[object][w];
-            }
-        }
-        any |= two;
-        let overlap: u32 = two & span_word(w, from, to);
-        if overlap != 0 {
-            latched |= overlaps(board, possible, w, overlap);
-        }
+        span[w] = span_word(w, from, to);
     }
-    t.collisions |= latched;
+    let mut any: u32 = 0;
+    let mut latched: u32 = 0;
+    let mut left: u32 = possible;
+    while left != 0 {
+        let latch: usize = left.trailing_zeros() as usize;
+        let a: usize = FIRST[latch] as usize;
+        let b: usize = SECOND[latch] as usize;
+        let mut inside: u32 = 0;
+        for w in 0..5 {
+            let both: u32 = board.masks[a][w] & board.masks[b][w];
+            any |= both;
+            inside |= both & span[w];
+        }
+        if inside != 0 {
+            latched |= 1 << latch;
+        }
+        left &= left - 1;
+    }
+    t.collisions |= latched as u16;
     if latched != 0 {
         super::write::invalidate_may_collide(t);
     }
     if all_here && (any == 0 || (from == 0 && to == 160)) {
         mark_collisions_final(t);
     }
-}
-
-/// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
-fn overlaps(board: &Board, possible: u16, w: usize, overlap: u32) -> u16 {
-    let mut latched: u16 = 0;
-    for latch in 0..16 {
-        if possible >> latch & 1 != 0 {
-            let a: usize = FIRST[latch] as usize;
-            let b: usize = SECOND[latch] as usize;
-            if board.masks[a][w] & board.masks[b][w] & overlap != 0 {
-                latched |= 1 << latch;
-            }
-        }
-    }
-    latched
 }

@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::write::{catch_up_for_move, mark_moved};
+use super::write::{catch_up_for_move, mark_moved, mark_moved_to};
 use super::{FORM_NORMAL, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock, objects};
 use crate::machine::{Board, Machine};
 
@@ -50,7 +50,9 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
     m.tia.star_field = 0;
     // A strobe in the horizontal blank, as in almost all programs.
     let usual: bool = cycle < 4 || cycle > 74;
-    for object in 0..5 {
+    let moves: u8 = m.tia.motion[0] | m.tia.motion[1] | m.tia.motion[2] | m.tia.motion[3] | m.tia.motion[4];
+    let objects: usize = if usual && moves == 0 { 0 } else { 5 };
+    for object in 0..objects {
         let nibble: u8 = m.tia.motion[object];
         if usual && nibble == 0 {
             continue;
@@ -62,7 +64,7 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
             let cells: u64 = objects::cells_at(&m.tia, object, new as u8);
             catch_up_for_move(m, board, clock, object, cells);
             m.tia.position[object] = new as u8;
-            mark_moved(m, board, object);
+            mark_moved_to(m, board, object, cells);
         }
     }
     for player in 0..2 {

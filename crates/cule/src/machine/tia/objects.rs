@@ -196,19 +196,25 @@ pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
     t.dirty &= !objects;
     for p in 0..2 {
         if dirty & bit(P0 + p) != 0 {
-            board.masks[P0 + p] = player(t, p, t.graphics[p]);
+            if t.graphics[p] != 0 {
+                board.masks[P0 + p] = player(t, p, t.graphics[p]);
+            } else {
+                board.masks[P0 + p] = [0, 0, 0, 0, 0];
+            }
         }
         if dirty & bit(M0 + p) != 0 {
-            board.masks[M0 + p] = [0, 0, 0, 0, 0];
             if t.enabled & bit(M0 + p) != 0 {
                 board.masks[M0 + p] = missile(t, p);
+            } else {
+                board.masks[M0 + p] = [0, 0, 0, 0, 0];
             }
         }
     }
     if dirty & bit(BL) != 0 {
-        board.masks[BL] = [0, 0, 0, 0, 0];
         if t.enabled & bit(BL) != 0 {
             board.masks[BL] = ball(t);
+        } else {
+            board.masks[BL] = [0, 0, 0, 0, 0];
         }
     }
     if dirty & bit(PF) != 0 {

@@ -219,10 +219,7 @@ pub fn color_masks(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
 
 /// Draws pixels `from..to` of a row. Requires up-to-date masks.
 fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
-    let back: u64 = t.color[BACKGROUND] as u64 * EVERY_BYTE;
-    let zero: u64 = back ^ (t.color[P0] as u64 * EVERY_BYTE);
-    let one: u64 = back ^ (t.color[P1] as u64 * EVERY_BYTE);
-    let field: u64 = back ^ (t.color[PLAYFIELD] as u64 * EVERY_BYTE);
+    let colors: u32 = rows::colors_of(t);
     let line: usize = line_start(row);
     let buffer: usize = t.buffer as usize;
     let order: u8 = drawing_order(t);
@@ -230,29 +227,9 @@ fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let last: usize = ((to - 1) >> 5) as usize + 1;
     for w in first..last {
         let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-        let wanted: u32 = span_word(w, from, to);
-        for group in 0..4 {
-            let shift: usize = 8 * group;
-            let keep: u32 = wanted >> shift & 0xFF;
-            if keep != 0 {
-                let mut pixels: u64 = back;
-                if (c0 | c1 | cf) >> shift & 0xFF != 0 {
-                    pixels ^= spread(c0 >> shift & 0xFF) & zero;
-                    pixels ^= spread(c1 >> shift & 0xFF) & one;
-                    pixels ^= spread(cf >> shift & 0xFF) & field;
-                }
-                let at: usize = line + 32 * w + shift;
-                if keep == 0xFF {
-                    store_eight(board, buffer, at, pixels);
-                } else {
-                    for i in 0..8 {
-                        if keep >> i & 1 != 0 {
-                            board.picture[buffer][at + i] = (pixels >> (8 * i)) as u8;
-                        }
-                    }
-                }
-            }
-        }
+        let mut fours: [u32; 8] = [0; 8];
+        rows::fours_of_classes(rows::two_words(c0 | cf, c1 | cf), colors, &mut fours);
+        rows::store_pixels(board, buffer, line + 32 * w, &fours, span_word(w, from, to));
     }
 }
 

@@ -3,7 +3,7 @@
 //! Device subset.
 
 use super::objects::{COPIES, cells_at};
-use super::write::{catch_up_for_move, mark_moved, show_missile};
+use super::write::{catch_up_for_move, mark_moved, mark_moved_to, show_missile};
 use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock};
 use crate::machine::{Board, Machine};
 
@@ -85,7 +85,7 @@ fn move_object(m: &mut Machine, board: &mut Board, target: i32, object: usize, n
     let covered: u64 = cells_at(&m.tia, object, new as u8);
     catch_up_for_move(m, board, target, object, covered);
     m.tia.position[object] = new as u8;
-    mark_moved(m, board, object);
+    mark_moved_to(m, board, object, covered);
 }
 
 /// True if the star field has changed missile 0.

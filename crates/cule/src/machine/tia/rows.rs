@@ -7,8 +7,13 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::collision::span_word;
-use super::paint::{BACKGROUND, PLAYFIELD, color_masks, drawing_order, line_start, load_eight, store_eight};
-use super::{ALL_OBJECTS, CLOCKS_PER_LINE, HBLANK_CLOCKS, MAX_ROWS, P0, P1, Tia, WIDTH, hidden, objects};
+use super::paint::{
+    BACKGROUND, PLAYFIELD, PRIORITY, color_masks, drawing_order, line_start, load_eight, spread, store_eight,
+};
+use super::{
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH, hidden,
+    objects,
+};
 use crate::machine::{Board, Machine};
 
 /// A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
@@ -53,20 +58,42 @@ pub struct PartialRow {
     pub colors: u32,
 }
 
-/// The four lowest bits, one per hexadecimal digit.
-pub fn bit_per_digit(bits: u32) -> u32 {
-    let pairs: u32 = (bits & 15 | (bits & 15) << 6) & 0x303;
-    (pairs | pairs << 3) & 0x1111
+/// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
+/// the lowest byte. Digits are less than 8.
+fn select_bytes(low: u32, high: u32, digits: u32) -> u32 {
+    let both: u64 = low as u64 | (high as u64) << 32;
+    let mut selected: u32 = 0;
+    for i in 0..4u32 {
+        selected |= ((both >> (8 * (digits >> (4 * i) & 7))) as u32 & 0xFF) << (8 * i);
+    }
+    selected
 }
 
-/// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
-pub fn four_pixels(colors: u32, low: u32, high: u32) -> u32 {
-    let mut pixels: u32 = 0;
-    for i in 0..4u32 {
-        let class: u32 = low >> i & 1 | (high >> i & 1) << 1;
-        pixels |= (colors >> (8 * class) & 0xFF) << (8 * i);
+/// Values of 32 pixels of a class row, four in a word, the first in the lowest byte. `values` are those of the four classes.
+#[inline(always)]
+pub fn fours_of_classes(classes: u64, values: u32, fours: &mut [u32; 8]) {
+    let low: u32 = classes as u32;
+    let high: u32 = (classes >> 32) as u32;
+    // The classes of every second pixel, two bits each: two of them in a digit.
+    let even: u32 = low & 0x5555_5555 | (high & 0x5555_5555) << 1;
+    let odd: u32 = low >> 1 & 0x5555_5555 | high & 0xAAAA_AAAA;
+    // The lower two bits of a digit select a value, and the third one does not matter: the values are there twice.
+    let digits: [u32; 4] =
+        [even & 0x7777_7777, odd & 0x7777_7777, even >> 2 & 0x7777_7777, odd >> 2 & 0x7777_7777];
+    for half in 0..2usize {
+        // Pixels k, k + 4, k + 8 and k + 12.
+        let shift: u32 = 16 * half as u32;
+        let a: u32 = select_bytes(values, values, digits[0] >> shift);
+        let b: u32 = select_bytes(values, values, digits[1] >> shift);
+        let c: u32 = select_bytes(values, values, digits[2] >> shift);
+        let d: u32 = select_bytes(values, values, digits[3] >> shift);
+        let first: [u32; 2] = [select_bytes(a, b, 0x5140), select_bytes(a, b, 0x7362)];
+        let second: [u32; 2] = [select_bytes(c, d, 0x5140), select_bytes(c, d, 0x7362)];
+        for k in 0..2usize {
+            fours[4 * half + 2 * k] = select_bytes(first[k], second[k], 0x5410);
+            fours[4 * half + 2 * k + 1] = select_bytes(first[k], second[k], 0x7632);
+        }
     }
-    pixels
 }
 
 /// True if a row of this kind is stored as classes.
@@ -75,7 +102,7 @@ pub fn has_classes(kind: u32) -> bool {
 }
 
 /// The four current colors of a row.
-fn colors_of(t: &Tia) -> u32 {
+pub fn colors_of(t: &Tia) -> u32 {
     t.color[BACKGROUND] as u32
         | (t.color[P0] as u32) << 8
         | (t.color[P1] as u32) << 16
@@ -86,7 +113,7 @@ fn colors_of(t: &Tia) -> u32 {
 /// caller then draws them as bytes.
 #[inline(never)]
 pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
-    let number: usize = (m.tia.row_start / CLOCKS_PER_LINE) as usize % MAX_ROWS;
+    let number: usize = m.tia.row_start as u32 as usize / CLOCKS_PER_LINE as usize % MAX_ROWS;
     let buffer: usize = m.tia.buffer as usize;
     if m.access_by_access != 0 {
         expand(board, buffer, number);
@@ -99,23 +126,28 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let b: i32 = to - HBLANK_CLOCKS;
     let dark: bool = hidden(&m.tia);
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
-    let blank: bool = m.tia.blank_pending != 0 && a < BLANK_PIXELS;
-    let here: bool = board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32;
-    let mut fits: bool = !blank || b >= BLANK_PIXELS;
+    let blank: bool = a < BLANK_PIXELS && m.tia.blank_pending != 0;
     if a > 0 {
-        fits = !blank
-            && here
+        let fits: bool = !blank
+            && board.partial_row.row == number as u32 + 1
+            && board.partial_row.buffer == buffer as u32
             && board.partial_row.drawn_pixels == a
             && board.rows[buffer][number].colors == colors;
-    }
-    if !fits {
-        expand(board, buffer, number);
-        if a > 0 && !blank {
-            board.rows[buffer][number].kind = MIXED;
+        if !fits {
+            expand(board, buffer, number);
+            if !blank {
+                board.rows[buffer][number].kind = MIXED;
+            }
+            return false;
         }
-        return false;
-    }
-    if a == 0 {
+        if b == WIDTH as i32 {
+            board.partial_row.row = 0;
+        }
+    } else {
+        if blank && b < BLANK_PIXELS {
+            expand(board, buffer, number);
+            return false;
+        }
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
             return false;
         }
@@ -128,30 +160,61 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         }
         board.rows[buffer][number].kind = if blank { BLANKED } else { CLASSES };
         board.rows[buffer][number].colors = colors;
-    } else if b == WIDTH as i32 {
-        board.partial_row.row = 0;
     }
     board.partial_row.drawn_pixels = b;
     if !dark && m.tia.dirty != 0 {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
     let order: u8 = drawing_order(&m.tia);
-    let first: usize = (a >> 5) as usize;
-    let last: usize = ((b - 1) >> 5) as usize + 1;
-    for w in first..last {
-        let mut classes: u64 = 0;
-        if !dark {
-            let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-            classes = (c0 | cf) as u64 | ((c1 | cf) as u64) << 32;
-        }
+    let scores: bool = order != 0 && order != PRIORITY;
+    // Where the playfield is before the players.
+    let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
+    if a == 0 && b == WIDTH as i32 && !scores && !dark {
+        draw_whole(board, buffer, number, before);
+        return true;
+    }
+    for w in 0..5usize {
         let wanted: u32 = span_word(w, a, b);
-        if wanted != 0xFFFF_FFFF {
-            let all: u64 = wanted as u64 | (wanted as u64) << 32;
-            classes = classes & all | board.rows[buffer][number].classes[w] & !all;
+        if wanted != 0 {
+            let mut classes: (u32, u32) = (0, 0);
+            if scores && !dark {
+                let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
+                classes = (c0 | cf, c1 | cf);
+            } else if !dark {
+                classes = usual_classes(board, w, before);
+            }
+            let old: u64 = board.rows[buffer][number].classes[w];
+            let low: u32 = classes.0 & wanted | old as u32 & !wanted;
+            let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
+            board.rows[buffer][number].classes[w] = two_words(low, high);
         }
-        board.rows[buffer][number].classes[w] = classes;
     }
     true
+}
+
+/// The words as the low and the high half of a number.
+#[inline(always)]
+pub fn two_words(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
+/// up-to-date masks.
+#[inline(always)]
+fn usual_classes(board: &Board, w: usize, before: u32) -> (u32, u32) {
+    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
+    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
+    let field: u32 = board.masks[PF][w] | board.masks[BL][w];
+    (zeros | field & !(ones & !before), (ones | field) & !(zeros & !(field & before)))
+}
+
+/// Draws a row of usual classes.
+#[inline(always)]
+fn draw_whole(board: &mut Board, buffer: usize, number: usize, before: u32) {
+    for w in 0..5usize {
+        let (low, high): (u32, u32) = usual_classes(board, w, before);
+        board.rows[buffer][number].classes[w] = two_words(low, high);
+    }
 }
 
 /// Copies the class row above. Returns false if that row is stored as bytes.
@@ -164,48 +227,62 @@ pub fn repeat(board: &mut Board, buffer: usize, above: usize, number: usize) -> 
     true
 }
 
-/// Eight pixels of a class row.
-fn pixels(row: &Row, kind: u32, colors: u32, group: usize) -> u64 {
-    if kind == BLANKED && group == 0 {
-        return 0;
+/// Pixels of word `word` of a class row of this kind and these colors.
+#[inline(always)]
+fn pixels(classes: u64, kind: u32, colors: u32, word: usize, fours: &mut [u32; 8]) {
+    fours_of_classes(classes, colors, fours);
+    if kind == BLANKED && word == 0 {
+        fours[0] = 0;
+        fours[1] = 0;
     }
-    let classes: u64 = row.classes[group / 4] >> (8 * (group & 3));
-    let low: u32 = classes as u32;
-    let high: u32 = (classes >> 32) as u32;
-    four_pixels(colors, low, high) as u64 | (four_pixels(colors, low >> 4, high >> 4) as u64) << 32
+}
+
+/// Stores those of 32 pixels in the picture that `wanted` selects. `at` is the place of the first, a multiple of 32.
+#[inline(always)]
+pub fn store_pixels(board: &mut Board, buffer: usize, at: usize, fours: &[u32; 8], wanted: u32) {
+    for group in 0..4usize {
+        let keep: u32 = wanted >> (8 * group) & 0xFF;
+        if keep != 0 {
+            let mut eight: u64 = two_words(fours[2 * group], fours[2 * group + 1]);
+            if keep != 0xFF {
+                let new: u64 = spread(keep);
+                eight = eight & new | load_eight(board, buffer, at + 8 * group) & !new;
+            }
+            store_eight(board, buffer, at + 8 * group, eight);
+        }
+    }
 }
 
 /// Converts a class row to bytes.
 #[inline(never)]
 pub fn expand(board: &mut Board, buffer: usize, number: usize) {
-    let row: Row = board.rows[buffer][number];
-    if !has_classes(row.kind) {
+    let kind: u32 = board.rows[buffer][number].kind;
+    let colors: u32 = board.rows[buffer][number].colors;
+    if !has_classes(kind) {
         return;
     }
-    let mut to: usize = WIDTH;
-    let mut groups: usize = WIDTH / 8;
+    let mut to: i32 = WIDTH as i32;
+    let mut words: usize = 5;
     if board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32 {
-        to = board.partial_row.drawn_pixels as usize;
+        to = board.partial_row.drawn_pixels;
         board.partial_row.row = 0;
         if !has_classes(board.partial_row.kind) {
             // The older pixels are stored as bytes already.
-            groups = (to + 7) / 8;
+            words = (to as usize + 31) / 32;
         }
     }
     let line: usize = line_start(number as i32);
-    for group in 0..groups {
-        let at: usize = line + 8 * group;
-        let mut new: u64 = pixels(&row, row.kind, row.colors, group);
-        if to < 8 * group + 8 {
-            // The older pixels are kept after the drawn ones.
-            let mut old: u64 = load_eight(board, buffer, at);
-            if has_classes(board.partial_row.kind) {
-                old = pixels(&row, board.partial_row.kind, board.partial_row.colors, group);
-            }
-            let drawn: u64 = if to > 8 * group { (1u64 << (8 * (to - 8 * group))) - 1 } else { 0 };
-            new = new & drawn | old & !drawn;
+    for word in 0..words {
+        let classes: u64 = board.rows[buffer][number].classes[word];
+        let drawn: u32 = span_word(word, 0, to);
+        let mut fours: [u32; 8] = [0; 8];
+        // The older pixels are kept after the drawn ones.
+        if drawn != 0xFFFF_FFFF && has_classes(board.partial_row.kind) {
+            pixels(classes, board.partial_row.kind, board.partial_row.colors, word, &mut fours);
+            store_pixels(board, buffer, line + 32 * word, &fours, !drawn);
         }
-        store_eight(board, buffer, at, new);
+        pixels(classes, kind, colors, word, &mut fours);
+        store_pixels(board, buffer, line + 32 * word, &fours, drawn);
     }
     board.rows[buffer][number].kind = BYTES;
 }
@@ -243,10 +320,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_placed_one_per_digit() {
-        for bits in 0..64 {
-            let expected = (0..4).fold(0, |digits, i| digits | (bits >> i & 1) << (4 * i));
-            assert_eq!(bit_per_digit(bits), expected, "{bits:06b}");
+    fn classes_select_values() {
+        let mut draws = 1u64;
+        for _ in 0..100 {
+            draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let classes = draws ^ draws >> 32;
+            let values = draws.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32;
+            let mut fours = [0; 8];
+            fours_of_classes(classes, values, &mut fours);
+            for pixel in 0..32 {
+                let class = classes >> pixel & 1 | (classes >> (pixel + 32) & 1) << 1;
+                let found = fours[pixel / 4].to_le_bytes()[pixel % 4];
+                assert_eq!(found, values.to_le_bytes()[class as usize], "pixel {pixel} of {classes:X}");
+            }
         }
     }
 }

@@ -22,7 +22,13 @@ pub fn mark_dirty(t: &mut Tia, objects: u8) {
 
 /// Records that an object moved or changed its size.
 pub fn mark_moved(m: &mut Machine, board: &mut Board, object: usize) {
-    board.cells[object] = objects::cells(&m.tia, object);
+    let cells: u64 = objects::cells(&m.tia, object);
+    mark_moved_to(m, board, object, cells);
+}
+
+/// As `mark_moved`. `cells` are those of the object.
+pub fn mark_moved_to(m: &mut Machine, board: &mut Board, object: usize, cells: u64) {
+    board.cells[object] = cells;
     m.tia.dirty |= bit(object);
     m.tia.collisions_final = 0;
     collision::update_may_collide(&mut m.tia, board, object);
@@ -107,6 +113,19 @@ pub fn write(
         let ahead: i32 = clock.wrapping_add(delay(m, (register + 1) & 0x3F, clock));
         beam::catch_up(m, board, ahead);
     }
+    // The most frequent registers come first: a GPU compares for each.
+    if register >= 0x1B && register <= 0x1C {
+        write_graphics(m, board, clock, (register - 0x1B) as usize, value);
+        return 0;
+    }
+    if register >= 0x0D && register <= 0x0F {
+        write_playfield(m, board, clock, register - 0x0D, value);
+        return 0;
+    }
+    if register >= 0x06 && register <= 0x09 {
+        write_color(m, board, clock, (register - 0x06) as usize, value);
+        return 0;
+    }
     match register {
         0x00 => {
             write_vsync(m, board, clock, value);
@@ -124,17 +143,11 @@ pub fn write(
         0x04 | 0x05 => {
             write_nusiz(m, board, clock, (register - 0x04) as usize, value);
         }
-        0x06 | 0x07 | 0x08 | 0x09 => {
-            write_color(m, board, clock, (register - 0x06) as usize, value);
-        }
         0x0A => {
             write_ctrlpf(m, board, clock, value);
         }
         0x0B | 0x0C => {
             write_reflect(m, board, clock, (register - 0x0B) as usize, value);
-        }
-        0x0D | 0x0E | 0x0F => {
-            write_playfield(m, board, clock, register - 0x0D, value);
         }
         0x10 | 0x11 => {
             position::strobe_player(m, board, clock, (register - 0x10) as usize);
@@ -148,9 +161,6 @@ pub fn write(
         0x15 | 0x16 | 0x17 | 0x18 | 0x19 | 0x1A => {
             catch_up_if(m, board, clock, false);
             board.sound[(register - 0x15) as usize] = value as u8;
-        }
-        0x1B | 0x1C => {
-            write_graphics(m, board, clock, (register - 0x1B) as usize, value);
         }
         0x1D | 0x1E => {
             write_enam(m, board, clock, (register - 0x1D) as usize, value);
@@ -230,28 +240,29 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
         special = true;
     }
     let sized: bool = (m.tia.nusiz[player] ^ new) & 0x37 != 0;
+    if !special && !sized {
+        catch_up_if(m, board, target, false);
+        m.tia.nusiz[player] = new;
+        return;
+    }
     let both: u8 = bit(P0 + player) | bit(M0 + player);
+    let player_cells: u64 = objects::player_cells(m.tia.position[P0 + player], new);
     // Two objects that change together may collide with each other, though neither collides with the other's
     // old form.
-    if special || sized && m.tia.enabled & both == both {
+    if special || m.tia.enabled & both == both {
         catch_up_if(m, board, target, true);
-    } else if sized {
-        let player_cells: u64 = objects::player_cells(m.tia.position[P0 + player], new);
+    } else {
         let missile_cells: u64 = objects::missile_cells(m.tia.position[M0 + player], new);
         catch_up_for_move(m, board, target, P0 + player, player_cells);
         catch_up_for_move(m, board, target, M0 + player, missile_cells);
-    } else {
-        catch_up_if(m, board, target, false);
     }
     m.tia.nusiz[player] = new;
-    if special || sized {
-        m.tia.skip[player] = 0;
-        if player == 0 {
-            m.tia.missile0_form = FORM_NORMAL;
-        }
-        mark_moved(m, board, P0 + player);
-        mark_moved(m, board, M0 + player);
+    m.tia.skip[player] = 0;
+    if player == 0 {
+        m.tia.missile0_form = FORM_NORMAL;
     }
+    mark_moved_to(m, board, P0 + player, player_cells);
+    mark_moved(m, board, M0 + player);
 }
 
 fn write_color(m: &mut Machine, board: &mut Board, clock: i32, index: usize, value: u32) {
@@ -388,29 +399,34 @@ pub fn show_missile(t: &mut Tia, board: &mut Board, missile: usize) {
 fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
     let other: usize = 1 - player;
     let new: u8 = value as u8;
-    let mut objects: u8 = 0;
+    let mut changes: u8 = 0;
     if m.tia.vdelp[player] == 0 && m.tia.grp[player] != new {
-        objects |= bit(P0 + player);
+        changes |= bit(P0 + player);
     }
     if m.tia.vdelp[other] != 0 && m.tia.grp_old[other] != m.tia.grp[other] {
-        objects |= bit(P0 + other);
+        changes |= bit(P0 + other);
     }
     if player == 1 && m.tia.vdelbl != 0 && m.tia.enabl_old != m.tia.enabl {
-        objects |= bit(BL);
+        changes |= bit(BL);
     }
-    if objects & objects.wrapping_sub(1) != 0 {
+    if changes & changes.wrapping_sub(1) != 0 {
         // Two objects that change together may collide with each other, though neither collides with the
         // other's old form.
         catch_up_if(m, board, clock.wrapping_add(1), true);
-    } else {
-        catch_up_for(m, board, clock.wrapping_add(1), objects, objects != 0);
+    } else if changes != 0 || m.access_by_access != 0 {
+        catch_up_for(m, board, clock.wrapping_add(1), changes, true);
     }
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
-    show_player(&mut m.tia, board, 0);
-    show_player(&mut m.tia, board, 1);
     if player == 1 {
         m.tia.enabl_old = m.tia.enabl;
+    }
+    for shown in 0..2 {
+        if changes & bit(P0 + shown) != 0 {
+            show_player(&mut m.tia, board, shown);
+        }
+    }
+    if changes & bit(BL) != 0 {
         show_ball(&mut m.tia, board);
     }
 }
