@@ -383,7 +383,7 @@ impl FastTia {
         }
         // At cycles 0-12 and 75, objects without motion do not move.
         let mut moving = if cycle <= 12 || cycle == 75 { with_motion(t.motion) } else { EACH_OBJECT };
-        let at_once = cycle < 4 || cycle > 74;
+        let at_once = !(4..=74).contains(&cycle);
         while moving != 0 {
             let object = moving.trailing_zeros() as usize / 8 % OBJECT_SLOTS;
             moving &= moving - 1;
