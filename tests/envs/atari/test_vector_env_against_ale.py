@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from importlib.metadata import version
 
 import ale_py
 import numpy as np
@@ -133,6 +134,7 @@ def test_recorded_checksums_of_ale_py() -> None:
     assert points == [(59, -1), (94, -1), (129, -1), (164, -1)]
 
 
+@pytest.mark.skipif(version("ale-py") == "0.12.0", reason="a second reset of ale-py 0.12.0 can hang")
 def test_seeds_and_reset_masks_equal_ale_py() -> None:
     theirs, ours = ale_py.AtariVectorEnv("pong", 4), parl.AtariVectorEnv("pong", 4)
     for seed in (5, np.array([7, 1, 3, 0]), None, None, -1):
