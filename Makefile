@@ -63,9 +63,11 @@ test-rust: build
 
 # Python keeps compiled tests and modules, so that the many processes need not compile them anew. One process more than there are
 # cores: many tests wait for processes that they start.
+# Runs wait for the disk with each file that they write, so temporary files are kept in memory where there is room (in KiB).
+TESTS_TMP = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 WORKERS := $(shell { nproc || getconf _NPROCESSORS_ONLN; } 2>/dev/null | awk '{ print ($$1 < 8 ? $$1 + 1 : 8) }')
 test-py: build
-	PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n $(or $(WORKERS),2) --dist worksteal --times=target/tests/times.json
+	TMPDIR=$(TESTS_TMP) PYTHONDONTWRITEBYTECODE= ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n $(or $(WORKERS),2) --dist worksteal --times=target/tests/times.json
 
 # MINUTES=20 skips tests that would not end within 20 minutes.
 test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
@@ -102,10 +104,11 @@ test-jax: build  ## tests of environments in programs of JAX, which it installs:
 	$(INSTALL) --group jax
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest $(TESTS_JAX) -k jax
 
-# PyO3 supports CPython 3.14t and later.
-PYTHON_T ?= python3.14t
+# PyO3 supports CPython 3.14t and later. Without such an interpreter, `tools/free_threaded.sh` builds one.
+PYTHON_T ?= $(shell command -v python3.14t || echo target/python3.14t/bin/python3.14t)
 FREE := target/free-threaded
 test-free-threaded:  ## tests of tree and replay in a free-threaded interpreter: PYTHON_T=/path/to/python3.14t
+	test "$(PYTHON_T)" != target/python3.14t/bin/python3.14t || tools/free_threaded.sh
 	$(PYTHON_T) -c 'import sys; sys.exit(sys._is_gil_enabled())'
 	$(PYTHON_T) -m venv $(FREE)
 	$(FREE)/bin/python -m pip install --quiet maturin numpy gymnasium hypothesis psutil pytest pytest-timeout mypy

@@ -25,7 +25,7 @@ FOLDER = ROOT / "benches" / "records"
 # Values of the commit column other than a commit of this history.
 UNKNOWN_COMMIT = "not recorded"
 LOST_COMMIT = "not in history"
-SPREADS = ("", "quartiles", "range", "Wilson 95 %")
+SPREADS = ("", "quartiles", "range", "Wilson 95 %", "bootstrap 95 %")
 NUMBERS = ("median", "low", "high")
 COUNTS = ("rounds", "seeds", "steps", "threads")
 
@@ -219,13 +219,20 @@ class Record:
         *,
         library: str = "parl",
         spread: str = "range",
+        interval: tuple[float, float] | None = None,
         conditions: str = "",
         **columns: str | int | float,
     ) -> None:
-        """Adds a row: the median of ``values``, and their quartiles or range if there are several."""
+        """Adds a row: the median of ``values``, and their quartiles or range if there are several.
+
+        ``interval`` is the 95 % bootstrap interval of a single value.
+        """
         found = [float(value) for value in ([values] if isinstance(values, (int, float)) else values)]
         low, high = "", ""
-        if len(found) > 1 and spread == "quartiles":
+        if interval is not None:
+            low, high = map(digits, interval)
+            spread = "bootstrap 95 %"
+        elif len(found) > 1 and spread == "quartiles":
             quarter, _, three = statistics.quantiles(found, n=4)
             low, high = digits(quarter), digits(three)
         elif len(found) > 1:

@@ -56,6 +56,58 @@ def points_by_mode(
     return points.reshape(episodes, len(modes)).mean(0)
 
 
+def halves(game: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The modes of a game for training, and those for the test.
+
+    Raises:
+        ValueError: the game has one mode.
+    """
+    modes = parl.variations(game).modes
+    if len(modes) < 2:
+        raise ValueError(f"{game} has {len(modes)} mode, expected a game with at least 2")
+    return tuple(modes[::2]), tuple(modes[1::2])
+
+
+def trained_points(
+    game: str,
+    seed: int,
+    total_steps: int | str,
+    num_envs: int,
+    episodes: int,
+    most_frames: int,
+    **options: Any,
+) -> tuple[Scores, Scores]:
+    """Trains a policy; its mean points in each mode for training, and in each for the test.
+
+    Args:
+        game: a game with several modes.
+        seed: of the run.
+        total_steps: environment steps.
+        num_envs: number of environments.
+        episodes: of each mode.
+        most_frames: frames after which an episode of the evaluation is truncated.
+        options: further settings of the run.
+    """
+    training, test = halves(game)
+    run = parl.train(
+        "ppo",
+        env_id(game),
+        preset="atari-ram",
+        env_options={**OBSERVATIONS, **STICKY, "mode": list(training)},
+        num_envs=num_envs,
+        total_steps=total_steps,
+        evaluation_episodes=0,
+        seed=seed,
+        name=f"generalization-{game}-{seed}",
+        quiet=True,
+        **options,
+    )
+    points = points_by_mode(
+        parl.load(run.path), game, [*training, *test], episodes, most_frames, 10_000 + seed
+    )
+    return points[: len(training)], points[len(training) :]
+
+
 def summary(name: str, scores: Scores) -> str:
     """A line of the table; `scores` (seeds, modes)."""
     iqm = float(interquartile_mean(scores.ravel()))
@@ -75,34 +127,24 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=2 if quick else 10, help="of each mode and seed")
     parser.add_argument("--runs", default="runs", help="folder of the runs")
     options = parser.parse_args()
-    modes = parl.variations(options.game).modes
-    if len(modes) < 2:
-        parser.error(f"--game: {options.game} has {len(modes)} mode, expected a game with at least 2")
-    training, test = modes[::2], modes[1::2]
+    try:
+        training, test = halves(options.game)
+    except ValueError as error:
+        parser.error(f"--game: {error}")
     print(f"{options.game}: training in modes {list(training)}, test in modes {list(test)}")
-    most_frames = 400 if quick else 30_000
     scores = []
     for seed in range(options.seeds):
-        run = parl.train(
-            "ppo",
-            env_id(options.game),
-            preset="atari-ram",
-            env_options={**OBSERVATIONS, **STICKY, "mode": list(training)},
-            num_envs=options.num_envs,
-            total_steps=options.total_steps,
-            evaluation_episodes=0,
-            seed=seed,
+        points = trained_points(
+            options.game,
+            seed,
+            options.total_steps,
+            options.num_envs,
+            options.episodes,
+            400 if quick else 30_000,
             runs=options.runs,
-            name=f"generalization-{options.game}-{seed}",
-            quiet=True,
         )
-        policy = parl.load(run.path)
-        points = points_by_mode(
-            policy, options.game, [*training, *test], options.episodes, most_frames, 10_000 + seed
-        )
-        scores.append(points)
-        half = len(training)
-        means = points[:half].mean(), points[half:].mean()
+        scores.append(np.concatenate(points))
+        means = [half.mean() for half in points]
         print(
             f"seed {seed}: {means[0]:.2f} points in training modes, {means[1]:.2f} in test modes", flush=True
         )

@@ -129,12 +129,12 @@ class BackwardEnvs(VectorEnv[Any, Any, Any]):
         # One step before with a seed of its own: sticky actions differ between episodes with the same start.
         before, seeds = np.maximum(starts - 1, 0), self.rng.integers(2**31, size=(count, 1))
         after = self.envs.branch(way.states[before], way.actions[before].reshape(-1, 1, 1), seeds=seeds)
-        self.envs.set_state(after.states[:, 0], mask)
+        obs, _ = self.envs.reset(options={"reset_mask": mask, "states": after.states[:, 0]})
         self.starts[mask], self.origins[mask], self.parts[mask] = starts, parts, parts
         self.left[mask] = 1.5 * (self.lasts[parts] - starts) + 20
         self.got[mask] = self.before[before] + after.raw_rewards[:, 0]
-        # The first start is the start of the game. This call returns the observations of all environments.
-        return self.envs.reset(options={"reset_mask": mask & (self.starts == 0)})[0]
+        whole = mask & (self.starts == 0)  # The first start is the start of the game.
+        return self.envs.reset(options={"reset_mask": whole})[0] if whole.any() else obs
 
     def _share_out(self, mask: Array) -> Array:
         """Parts for new episodes where `mask` is true: always one with the fewest environments."""

@@ -15,9 +15,11 @@ Sources: Bansal et al. (2018), "Emergent complexity via multi-agent competition"
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -251,8 +253,69 @@ def fitted(count: int, results: Sequence[tuple[int, int, float, int]]) -> Array:
     return ratings
 
 
-def main() -> None:
+@dataclass
+class Result:
+    """What a run of self-play came to.
+
+    Attributes:
+        names: of the random player, and of the policies by their environment steps.
+        ratings: their Elo ratings, fitted to the final matches; the random player has 0.
+        against_first: mean score from 0 to 1 of the last policy against the first.
+        against_random: mean score of the last policy against the random player.
+        path: the run.
+    """
+
+    names: list[str]
+    ratings: Array
+    against_first: float
+    against_random: float
+    path: Any
+
+
+def self_play(
+    game: str, total_steps: int, every: int, num_envs: int, games: int, seed: int, **options: Any
+) -> Result:
+    """Trains by self-play and plays the final matches.
+
+    Args:
+        game: a game for two players.
+        total_steps: environment steps.
+        every: environment steps from one checkpoint to the next.
+        num_envs: number of rows of players.
+        games: number of games of a final match.
+        seed: of the run.
+        options: further settings of the run.
+    """
     global LEAGUE
+    with contextlib.closing(parl.AtariVectorEnv(game, 1, players=2, **CONSOLES)) as probe:
+        LEAGUE = League(len(probe.action_codes), seed)
+    env = functools.partial(SelfPlayEnvs, game=game)
+    members = AddToLeague(env)
+    parl.register_algorithm("self-play", SelfPlay)
+    run = parl.train(
+        "self-play",
+        env=env,
+        name=f"self-play-{game}-{seed}",
+        num_envs=num_envs,
+        total_steps=total_steps,
+        checkpoint_every=every,
+        evaluation_episodes=0,
+        seed=seed,
+        callbacks=[members],
+        **ppo.PRESETS["atari-ram"].algorithm,
+        **options,
+    )
+    players = [LEAGUE.members[0], *members.all.values()]
+    last = len(players) - 1
+    # Ratings of distant players follow from chains of neighbors.
+    pairs = sorted({(i + 1, i) for i in range(last)} | {(last, 0), (last, 1)} - {(1, 1)})
+    results = [(i, j, match(game, players[i], players[j], games, seed), games) for i, j in pairs]
+    rates = {(i, j): score for i, j, score, _ in results}
+    names = ["random", *members.all]
+    return Result(names, fitted(len(players), results), rates[last, 1], rates[last, 0], run.path)
+
+
+def main() -> None:
     quick = bool(os.environ.get("PARL_EXAMPLE_QUICK"))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -266,38 +329,12 @@ def main() -> None:
     options = parser.parse_args()
     if quick:
         CONSOLES["max_num_frames_per_episode"] = 200
-    probe = parl.AtariVectorEnv(options.game, 1, players=2, **CONSOLES)
-    LEAGUE = League(len(probe.action_codes), options.seed)
-    env = functools.partial(SelfPlayEnvs, game=options.game)
-    members = AddToLeague(env)
-    parl.register_algorithm("self-play", SelfPlay)
-    run = parl.train(
-        "self-play",
-        env=env,
-        name=f"self-play-{options.game}-{options.seed}",
-        num_envs=options.num_envs,
-        total_steps=options.total_steps,
-        checkpoint_every=options.every,
-        evaluation_episodes=0,
-        seed=options.seed,
-        callbacks=[members],
-        **ppo.PRESETS["atari-ram"].algorithm,
-    )
-    players = [LEAGUE.members[0], *members.all.values()]
-    names = ["random", *members.all]
-    last = len(players) - 1
-    # Ratings of distant players follow from chains of neighbors.
-    pairs = sorted({(i + 1, i) for i in range(last)} | {(last, 0), (last, 1)} - {(1, 1)})
-    results = [
-        (i, j, match(options.game, players[i], players[j], options.games, options.seed), options.games)
-        for i, j in pairs
-    ]
-    ratings = fitted(len(players), results)
-    for name, rating in zip(names, ratings, strict=True):
+    found = self_play(**vars(options))
+    for name, rating in zip(found.names, found.ratings, strict=True):
         print(f"{name:>12}: Elo {rating:6.0f}")
-    rates = {(i, j): score for i, j, score, _ in results}
-    print(f"last against first: score {rates[last, 1]:.2f} of 1, Elo {ratings[last] - ratings[1]:+.0f}")
-    print(f"last against random: score {rates[last, 0]:.2f} of 1; {run.path}")
+    gain = found.ratings[-1] - found.ratings[1]
+    print(f"last against first: score {found.against_first:.2f} of 1, Elo {gain:+.0f}")
+    print(f"last against random: score {found.against_random:.2f} of 1; {found.path}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheels for Linux into dist: x86-64 and aarch64 with glibc 2.28 or newer, x86-64 with musl 1.2: `make wheels`.
-# maturin and zig must be on PATH. `make try-wheels` installs and tries each one.
+# maturin and zig must be on PATH. With a free-threaded Python of `tools/free_threaded.sh` also its wheel, for x86-64 and glibc.
+# `make try-wheels` installs and tries each one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/cross.sh
@@ -15,4 +16,9 @@ for wheel in "${WHEELS[@]}"; do
   env ${std:+CARGO_UNSTABLE_BUILD_STD=$std} maturin build --quiet --release --strip --locked --zig \
     --target "${wheel%:*}" --compatibility "${wheel#*:}" --interpreter python3 --out dist
 done
+free_threaded=target/python3.14t/bin/python3.14t
+if [ -x "$free_threaded" ]; then
+  maturin build --quiet --release --strip --locked --zig --target x86_64-unknown-linux-gnu --compatibility manylinux_2_28 \
+    --interpreter "$free_threaded" --out dist
+fi
 ls -l dist/*.whl

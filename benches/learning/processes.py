@@ -83,14 +83,11 @@ def run_in_process(file, case, seed=0, finished=None):
         finished: path of a file of results, a line for each; a result that is in it is returned.
     """
     if finished is not None:
-        key = {"case": case, "seed": seed}
-        lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
-        for line in map(json.loads, lines):
-            if {name: line[name] for name in key} == key:
-                return line["result"]
-        result = run_in_process(file, case, seed)
-        with finished.open("a", encoding="utf-8") as out:
-            out.write(json.dumps({**key, "result": result}) + "\n")
+        result = finished_result(finished, case, seed)
+        if result is None:
+            result = run_in_process(file, case, seed)
+            with finished.open("a", encoding="utf-8") as out:
+                out.write(json.dumps({"case": case, "seed": seed, "result": result}) + "\n")
         return result
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
@@ -100,6 +97,15 @@ def run_in_process(file, case, seed=0, finished=None):
     if done.returncode:
         raise SystemExit(f"{case} seed {seed} failed")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def finished_result(finished, case, seed):
+    """The result of a run in a file of :func:`run_in_process`; None if the file does not have it."""
+    lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
+    for line in map(json.loads, lines):
+        if (line["case"], line["seed"]) == (case, seed):
+            return line["result"]
+    return None
 
 
 def median(values):

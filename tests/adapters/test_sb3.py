@@ -71,9 +71,9 @@ def check_transitions(samples, n_steps=1, gamma=0.99, last=5, limit=7):
     return obs
 
 
-@pytest.mark.parametrize("once", [False, True], ids=["both", "once"])
-@pytest.mark.parametrize("n_steps", [1, 3])
-@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize(
+    ("once", "n_steps", "n_envs"), [(False, 1, 3), (False, 3, 1), (True, 1, 1), (True, 3, 3)]
+)
 def test_sampled_transitions_are_those_of_the_environment(once, n_steps, n_envs):
     model = PrioritizedDQN(
         "MlpPolicy",

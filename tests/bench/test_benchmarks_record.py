@@ -70,6 +70,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
         ("ablation", ["--only", "delay", "--seeds", "2"], 3),
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
+        ("league", ["--games", "pong", "--seeds", "2"], 1),
         ("memory", ["--rounds", "2"], 2),
         ("objects", ["--games", "Pong", "Boxing", "--seeds", "2"], 6),
         ("offpolicy", ["goals", "--only", "acrobot-dqn", "--only", "lunarlander-dqn", "--seeds", "2"], 2),
@@ -153,6 +154,19 @@ def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):
     assert (values["mean points"], values["episodes with at least 400 points"]) == ("225", "0.5")
     assert values["episodes with at least 100 points"] == "0.75"
     assert values["replays of the way's actions with at least 100 points"] == "0.5"
+
+
+def test_interquartile_means_of_modes_are_recorded_with_their_intervals(record, monkeypatch, tmp_path):
+    def a_seed(_, case, seed, __):
+        return {"training": [10.0 + seed] * 4, "test": [0.0, 0.0, 8.0, 8.0], "cpu_s": 1.0}
+
+    words = ["--games", "freeway", "--seeds", "2"]
+    found = rows_of_run(record, monkeypatch, tmp_path, "modes", words, run_in_process=a_seed)
+    means = {row.case: (row.median, row.low, row.high) for row in found if row.unit == "points"}
+    assert means == {
+        "freeway, 4 training modes": ("10.5", "10", "11"),
+        "freeway, 4 test modes": ("4", "4", "4"),
+    }
 
 
 def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):

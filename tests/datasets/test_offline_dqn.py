@@ -163,7 +163,8 @@ def score(run):
     return float(np.mean(parl.evaluate(run.path, episodes=2, checkpoint="last")))
 
 
-@pytest.mark.parametrize("cql_alpha", [pytest.param(0.0, marks=pytest.mark.slow(minutes=1)), 0.2])
+@pytest.mark.slow(minutes=2)
+@pytest.mark.parametrize("cql_alpha", [0.0, 0.2])
 def test_a_policy_is_better_than_that_of_the_dataset(crossing, tmp_path, cql_alpha):
     """Going up in every step gives about 20 points, the policy of the dataset a few, random actions none."""
     played = max(episode.episode_return for episode in crossing.episodes)

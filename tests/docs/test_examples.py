@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,8 +62,12 @@ SMALLER = {
     "zeros(64": "zeros(4",
     "256": "16",
 }
+NEEDS_CARGO = pytest.mark.skipif(
+    shutil.which("cargo") is None, reason="cargo is not installed, which compiles the example's simulator"
+)
+MARKS = {"jax_ppo.py": [NEEDS_JAX], "in_situ.py": [NEEDS_CARGO]}
 SCRIPTS = [
-    pytest.param(script, id=script.name, marks=[NEEDS_JAX] if script.name.startswith("jax_") else [])
+    pytest.param(script, id=script.name, marks=MARKS.get(script.name, []))
     for script in sorted((ROOT / "examples").glob("*.py"))
 ]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))

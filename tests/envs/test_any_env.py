@@ -4,6 +4,7 @@ import functools
 import pickle
 import subprocess
 import sys
+import threading
 
 import gymnasium
 import numpy as np
@@ -89,6 +90,13 @@ def test_instances_are_copied_or_made_again_and_never_stepped():
         assert sizes(EnvMaker(gymnasium.make("Uncopied-v0", size=6))(1)) == [6]
     finally:
         del gymnasium.registry["Uncopied-v0"]
+
+
+def test_the_error_of_an_environment_that_refers_to_another_names_the_inner_one_alone():
+    inner = EnvMaker(functools.partial(Grid, size=threading.Lock()))
+    with pytest.raises(ConfigError, match="cannot be sent to other processes") as found:
+        pickle.dumps(EnvMaker(functools.partial(Uncopied, size=inner)))
+    assert str(found.value).count("cannot be sent") == 1 and "env = Grid" in str(found.value)
 
 
 def test_vector_environments_of_gymnasium_are_made_again_in_other_numbers():

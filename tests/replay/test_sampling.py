@@ -140,6 +140,7 @@ def test_out_arrays_are_filled_in_place():
 
 @pytest.mark.parametrize("mode", ["stratified", "split"])
 def test_a_prepared_batch_is_filled_as_by_sample(mode):
+    pytest.importorskip("torch")
     one, other = filled(np.arange(1.0, 101)), filled(np.arange(1.0, 101))
     same_tickets(one, other)
     batches = [buffer.empty_batch(8, as_torch=True) for buffer in (one, other)]

@@ -33,11 +33,11 @@ def segments():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_from_start_to_end(make_setup, kind):
-    setup = make_setup(actors=2, total_steps=3_000, **kind)
+    setup = make_setup(actors=2, total_steps=2_000, **kind)
     with contextlib.closing(AsyncOffPolicyLoop(setup)) as loop:
         assert not segments(), "the name is removed when all processes have attached"
         first = loop.learner.weights.clone()
-        for steps in (1_000, 2_000, 3_000):
+        for steps in (700, 1_400, 2_000):
             loop.advance(steps, seconds=math.inf)
             distance = abs(loop.updates * 32 - 4.0 * (loop.env_steps - 100))
             # The actors continue meanwhile: at most one vector step each beyond the band.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
 TYPES["logger"] = "Sequence[str]"
-TYPES["init_from"] = "str | PathLike[str] | None"
+TYPES |= dict.fromkeys(("init_from", "start_states"), "str | PathLike[str] | None")
 TYPES |= {
     "torso": "str | Callable[[Space[Any]], Module] | None",
     "network": "str | Callable[[Space[Any], Space[Any]], Module] | None",

@@ -160,6 +160,17 @@ def check_data(topology, setting, folder):
     )
 
 
+def check_starts(topology, setting, folder):
+    """Games of Breakout continue from states of the run; with a larger share more of them do."""
+    name = ALGORITHM[topology]
+    if setting == "start_states":
+        runs: list = [{}, {"start_states": "self"}]
+    else:
+        runs = [{"start_states": "self", "start_states_share": share} for share in (0.5, 1.0)]
+    found = [tiny_runs.learning(name, {}, "breakout", total_steps=256, **run) for run in (*runs, runs[0])]
+    assert found[0] == found[2] != found[1]
+
+
 OWN = {
     "replay": {
         "seed": learning(4),
@@ -192,6 +203,8 @@ OWN = {
         "schedule": check_threads_of_schedule,
         "device": parts("cuda", "device", "cuda"),
         "random_starts": learning(20),
+        "start_states": check_starts,
+        "start_states_share": check_starts,
         "threads": check_threads,
     },
     "population": {
@@ -208,6 +221,8 @@ OWN["data"] = OWN["rollout"] | {
     "data": check_data,
     "dataset": parts("recorded.parl", "dataset", "recorded.parl"),
     "random_starts": refused(20, "recorded data has no starts"),
+    "start_states": refused("self", "start_states = 'self' has no effect with recorded data"),
+    "start_states_share": refused(1.0, "start_states_share = 1.0 has no effect with start_states = None"),
 }
 OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "threads"} | {
     "schedule": check_loop,

@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -404,19 +406,26 @@ def test_an_interrupt_ends_a_run_whose_main_process_hangs(tmp_path, where, messa
         assert process.returncode == -signal.SIGINT and "there is no earlier checkpoint" in out + err
 
 
-def test_without_shared_memory_processes_share_files(tmp_path):
+@pytest.fixture
+def disk():
+    """A folder that is not in /dev/shm, where temporary ones may be."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_without_shared_memory_processes_share_files(disk):
     """Runs in a mount namespace whose /dev/shm is read-only."""
-    script = tmp_path / "script.py"
+    script = disk / "script.py"
     total = SCRIPT.replace('"100M"', "600").replace("print(run.stopped)", "print(run.env_steps)")
     script.write_text(textwrap.dedent(total))
     alone = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c"]
     mount = "mount -t tmpfs -o ro none /dev/shm"
     if subprocess.run([*alone, mount], capture_output=True).returncode:
         pytest.skip("this machine does not allow mount namespaces")
-    (tmp_path / "temporary").mkdir()
+    (disk / "temporary").mkdir()
     done = subprocess.run(
-        [*alone, f"{mount} && exec {sys.executable} {script} {tmp_path / 'runs'} async"],
-        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+        [*alone, f"{mount} && exec {sys.executable} {script} {disk / 'runs'} async"],
+        env=os.environ | {"TMPDIR": str(disk / "temporary")},
         capture_output=True,
         text=True,
         timeout=120,
@@ -424,7 +433,7 @@ def test_without_shared_memory_processes_share_files(tmp_path):
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 600
     assert done.stderr.count("/dev/shm is missing or not writable") == 1
-    assert not list((tmp_path / "temporary").glob("parl-*"))
+    assert not list((disk / "temporary").glob("parl-*"))
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

@@ -10,6 +10,7 @@ import torch
 from gymnasium.wrappers import FrameStackObservation
 
 from parl.envs import EnvMaker, spec_of
+from parl.train import start_states
 from parl.train.registry import ALGORITHMS, make_algorithm, module_of, topology_of
 from parl.types import EnvSpec
 
@@ -24,6 +25,9 @@ def stacked():
 
 
 ENVS = {name: EnvMaker(name) for name in ("CartPole-v1", "Pendulum-v1")} | {"stacked": EnvMaker(stacked)}
+# Games of ten steps.
+BREAKOUT = {"obs_type": "ram", "stack_num": None, "max_num_frames_per_episode": 40}
+ENVS |= {"breakout": EnvMaker("parl/Breakout-v0", BREAKOUT)}
 SPECS = {}
 CONTINUOUS = ("sac", "td3", "ddpg")
 
@@ -159,6 +163,7 @@ def learning(name, own, env, data=(), **run):
         config = dataclasses.replace(config, data=data)
     config = topology.resolve_auto(made, config, ENVS[env], spec, lambda _: None)
     setup = topology.setup(made, config, ENVS[env], spec)
+    setup = dataclasses.replace(setup, **start_states.fields(config, None))
     with contextlib.closing(topology.loop(setup, config, None)) as loop:
         loop.advance(config.total_steps, 60.0)
         assert loop.updates > 0

@@ -1,8 +1,8 @@
 """Installs wheels and runs `checks.py` with each, on this processor and in emulators: `make try-wheels`.
 
 Each line that the checks print must be that of `expected.txt`. `tools/emulators.sh` gets emulators, and
-Pythons for other systems; what is missing is reported as not tried. QEMU accesses memory in the order of
-this machine's processor, and says nothing about speed.
+Pythons for other systems, `tools/free_threaded.sh` a free-threaded one; what is missing is reported as not
+tried. QEMU accesses memory in the order of this machine's processor, and says nothing about speed.
 
     python tests/wheels/run.py [--dist dist] [--torch] [--python PATH]... [--record] [NAME...]
 """
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +24,7 @@ EMULATORS = ROOT / "target" / "emulators"
 EXPECTED = HERE / "expected.txt"
 QEMU = EMULATORS / "qemu" / "usr" / "bin"
 ARM = EMULATORS / "aarch64"
+FREE_THREADED = ROOT / "target" / "python3.14t" / "bin" / "python3.14t"
 # numpy 2.4 chooses code that these processors do not have unless this is set.
 NEHALEM = {"OPENBLAS_CORETYPE": "Nehalem"}
 # The packages of later versions for ARM need CUDA.
@@ -37,7 +38,8 @@ class Place:
 
     Attributes:
         name: what runs it.
-        wheel: part of the wheel's name.
+        wheel: part of the wheel's name, its platform.
+        abi: part of the wheel's name, the interface of Python that it needs.
         platform: of the packages, as uv names it.
         command: the interpreter.
         env: variables.
@@ -52,6 +54,7 @@ class Place:
     env: dict[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     torch: bool = True
+    abi: str = "abi3"
 
 
 def places(pythons):
@@ -75,6 +78,8 @@ def places(pythons):
     for python in pythons:
         name = f"{machine}, Python {version_of([python])}"
         yield Place(name, f"{MANYLINUX}_{machine}", f"{machine}-manylinux_2_28", [python], torch=False)
+    free = native("Python 3.14t")
+    yield replace(free, command=[str(FREE_THREADED)], torch=False, abi="cp314t")
     yield native("scalar", SUMTREE_PATH="scalar")
     if machine == "aarch64":
         yield native("NEON", SUMTREE_PATH="neon")
@@ -99,23 +104,17 @@ def cpu_flags():
 
 def install(wheel, place, python, torch):
     """Unpacks the wheel and the packages that it needs for the platform; returns the folder."""
-    folder = ROOT / "target" / "wheels" / f"{place.platform}-{python}{'-torch' if torch else ''}"
+    name = f"{place.platform}-{python}-{place.abi}{'-torch' if torch else ''}"
+    folder = ROOT / "target" / "wheels" / name
     shutil.rmtree(folder, ignore_errors=True)
     packages = [str(wheel), "numpy", "gymnasium[classic-control]" if torch else "gymnasium"]
     if torch and place.command[-1] != sys.executable:  # which has them already
         packages += ["cloudpickle", "rich", "safetensors", "tomli-w", "tyro", TORCH]
-    uv = [
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--target",
-        str(folder),
-        "--python-platform",
-        place.platform,
-        "--python-version",
-        python,
-    ]
+    uv = ["uv", "pip", "install", "--quiet", "--target", str(folder)]
+    if place.abi == "abi3":
+        uv += ["--python-platform", place.platform, "--python-version", python]
+    else:  # uv has no name for its interface
+        uv += ["--python", place.command[-1]]
     subprocess.run([*uv, "--only-binary", ":all:", *packages], check=True)
     return folder
 
@@ -169,7 +168,7 @@ def main():
     for place in places(arguments.python):
         if arguments.names and not any(name in place.name for name in arguments.names):
             continue
-        wheels = sorted(arguments.dist.glob(f"parl_rl-*-abi3-*{place.wheel}*.whl"))
+        wheels = sorted(arguments.dist.glob(f"parl_rl-*-{place.abi}-*{place.wheel}*.whl"))
         missing = [flag for flag in place.flags if flag not in have]
         if (
             not wheels
@@ -187,7 +186,7 @@ def main():
             continue
         wheel, torch = wheels[-1], arguments.torch and place.torch
         python = version_of(place.command)
-        key = place.platform, python, torch
+        key = place.platform, python, place.abi, torch
         if key not in folders:
             folders[key] = install(wheel, place, python, torch)
             print(f"{wheel.name}: {contents(wheel)}")

@@ -666,6 +666,12 @@ impl AtariBatch {
         self.with(py, |batch| batch.load(&envs, rows))
     }
 
+    /// Seeds the generators of environment `envs[i]` with `seeds[i]`, as a seeded reset does, without a reset.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn reseed(&self, py: Python<'_>, envs: Vec<usize>, seeds: Vec<u64>) -> PyResult<()> {
+        self.with(py, |batch| batch.reseed(&envs, &seeds))
+    }
+
     /// Runs `branches` sequences of `steps` actions from each row of `states`; `actions` has those of a branch
     /// one after the other. Without `obs` no frame is drawn.
     #[pyo3(signature = (states, actions, branches, steps, obs, ram, seeds, saves))]

@@ -74,6 +74,7 @@ from parl.nets import (
 from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
 from parl.nets.masks import mask_logits, without_mask
+from parl.nets.seeding import seeded
 from parl.nets.user import UserModule
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
@@ -605,8 +606,7 @@ class DQNLearner:
         self._device = torch.device(device)
         if spec.has_images and self._device.type == "cpu":
             keep_freed_memory()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed, self._device):
             self.online = QNetwork(config, spec).to(self._device)
             self.target = QNetwork(config, spec).to(self._device)
         online, target = flatten(self.online), flatten(self.target, gradients=False)

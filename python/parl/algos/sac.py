@@ -50,6 +50,7 @@ from parl.algos.common.critics import (
 from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.errors import ConfigError
 from parl.nets import check_actions, check_observations, count_of
+from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
 from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
@@ -228,8 +229,7 @@ class SACLearner(CriticsLearner):
             entropy = -float(math.prod(spec.action_shape))
         self._target_entropy = entropy if config.target_entropy is None else config.target_entropy
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed, device):
             networks, targets = make_networks(config, spec), make_networks(config, spec)
         super().__init__(config, networks, targets, seed, device)
         self.log_temperature = networks.extra[0]

@@ -42,6 +42,7 @@ from parl.algos.common.critics import (
 )
 from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
 from parl.nets import check_observations, count_of
+from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
 from parl.ops.schedules import actor_scales
@@ -207,8 +208,7 @@ class TD3Learner(CriticsLearner):
         self._config = config
         self._box = ActionBox.from_spec("td3", spec).to(torch.device(device))
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed, device):
             networks, targets = make_networks(config, spec), make_networks(config, spec)
         super().__init__(config, networks, targets, seed, device)
 

@@ -115,6 +115,22 @@ class EpisodeTracker:
         self._new_game = self._new_game & ~mask
         self._any_resetting = bool(self._any_resetting and self._resetting.any())
 
+    def proceed(self, mask: Array, returns: Array, lengths: Array) -> None:
+        """Begins games of the environments of ``mask``, (N,) bool, that are in progress.
+
+        Args:
+            mask: the n environments; their games have just begun.
+            returns: (n,), points of the games so far.
+            lengths: (n,), their steps.
+        """
+        self._returns[mask] = returns
+        self._lengths[mask] = lengths
+
+    @property
+    def in_progress(self) -> tuple[Array, Array]:
+        """Points and steps, (N,), of the games in progress."""
+        return self._returns, self._lengths
+
     def state_dict(self) -> dict[str, Any]:
         """The state as a dictionary, for :meth:`load_state_dict`."""
         return {

@@ -214,6 +214,8 @@ class EnvMaker:
 
         try:
             return vars(self) | {name: cloudpickle.dumps(getattr(self, name)) for name in ("env", "wrappers")}
+        except ConfigError:  # of another instance, which the environment refers to
+            raise
         except Exception as error:  # an environment may raise any error
             raise ConfigError(
                 f"env = {self.name} cannot be sent to other processes or kept in the run directory "

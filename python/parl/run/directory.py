@@ -8,6 +8,7 @@
       config.toml          every setting, resolved
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       network.pkl          functions that make torso or network, if they have no import path
+      start_states.npz     console states of another run's policy, with the setting start_states
       lock                 locked by the training process; contains its process id
       metrics.jsonl        one JSON object per line
       tensorboard/         event files of the logger tensorboard
@@ -194,7 +195,8 @@ class RunDirectory:
         """
         files = self.about["files"]
         for name in sorted(
-            {"config.toml", "env.pkl", "network.pkl"} & {path.name for path in self.path.iterdir()}
+            {"config.toml", "env.pkl", "network.pkl", "start_states.npz"}
+            & {path.name for path in self.path.iterdir()}
         ):
             if name not in files:
                 raise RunDirectoryError(f"{self.path / name} was added after the start of the run: remove it")

@@ -26,6 +26,7 @@ from parl import functions, pickles
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
+from parl.train import start_states
 from parl.train.callbacks import (
     Callback,
     CallbackList,
@@ -35,7 +36,7 @@ from parl.train.callbacks import (
     SavedCheckpoint,
     load_callback,
 )
-from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
+from parl.train.config import SELF, OffPolicyRunConfig, RunConfig, keywords, words
 from parl.train.evaluation_protocol import evaluation_options, protocol_facts, protocol_of
 from parl.train.loggers import make_loggers
 from parl.train.options import Options
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.torchrun import Group
+    from parl.runtime.on_policy.start_states import SavedStates
     from parl.runtime.setup import SavedLearner
     from parl.train.policy import Policy
     from parl.types import EnvSpec
@@ -172,6 +174,11 @@ def train(
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
+    start_states.check(settings, maker)
+    starts = _played_states(settings, maker, spec)
+    if starts is not None:
+        source = settings.start_states
+        progress.print_detail(f"{len(starts)} states of games that the policy of {source} has played")
     progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
     def new_directory() -> Path:
@@ -179,6 +186,8 @@ def train(
         files = {} if maker.is_text else {"env.pkl": pickles.dump(maker)}
         if pickled := pickled_functions(own):
             files["network.pkl"] = pickles.dump(pickled)
+        if starts is not None:
+            files[start_states.FILE] = starts.to_bytes()
         table = table_of(name, settings, own)
         return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
@@ -186,7 +195,8 @@ def train(
     if group is not None:
         settings, path = group.from_rank_zero((settings, path))
     assert path is not None
-    setup = dataclasses.replace(topology.setup(made, settings, maker, spec), init_from=init_from)
+    own_fields = {"init_from": init_from, **start_states.fields(settings, starts)}
+    setup = dataclasses.replace(topology.setup(made, settings, maker, spec), **own_fields)
     run = RunDirectory(path)
     try:
         if is_follower:
@@ -236,6 +246,19 @@ def _saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> 
     except ConfigError as error:
         raise ConfigError(f"init_from = {source!r} does not fit: {error}") from error
     return found
+
+
+def _played_states(config: RunConfig, maker: EnvMaker, spec: EnvSpec) -> SavedStates | None:
+    """States of games that the policy of the run ``config.start_states`` plays; None if there is no such run.
+
+    Raises:
+        FileNotFoundError: there is no run, or it has no checkpoint.
+        ConfigError: it is of another game, or of other observations or actions.
+    """
+    source = getattr(config, "start_states", None)
+    if source in (None, SELF):
+        return None
+    return start_states.play(load(source), maker, spec, config)
 
 
 def _check_device(device: str, maker: EnvMaker) -> None:
@@ -416,7 +439,9 @@ class _OpenedRun:
     def make_setup(self, config: Any) -> Any:
         """The setup of the run with the settings ``config``."""
         made = make_algorithm(self.name, self.algorithm, self.spec)
-        return topology_of(self.name).setup(made, config, self.maker, self.spec)
+        setup = topology_of(self.name).setup(made, config, self.maker, self.spec)
+        saved = start_states.read(self.run, config)
+        return dataclasses.replace(setup, **start_states.fields(config, saved))
 
 
 def _open(

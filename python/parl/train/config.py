@@ -15,6 +15,9 @@ LOGGERS = ("tensorboard", "wandb", "mlflow", "trackio")
 """Names of loggers, see :mod:`parl.train.loggers`."""
 
 
+SELF = "self"
+"""The value of ``start_states`` for states of the run itself."""
+
 # Settings that have no effect in a run that learns from a dataset.
 _OF_ACTORS = (
     "actors",
@@ -30,13 +33,25 @@ _OF_ACTORS = (
 
 
 def check_starts(config: Any) -> None:
-    """Checks the bounds of ``random_starts``.
+    """Checks ``random_starts``, ``start_states`` and ``start_states_share``.
 
     Raises:
-        ConfigError: names the value and the bounds.
+        ConfigError: names the value and the bounds, or a value that has no effect.
     """
     if config.random_starts != "auto":
         check_bounds(config, ("random_starts", 0, 2**20))
+    if config.start_states is None:
+        refuse_unused(config, ("start_states_share",), "start_states = None")
+        return
+    if not config.start_states:
+        raise ConfigError(f"start_states = '': expected {SELF!r} or a run; leave it out for none")
+    if not 0 < config.start_states_share <= 1:
+        raise ConfigError(f"start_states_share = {config.start_states_share} is not above 0 and at most 1")
+    if config.start_states == SELF and config.num_envs < 2:
+        raise ConfigError(
+            f"start_states = {SELF!r} takes states of the first environment for the others; "
+            f"num_envs = {config.num_envs}"
+        )
 
 
 def refuse_unused(config: Any, names: Iterable[str], reason: str) -> None:
@@ -248,6 +263,12 @@ class SyncRunConfig(RunConfig):
     """Steps of random actions before learning, in which environments are reset one by one, so that their
     episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
     0."""
+    start_states: str | None = None
+    """Saved console states from which games of parl's Atari environments continue in place of their start:
+    self: states that the first environment of each actor has passed; or a run directory, whose policy plays
+    games of which states are saved. Evaluations always play whole games."""
+    start_states_share: float = 0.5
+    """Share of the new games that continue from start_states."""
     threads: int | Literal["auto"] = "auto"
     """torch threads of the learner; auto: 1 for vector observations and in the deterministic schedule, else
     one per core."""
@@ -279,6 +300,7 @@ class DatasetRunConfig(SyncRunConfig):
             raise ConfigError(
                 f"random_starts = {self.random_starts}: recorded data has no starts; leave it at 'auto'"
             )
+        refuse_unused(self, ("start_states",), "recorded data, which has no starts")
 
 
 @dataclass(frozen=True)
@@ -291,6 +313,12 @@ class HogwildRunConfig(RunConfig):
     """Steps of random actions before learning, in which environments are reset one by one, so that their
     episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
     0."""
+    start_states: str | None = None
+    """Saved console states from which games of parl's Atari environments continue in place of their start:
+    self: states that the first environment of each actor has passed; or a run directory, whose policy plays
+    games of which states are saved. Evaluations always play whole games."""
+    start_states_share: float = 0.5
+    """Share of the new games that continue from start_states."""
     actors: int | Literal["auto"] = "auto"
     """Number of actors, which step environments in parallel; auto: one per core, or two with predictors."""
     actor_kind: Literal["process", "thread"] = "process"

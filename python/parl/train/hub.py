@@ -29,7 +29,7 @@ PREFIX = "hf://"
 _FILES = (policy_file.NAME, "config.toml", "run.json", "counters.json")
 _CURVE, _VIDEO = "learning-curve.png", "replay.mp4"
 # Settings that name files and machines.
-_LOCAL = ("runs", "name", "init_from", "data", "ray_address")
+_LOCAL = ("runs", "name", "init_from", "start_states", "start_states_share", "data", "ray_address")
 # Content of run.json that says nothing about the machine.
 _PUBLIC = ("format", "id", "created", "versions", "environment")
 

@@ -37,6 +37,8 @@ class RunOptions(TypedDict, total=False):
     quiet: bool
     verbose: bool
     random_starts: int | Literal["auto"]
+    start_states: str | PathLike[str] | None
+    start_states_share: float
     threads: int | Literal["auto"]
     actors: int | Literal["auto"]
     actor_kind: Literal["process", "thread"] | Literal["auto", "process", "thread"]

@@ -147,6 +147,10 @@ def test_one_state_of_the_cpu_seeds_forty_consoles() -> None:
     np.testing.assert_array_equal(gpu.get_state()[0], after.states[0, 1])
     with pytest.raises(ValueError, match="branch runs on the CPU, the environments on 'cuda'"):
         gpu.branch(rows, np.zeros((3, 1, 1), np.int64))
+    with pytest.raises(
+        ValueError, match="on the CPU, the environments are on 'cuda': load them with set_state"
+    ):
+        gpu.reset(options={"states": found})
     cpu.close()
     gpu.close()
 

@@ -14,6 +14,7 @@ import pytest
 
 import parl
 from parl.errors import AtariError
+from parts import one_of
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 # One frame per step, as ale-py's console has them.
@@ -70,7 +71,7 @@ def compare(
             np.testing.assert_array_equal(obs[i, 0], ale.getScreen(), f"environment {i}, step {step}")
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", one_of(2, GAMES))
 def test_modes_and_difficulties_equal_ale_py(game: str) -> None:
     """At construction, and when a running console gets another mode at a reset."""
     known = parl.variations(game)

@@ -212,6 +212,61 @@ def test_clones_and_seeded_states_step_alike() -> None:
     assert all((obs[i] == obs[0]).all() for i in range(4))
 
 
+@pytest.mark.parametrize("options", [{}, {"obs_type": "objects", "stack_num": 2}])
+def test_a_reset_continues_from_states(options: dict[str, Any]) -> None:
+    source = parl.AtariVectorEnv("breakout", 2, **options)
+    source.reset(seed=0)
+    trajectory(source, 10)
+    seen, *_ = source.step(np.array([1, 2]))
+    states = source.get_state()
+    envs = parl.AtariVectorEnv("breakout", 4, **options)
+    before, _ = envs.reset(seed=5)
+    mask = np.array([False, True, False, True])
+    obs, info = envs.reset(options={"reset_mask": mask, "states": states})
+    np.testing.assert_array_equal(obs[mask], seen)
+    np.testing.assert_array_equal(obs[~mask], before[~mask])
+    np.testing.assert_array_equal(envs.get_state(mask), states)
+    assert info["episode_frame_number"][1] > info["episode_frame_number"][0]
+    everywhere, _ = envs.reset(options={"states": np.repeat(states[:1], 4, axis=0)})
+    assert (everywhere == seen[0]).all()
+
+
+def test_a_reset_to_states_seeds_their_generators() -> None:
+    envs = parl.AtariVectorEnv("breakout", 6, repeat_action_probability=0.5, obs_type="ram")
+    envs.reset(seed=0)
+    states = np.repeat(envs.get_state()[:1], 6, axis=0)
+    actions = np.random.default_rng(0).integers(4, size=(30, 1)).repeat(6, axis=1)
+
+    def run(seed: Any) -> np.ndarray:
+        envs.reset(seed=seed, options={"states": states})
+        return np.stack([envs.step(row)[0].copy() for row in actions], 1)
+
+    without, alike = run(None), run([7, 7, 8, -1, -1, 9])
+    assert all((one == without[0]).all() for one in without)
+    np.testing.assert_array_equal(alike[0], alike[1])
+    np.testing.assert_array_equal(alike[3], without[0])  # a negative seed keeps the generators of the state
+    assert not (alike[0] == alike[2]).all() and not (alike[2] == alike[5]).all()
+
+
+def test_states_of_a_reset_are_checked() -> None:
+    envs = parl.AtariVectorEnv("breakout", 2)
+    envs.reset(seed=0)
+    before = envs.get_state()
+    mask = np.array([True, False])
+    for options, error, match in [
+        ({"states": before[:1]}, ValueError, r"states have shape \(1, \d+\), expected \(2, bytes\)"),
+        ({"states": before, "reset_mask": mask}, ValueError, r"expected \(1, bytes\)"),
+        ({"states": before.astype(np.int64)}, TypeError, "states has dtype int64, expected uint8"),
+        ({"states": before + np.uint8(1)}, ValueError, "not a saved state"),
+    ]:
+        with pytest.raises(error, match=match):
+            envs.reset(options=options)
+        np.testing.assert_array_equal(envs.get_state(), before)
+    half = parl.AtariVectorEnv("breakout", 2, batch_size=1)
+    with pytest.raises(ValueError, match="states needs batch_size == num_envs: batch_size is 1, num_envs 2"):
+        half.reset(options={"states": before})
+
+
 def test_damaged_and_other_states_are_refused() -> None:
     envs = parl.AtariVectorEnv("pong", 2)
     envs.reset(seed=0)

@@ -65,7 +65,7 @@ def test_options_equal_ale_py(options: dict[str, object]) -> None:
     assert ends > 0 or "frameskip" in options
 
 
-@pytest.mark.parametrize("options", OPTIONS[::4], ids=str)
+@pytest.mark.parametrize("options", OPTIONS[::8], ids=str)
 @pytest.mark.parametrize("game", ["journey_escape", "air_raid", "tic_tac_toe_3d"])
 def test_options_of_games_with_unusual_pictures_equal_ale_py(game: str, options: dict[str, object]) -> None:
     compare_with_ale(game, num_envs=1, steps=120, **options)

@@ -588,6 +588,24 @@ impl CpuBatch {
         Ok(())
     }
 
+    /// Seeds the generators of environments as a seeded reset does, without a reset.
+    ///
+    /// # Errors
+    /// `seeds` does not have one seed per environment, or an environment does not exist or still has a task.
+    pub fn reseed(&mut self, envs: &[usize], seeds: &[u64]) -> Result<(), CuleError> {
+        if seeds.len() != envs.len() {
+            return Err(CuleError::Count { what: "seeds", found: seeds.len(), expected: envs.len() });
+        }
+        envs.iter().try_for_each(|&env| self.check_exists(env))?;
+        self.check_idle(envs)?;
+        for (&env, &seed) in envs.iter().zip(seeds) {
+            let mut slot = lock(&self.shared.slots[env]);
+            let rules = &self.shared.rules[slot.game];
+            slot.reseed(seed, rules);
+        }
+        Ok(())
+    }
+
     /// Checks the number of actions of `envs` environments.
     fn check_actions(&self, actions: &[Action], envs: usize) -> Result<(), CuleError> {
         let expected = envs * self.shared.players() as usize;

@@ -17,6 +17,7 @@ from parl.errors import ConfigError, NonFiniteError
 from parl.nets import copy_named, flatten, named_weights
 from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
+from parl.nets.seeding import seeded
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import ExecutionModule, Precision
@@ -150,8 +151,7 @@ class OnPolicyLearner(ABC):
             if spec.has_images:
                 keep_freed_memory()
             self._chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // math.prod(spec.flat_row[0])))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed, self.device):
             self.network = self.make_network().to(self.device)
         for part in self.network.modules():
             if isinstance(part, ExecutionModule):

@@ -165,6 +165,25 @@ def reset_mask(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.b
     return mask
 
 
+def states(
+    options: Mapping[str, Any] | None, mask: NDArray[np.bool_] | None, num_envs: int
+) -> NDArray[np.uint8] | None:
+    """Checks ``options["states"]``, a row for each environment that is reset; None if there are none.
+
+    Raises:
+        TypeError: they are not uint8.
+        AtariError: there is another number of rows.
+    """
+    given = None if options is None else options.get("states")
+    if given is None:
+        return None
+    rows = byte_array("states", given)
+    count = num_envs if mask is None else int(np.count_nonzero(mask))
+    if rows.ndim != 2 or len(rows) != count:
+        raise AtariError(f"states have shape {rows.shape}, expected ({count}, bytes): rows of get_state")
+    return rows
+
+
 def seeds(
     seed: Any, mask: NDArray[np.bool_] | None, num_envs: int, largest: int = INT32_MAX
 ) -> list[int] | None:

@@ -83,8 +83,14 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
         ``options["reset_mask"]`` may also be a bool tensor, such as ``terminated | truncated``; ``seed`` must
         then be an int or None. With options that change what environments play, it synchronizes.
+        ``options["states"]`` is refused: :meth:`set_state` loads states.
         """
         self._check_open()
+        if options is not None and options.get("states") is not None:
+            raise AtariError(
+                f"states are an option of resets on the CPU, the environments are on "
+                f"{self._arguments['device']!r}: load them with set_state"
+            )
         torch, device = self._torch_module, self._device
         mask = None if options is None else options.get("reset_mask")
         if mask is not None and self.is_async:

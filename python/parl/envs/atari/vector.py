@@ -482,10 +482,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
                 with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
                 a negative seed, and all with None, keep the states of their generators.
-            options: ``{"reset_mask": (N,) bool array}``; and what the environments that are reset play from
-                now on: ``"mode"``, ``"difficulty"``, ``"repeat_action_probability"``, ``"frameskip"``,
-                ``"patches"``, ``"ram"``, ``"hold"``, ``"modifications"`` and ``"game"``, with one value or N.
-                A variation that the batch has not had makes it load the game anew. Other keys are ignored.
+            options: ``{"reset_mask": (N,) bool array}``; ``"states"``, uint8 rows of :meth:`get_state`, one
+                for each environment that is reset, from which these continue in place of the start of the
+                game, with the generators of the states or new ones of ``seed`` (not on a CUDA device); and
+                what the environments that are reset play from now on: ``"mode"``, ``"difficulty"``,
+                ``"repeat_action_probability"``, ``"frameskip"``, ``"patches"``, ``"ram"``, ``"hold"``,
+                ``"modifications"`` and ``"game"``, with one value or N. A variation that the batch has not
+                had makes it load the game anew. Other keys are ignored.
             out: uint8 array to write the observations to.
 
         Returns:
@@ -494,16 +497,22 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             underscore.
 
         Raises:
-            TypeError: seed or mask have another type.
-            ValueError: seed, mask or an option have another length or are out of their bounds; or the
-                environments are closed.
+            TypeError: seed, mask or states have another type.
+            ValueError: seed, mask or an option have another length or are out of their bounds; a row of
+                states is damaged or of another game; or the environments are closed.
         """
         self._check_open()
         mask = arguments.reset_mask(options, self.num_envs)
+        states = arguments.states(options, mask, self.num_envs)
         if mask is not None and self.is_async:
             raise AtariError(
                 f"reset_mask needs batch_size == num_envs: batch_size is {self.batch_size}, "
                 f"num_envs {self.num_envs}; leave the mask out to reset all"
+            )
+        if states is not None and self.is_async:
+            raise AtariError(
+                f"states needs batch_size == num_envs: batch_size is {self.batch_size}, num_envs "
+                f"{self.num_envs}"
             )
         seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
         wanted = variations.changed(self._variations, options, mask)
@@ -516,12 +525,23 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             obs, *_, infos = self._receive(out)
             return obs, infos
         self._sent = None
+        if states is not None:
+            self._continue_from(states, self._envs_of_mask(mask), seeds)
+            # Nothing is left to reset; the reset below returns the observations.
+            mask, seeds = np.zeros(self.num_envs, np.bool_), None
         obs, ram, audio = self._target(out), self._ram(), self._audio()
         numbers, _, _ = self._native.reset(seeds, None if mask is None else mask.tolist(), obs, ram, audio)
         infos = self._infos(numbers, ram, _all_true(numbers), audio)
         if self.render_mode == "human":
             self._show()
         return self._out(obs), infos
+
+    def _continue_from(self, states: NDArray[np.uint8], envs: list[int], seeds: Sequence[int] | None) -> None:
+        """Loads states, and seeds the generators of ``envs`` with the entries of ``seeds`` from 0 on."""
+        self._put_states(states, envs)
+        chosen = [] if seeds is None else [env for env in envs if seeds[env] >= 0]
+        if seeds is not None and chosen:
+            self._native.reseed(chosen, [seeds[env] for env in chosen])
 
     def _vary(self, wanted: Sequence[Variation]) -> None:
         """Sets what the environments play from their next reset on.

@@ -12,6 +12,7 @@ import torch
 
 from parl.envs import Rows, games_over, points, rows_of
 from parl.runtime.env_actor import Counts, EnvActor
+from parl.runtime.on_policy.start_states import StartStates
 from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
 
 
@@ -123,6 +124,8 @@ class RolloutActor(EnvActor):
             reset one by one, so that their episodes do not end at the same time.
         first_env: number of the first environment within the run.
         pickles: see :class:`EnvActor`.
+        start_states: draws which games of parl's Atari environments continue from saved states; None: all
+            begin at the start of the game. Return and length of such a game include those up to its state.
     """
 
     policy: RolloutPolicy
@@ -136,6 +139,7 @@ class RolloutActor(EnvActor):
         random_steps: int = 0,
         first_env: int = 0,
         pickles: bool = False,
+        start_states: StartStates | None = None,
     ) -> None:
         self._rows = Rows(spec)
         self._has_parts = bool(spec.observation_parts)
@@ -144,6 +148,13 @@ class RolloutActor(EnvActor):
         self._starting = np.ones(self.num_envs, bool)
         self._random_steps, self._seed = random_steps, seed
         self._inspect_env()
+        self._start_states = start_states
+        # With next-step autoreset: where the next step begins a game.
+        self._new_games = np.zeros(self.num_envs, bool)
+        # Points that games had at the states from which they continue, since the last rollout.
+        self._given = 0.0
+        if start_states is not None:
+            self._continue_games(start_states, np.ones(self.num_envs, bool), self._obs)
 
     def _observed(self, observations: Any, step: int | str) -> Array:
         """Checks observations of the environment and converts them to rows (N, ...)."""
@@ -192,6 +203,15 @@ class RolloutActor(EnvActor):
             finished += games
             if self._same_step and ended.any():
                 self._keep_final(buffer, t, info, env_steps + collected)
+            if self._start_states is not None:
+                new = over if self._same_step else self._new_games
+                self._new_games = over
+                self._continue_games(self._start_states, new, buffer.obs[t + 1])
+                self._start_states.keep(
+                    self._env.unwrapped,
+                    *self._episodes.in_progress,
+                    playing=self._same_step or not ended[0],
+                )
             self._starting = ended if self._same_step else ~buffer.valid[t]
             if not self._same_step:
                 self._resetting = ended
@@ -199,7 +219,27 @@ class RolloutActor(EnvActor):
         self._starting = self._starting.copy()
         self._obs = buffer.obs[-1].copy()
         self._resetting = self._resetting.copy()
-        return Counts(collected, finished, unclipped + float(buffer.reward.sum()))
+        given, self._given = self._given, 0.0
+        return Counts(collected, finished, unclipped + float(buffer.reward.sum()) + given)
+
+    def _continue_games(self, start_states: StartStates, new: Array, obs: Array) -> None:
+        """Lets a part of the games that begin continue from states.
+
+        Args:
+            start_states: draws them.
+            new: (N,) bool, the environments in which a game begins.
+            obs: (N, ...), the observations, which are replaced.
+        """
+        if not new.any():
+            return
+        drawn = start_states.draw(new)
+        if drawn is None:
+            return
+        mask, found, seeds = drawn
+        options = {"reset_mask": mask, "states": found.states}
+        self._env.unwrapped.reset(seed=seeds, options=options, out=obs)
+        self._episodes.proceed(mask, found.returns, found.lengths)
+        self._given += float(found.returns.sum())
 
     def _take_random_steps(self, env_steps: int) -> int:
         """Takes the random steps; returns the number of their transitions, which are not learned from.
@@ -221,10 +261,12 @@ class RolloutActor(EnvActor):
             over = games_over(terminated, np.logical_or(terminated, truncated), info)
             collected += self._episodes.step(points(reward, info), terminated, truncated, over)[0]
             self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
+            self._new_games = np.logical_and(over, self._resetting)
             mask = due == step + 1
             if can_reset_one and mask.any():
                 obs, _ = self._env.reset(options={"reset_mask": mask})
                 self._resetting &= ~mask
+                self._new_games &= ~mask
                 self._episodes.restart(mask)
             self._obs = np.array(self._observed(obs, env_steps + collected))
         return collected
@@ -264,9 +306,16 @@ class RolloutActor(EnvActor):
             buffer.final_at.append((t, int(index)))
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"resetting": self._resetting, "starting": self._starting}
+        own = {"resetting": self._resetting, "starting": self._starting}
+        if self._start_states is None:
+            return own
+        starts = self._start_states.state_dict()
+        return own | {"start_states": starts, "new_games": self._new_games, "given": self._given}
 
     def _load_extra_state(self, state: Mapping[str, Any]) -> None:
         self._random_steps = 0
         self._inspect_env()
         self._resetting, self._starting = state["resetting"], state["starting"]
+        if self._start_states is not None:
+            self._start_states.load_state_dict(state["start_states"])
+            self._new_games, self._given = state["new_games"], float(state["given"])

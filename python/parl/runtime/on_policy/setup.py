@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.on_policy.start_states import SavedStates, StartStates
 from parl.runtime.seeds import actor_seeds
 from parl.runtime.setup import RunSetup
 from parl.types import RolloutAlgorithm, RolloutPolicy
@@ -23,6 +24,8 @@ class RolloutSetup(RunSetup):
         rollouts_per_update: initial number of rollouts per update.
         tune_every_s: seconds between changes of these sizes; 0: they do not change.
         random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
+        start_share: probability with which a new game continues from a saved state.
+        start_states: these states; None for those of each actor's first environment.
     """
 
     algorithm: RolloutAlgorithm
@@ -33,6 +36,8 @@ class RolloutSetup(RunSetup):
     rollouts_per_update: int = 1
     tune_every_s: float = 0.0
     random_steps: int = 0
+    start_share: float = 0.0
+    start_states: SavedStates | None = None
 
     def num_envs_of(self, index: int) -> int:
         """Number of environments of actor ``index``."""
@@ -47,7 +52,10 @@ class RolloutSetup(RunSetup):
             policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
         first = self.env_range(index)[0] + (0 if self.group is None else self.group.rank * self.num_envs)
         env = self.maker.for_actors(self.actors)(envs)
-        return RolloutActor(env, self.spec, policy, env_seed, self.random_steps, first, self.pickles)
+        starts = (
+            StartStates(envs, self.start_share, self.start_states, env_seed) if self.start_share else None
+        )
+        return RolloutActor(env, self.spec, policy, env_seed, self.random_steps, first, self.pickles, starts)
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """Makes a buffer for rollouts of actor ``index``, in shared memory of ``context`` if one is given."""
