@@ -56,6 +56,7 @@ test:  ## all quick tests, Rust and Python, with a table of their times
 # Separate from `test-rust`, so that the table shows the times of compiling and running separately.
 build-tests: build
 	$(CARGO) test --quiet --no-run
+	$(CARGO) build --quiet --package sumtree --example pendulum
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python tests/build.py
 
 test-rust: build

@@ -15,6 +15,7 @@ from parl.runtime.off_policy.actor import env_range, make_actor
 from parl.runtime.off_policy.setup import OffPolicySetup
 from parl.runtime.on_policy import setup as rollout_setups
 from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.start_states import StartStates
 from parl.runtime.seeds import actor_seeds, training_seed
 
 
@@ -145,10 +146,12 @@ def test_a_rollout_actor_has_its_own_environments_and_seeds(monkeypatch, group, 
     policy_seed, env_seed = actor_seeds(7 + 2_000_006 + more, 1)
     env, *rest = setup.make_actor(1, 2).args
     assert env.num_envs == 3
-    assert rest == [setup.spec, (1, 3, 3, policy_seed), env_seed, 6, 2 + before, False]
+    assert rest == [setup.spec, (1, 3, 3, policy_seed), env_seed, 6, 2 + before, False, None]
     assert setup.make_actor(1, 0, "other").args[2] == "other"
     setup = dataclasses.replace(setup, maker=EnvMaker(lambda: gymnasium.make("CartPole-v1")))
-    assert setup.make_actor(2, 0).args[-1] is True
+    assert setup.make_actor(2, 0).args[-2] is True
+    starts = dataclasses.replace(setup, start_share=0.5).make_actor(2, 0).args[-1]
+    assert isinstance(starts, StartStates)
 
 
 def test_a_buffer_is_as_wide_as_its_actor(monkeypatch):
