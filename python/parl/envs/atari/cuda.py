@@ -83,7 +83,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
         ``options["reset_mask"]`` may also be a bool tensor, such as ``terminated | truncated``; ``seed`` must
         then be an int or None. With options that change what environments play, it synchronizes.
-        ``options["states"]`` is refused: :meth:`set_state` loads states.
+        ``options["states"]`` is refused: ``set_state`` loads states.
         """
         self._check_open()
         if options is not None and options.get("states") is not None:
