@@ -66,6 +66,8 @@ def _is_fixed(value: Any) -> bool:
         return True
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None
+    if isinstance(value, types.GeneratorType):
+        return value.gi_frame is None  # at its end, as that with which Gymnasium 1.1 made the environments
     return _kind(value) in ("gymnasium.envs.registration.EnvSpec", "gymnasium.envs.registration.WrapperSpec")
 
 
