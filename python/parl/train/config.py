@@ -47,11 +47,6 @@ def check_starts(config: Any) -> None:
         raise ConfigError(f"start_states = '': expected {SELF!r} or a run; leave it out for none")
     if not 0 < config.start_states_share <= 1:
         raise ConfigError(f"start_states_share = {config.start_states_share} is not above 0 and at most 1")
-    if config.start_states == SELF and config.num_envs < 2:
-        raise ConfigError(
-            f"start_states = {SELF!r} takes states of the first environment for the others; "
-            f"num_envs = {config.num_envs}"
-        )
 
 
 def refuse_unused(config: Any, names: Iterable[str], reason: str) -> None:
@@ -254,11 +249,9 @@ class OffPolicyRunConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class SyncRunConfig(RunConfig):
-    """Settings of a run that learns from rollouts, without a replay."""
+class RolloutRunConfig(RunConfig):
+    """Settings of a run that learns from rollouts of its newest weights, without a replay."""
 
-    num_envs: int = 8
-    """Number of environments, all stepped together."""
     random_starts: int | Literal["auto"] = "auto"
     """Steps of random actions before learning, in which environments are reset one by one, so that their
     episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
@@ -269,13 +262,24 @@ class SyncRunConfig(RunConfig):
     games of which states are saved. Evaluations always play whole games."""
     start_states_share: float = 0.5
     """Share of the new games that continue from start_states."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_starts(self)
+
+
+@dataclass(frozen=True)
+class SyncRunConfig(RolloutRunConfig):
+    """Settings of a run whose environments are stepped together."""
+
+    num_envs: int = 8
+    """Number of environments, all stepped together."""
     threads: int | Literal["auto"] = "auto"
     """torch threads of the learner; auto: 1 for vector observations and in the deterministic schedule, else
     one per core."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_starts(self)
         if self.threads != "auto" and not 1 <= self.threads <= 4096:
             raise ConfigError(f"threads = {self.threads} is neither auto nor in 1..4096")
 
@@ -304,21 +308,11 @@ class DatasetRunConfig(SyncRunConfig):
 
 
 @dataclass(frozen=True)
-class HogwildRunConfig(RunConfig):
+class HogwildRunConfig(RolloutRunConfig):
     """Settings of a run with several actors that collect at the same time."""
 
     num_envs: int = 16
     """Number of environments, of all actors together."""
-    random_starts: int | Literal["auto"] = "auto"
-    """Steps of random actions before learning, in which environments are reset one by one, so that their
-    episodes do not end at the same time; auto: 500 for more than 64 environments without action masks, else
-    0."""
-    start_states: str | None = None
-    """Saved console states from which games of parl's Atari environments continue in place of their start:
-    self: states that the first environment of each actor has passed; or a run directory, whose policy plays
-    games of which states are saved. Evaluations always play whole games."""
-    start_states_share: float = 0.5
-    """Share of the new games that continue from start_states."""
     actors: int | Literal["auto"] = "auto"
     """Number of actors, which step environments in parallel; auto: one per core, or two with predictors."""
     actor_kind: Literal["process", "thread"] = "process"
@@ -326,7 +320,6 @@ class HogwildRunConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_starts(self)
         check_choices(self, ("actor_kind", ("process", "thread")))
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
             raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
