@@ -14,13 +14,12 @@ on seeds that the run did not use; and the machine's load average.
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 
-from processes import Record, add_option, median, version_of
+from processes import Record, add_option, median, processor_s, version_of
 
 GOAL = 475.0
 STEPS_MAX = 500_000
@@ -42,10 +41,7 @@ def ours(seed, options):
             **json.loads(options),
         )
         ended = time.time()
-        used = sum(
-            resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        )
+        used = processor_s(children=True)
         from parl.train import evaluate
 
         fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed).mean())
@@ -110,11 +106,11 @@ def sb3(seed, _):
     started = time.time()
     model.learn(total_timesteps=STEPS_MAX, callback=until)
     ended = time.time()
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = processor_s()
     return {
         "training_s": ended - started,
         "ended": ended,
-        "cpu_s": used.ru_utime + used.ru_stime,
+        "cpu_s": cpu_s,
         "env_steps": model.num_timesteps,
         "updates": model._n_updates,
         "evaluation": until.score,

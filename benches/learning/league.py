@@ -13,12 +13,20 @@ process with one thread.
 """
 
 import contextlib
-import resource
 import sys
 import tempfile
 from pathlib import Path
 
-from processes import Record, add_finished, median, parse_or_run, run_in_process, shared_options, use_cores
+from processes import (
+    Record,
+    add_finished,
+    median,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    use_cores,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
@@ -31,12 +39,11 @@ def train(case, seed):
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs, contextlib.redirect_stdout(sys.stderr):
         found = self_play.self_play(seed=seed, runs=runs, threads=1, quiet=True, **case)
-    used = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "against_first": found.against_first,
         "against_random": found.against_random,
         "elo_gain": float(found.ratings[-1] - found.ratings[1]),
-        "cpu_s": used.ru_utime + used.ru_stime,
+        "cpu_s": processor_s(),
     }
 
 

@@ -11,12 +11,19 @@ means are those of all modes of a half and all seeds, intervals are bootstraps o
     ... --record                                    # writes benches/records/DATE-modes.csv
 """
 
-import resource
 import sys
 import tempfile
 from pathlib import Path
 
-from processes import Record, add_finished, parse_or_run, run_in_process, shared_options, use_cores
+from processes import (
+    Record,
+    add_finished,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    use_cores,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
@@ -38,8 +45,7 @@ def train(case, seed):
             runs=runs,
             threads=1,
         )
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"training": training.tolist(), "test": test.tolist(), "cpu_s": used.ru_utime + used.ru_stime}
+    return {"training": training.tolist(), "test": test.tolist(), "cpu_s": processor_s()}
 
 
 def main():

@@ -14,11 +14,19 @@ the last weights, on other seeds.
 """
 
 import os
-import resource
 import tempfile
 import time
 
-from processes import Record, median, parse_or_run, run_in_process, shared_options, use_cores, version_of
+from processes import (
+    Record,
+    median,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    use_cores,
+    version_of,
+)
 
 # name: algorithm, settings, score to reach
 GOALS = {
@@ -74,10 +82,9 @@ def goal(case, seed, _steps):
             name, seed=seed, stop_at_return=score, evaluation_episodes=100, runs=runs, quiet=True, **options
         )
         fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed).mean())
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "training_s": run.training_s,
-        "cpu_s": sum(one.ru_utime + one.ru_stime for one in used),
+        "cpu_s": processor_s(children=True),
         "steps": run.env_steps,
         "updates": run.updates,
         "fresh": fresh,

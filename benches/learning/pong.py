@@ -15,13 +15,12 @@ fresh seeds, which do not affect the result.
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 
-from processes import Record, add_option, median
+from processes import Record, add_option, median, processor_s
 
 GOAL = 18.0
 
@@ -40,11 +39,11 @@ def train_seed(seed, options):
             **json.loads(options),
         )
         ended = time.time()
-        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = processor_s()
         return {
             "ended": ended,
             "training_s": run.training_s,
-            "cpu_s": used.ru_utime + used.ru_stime,
+            "cpu_s": cpu_s,
             "env_steps": run.env_steps,
             "updates": run.updates,
             "evaluation": run.evaluation_return,

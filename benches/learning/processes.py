@@ -108,6 +108,12 @@ def finished_result(finished, case, seed):
     return None
 
 
+def processor_s(children=False):
+    """Seconds of processor time of this process and, with ``children``, of those that it has waited for."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if children else (resource.RUSAGE_SELF,)
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, who))
+
+
 def median(values):
     ordered = sorted(values)
     middle = len(ordered) // 2
@@ -137,13 +143,13 @@ def _train_and_evaluate(name, options, evaluation):
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
-        before = resource.getrusage(resource.RUSAGE_SELF)
+        before = processor_s()
         run = train(name, threads=1, quiet=True, runs=runs, **options)
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = processor_s() - before
         score = float(evaluate(run.path, **evaluation).mean())
     return {
         "training_s": run.training_s,
-        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "cpu_s": cpu_s,
         "score": score,
         "steps": run.env_steps,
         "reached": run.stopped == "stop_at_return",

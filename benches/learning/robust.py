@@ -12,12 +12,20 @@ beside it stands that of the way's actions alone. Each run is a process with one
 """
 
 import functools
-import resource
 import sys
 import tempfile
 from pathlib import Path
 
-from processes import Record, add_finished, median, parse_or_run, run_in_process, shared_options, use_cores
+from processes import (
+    Record,
+    add_finished,
+    median,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    use_cores,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 GAME = "montezuma_revenge"
@@ -66,9 +74,9 @@ def train(case, seed):
     import parl
 
     torch.set_num_threads(1)
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before = processor_s()
     way = found_way(case["points"], case["rounds"], seed)
-    between = resource.getrusage(resource.RUSAGE_SELF)
+    between = processor_s()
     robustify.ImitatingLearner.way = way
     parl.register_algorithm("backward", robustify.Backward)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
@@ -84,20 +92,17 @@ def train(case, seed):
             runs=runs,
             **robustify.SETTINGS,
         )
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        after = processor_s()
         policy = parl.load(run.path, trust=True)
         scores = robustify.points_from_the_start(policy, GAME, case["episodes"])
-
-    def spent(one, two):
-        return two.ru_utime + two.ru_stime - one.ru_utime - one.ru_stime
 
     return {
         "points": scores.tolist(),
         "replayed": replayed_points(way, case["episodes"]),
         "way": len(way.actions),
         "way_points": int(way.points.sum()),
-        "explore_s": spent(before, between),
-        "train_s": spent(between, after),
+        "explore_s": between - before,
+        "train_s": after - between,
     }
 
 

@@ -14,12 +14,11 @@ bare loop is the ratio that learning without any cost would reach.
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
 
-from processes import Record, add_option, median, train_and_score, version_of
+from processes import Record, add_option, median, processor_s, train_and_score, version_of
 
 # name: (algorithm, environment, environments, steps, score that counts as solved, hyper-parameters)
 CASES = {
@@ -149,10 +148,9 @@ def sb3(case, seed, steps):
                 options[name] = lambda left, first=options[name]: left * first
     kind = {"ppo": PPO, "a2c": A2C}[algorithm]
     model = kind("MlpPolicy", make_vec_env(env, num_envs, seed=seed), seed=seed, device="cpu", **options)
-    started, before = time.time(), resource.getrusage(resource.RUSAGE_SELF)
+    started, before = time.time(), processor_s()
     model.learn(total_timesteps=steps)
-    ended, after = time.time(), resource.getrusage(resource.RUSAGE_SELF)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    ended, cpu_s = time.time(), processor_s() - before
     score = float(evaluate_policy(model, make_vec_env(env, 1, seed=10**6 + seed), 50, warn=False)[0])
     return {"training_s": ended - started, "cpu_s": cpu_s, "score": score}
 

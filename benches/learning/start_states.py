@@ -12,10 +12,18 @@ evaluations during it.
     ... --record                                    # writes benches/records/DATE-start-states.csv
 """
 
-import resource
 import tempfile
 
-from processes import Record, add_finished, median, parse_or_run, run_in_process, shared_options, use_cores
+from processes import (
+    Record,
+    add_finished,
+    median,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    use_cores,
+)
 
 KINDS = {"start of the game": {}, "states of the run": {"start_states": "self"}}
 
@@ -44,8 +52,7 @@ def train(case, seed):
             **KINDS[case["kind"]],
         )
         scores = [row["evaluation_return"] for row in read_metrics(run.path) if "evaluation_return" in row]
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"scores": scores, "cpu_s": used.ru_utime + used.ru_stime}
+    return {"scores": scores, "cpu_s": processor_s()}
 
 
 def main():
