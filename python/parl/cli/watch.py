@@ -50,5 +50,9 @@ def watch_command(arguments: Sequence[str]) -> int:
             keys.feed(read())
             return keys.pressed()
 
-        watch.show(options.run, screen_of_terminal().draw, pressed, fps=options.fps, trust=True)
+        try:
+            watch.show(options.run, screen_of_terminal().draw, pressed, fps=options.fps, trust=True)
+        finally:
+            # The process ends by itself now; an exception while it does would be printed.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
