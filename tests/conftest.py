@@ -1,3 +1,4 @@
+import gc
 import multiprocessing
 import subprocess
 from pathlib import Path
@@ -29,6 +30,12 @@ def pytest_configure(config):
         command = ["git", "rev-parse", "HEAD"]
         commit = subprocess.run(command, capture_output=True, text=True, check=False, cwd=config.rootpath)
         config.pluginmanager.register(Budget(minutes, commit.stdout.strip()))
+
+
+def pytest_collection_finish():
+    # Every object made so far stays; a search of all of them for garbage takes longer than most tests.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
