@@ -337,6 +337,52 @@ def draw_bars(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> 
     pyplot.close(figure)
 
 
+def draw_curves(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
+    """Draws a panel for each case with a curve for each library.
+
+    The claim's ``plot`` has the metrics of the two axes. Their rows with the same number of steps are a
+    point; the spread of the second metric is drawn as a band.
+    """
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
+    from matplotlib import pyplot
+
+    across, up = claim["plot"]
+    rows = [row for _, row in shown_points]
+    cases = list(dict.fromkeys(row.case for row in rows))
+    libraries = list(dict.fromkeys(row.library for row in rows))
+    lines = -(-len(cases) // 3)
+    figure, panels = pyplot.subplots(lines, 3, figsize=(7.5, 1.9 * lines), squeeze=False)
+    for panel, case in zip(panels.flat, cases, strict=False):
+        for library in libraries:
+            mine = [row for row in rows if (row.case, row.library) == (case, library)]
+            times = {row.steps: float(row.median) for row in mine if row.metric == across}
+            found = sorted(((times[row.steps], row) for row in mine if row.metric == up), key=lambda p: p[0])
+            color = COLORS[libraries.index(library) % len(COLORS)]
+            places = [place for place, _ in found]
+            panel.plot(places, [float(row.median) for _, row in found], color=color, label=library)
+            low, high = ([float(getattr(row, k) or row.median) for _, row in found] for k in ("low", "high"))
+            panel.fill_between(places, low, high, color=color, alpha=0.2, linewidth=0)
+        panel.set_xscale("log")
+        panel.set_title(case, fontsize=8)
+        panel.grid(linewidth=0.4, alpha=0.5)
+    for panel in panels.flat[len(cases) :]:
+        panel.axis("off")
+    units = {row.metric: row.unit for row in rows}
+    figure.supxlabel(f"{across} ({units[across]})", fontsize=8)
+    figure.supylabel(up, fontsize=8)
+    panels.flat[0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(
+        path,
+        bbox_inches="tight",
+        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
+    )
+    pyplot.close(figure)
+
+
 def page(records: Records) -> str:
     """``docs/benchmarks.md``."""
     order, not_measured = claims()
@@ -434,7 +480,8 @@ def write(records: Records) -> None:
         path, shown_points = FIGURES / f"{claim['key']}.svg", points(claim, records)
         mark = f"data {fingerprint(claim, shown_points)}"
         if not path.exists() or mark not in path.read_text(encoding="utf-8"):
-            (draw_bars if claim["key"] == "overview" else draw)(claim, shown_points, path)
+            kind = draw_bars if claim["key"] == "overview" else draw_curves if claim.get("curves") else draw
+            kind(claim, shown_points, path)
 
 
 def main() -> int:

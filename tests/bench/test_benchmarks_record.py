@@ -28,6 +28,8 @@ class Figures(dict):
             return {"add": 1.0, "draw": 2.0, "give": 3.0}
         if key == "curve":
             return [10.0, 20.0]
+        if key == "points":
+            return [(100, 1.0, 50.0), (200, 2.0, 60.0)]
         return 100.0 + next(self.numbers) % 7
 
     def get(self, key, default=None):
@@ -68,6 +70,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
     ("name", "words", "cases"),
     [
         ("ablation", ["--only", "delay", "--seeds", "2"], 3),
+        ("curves", ["--only", "ppo-cartpole", "sac-pendulum", "--seeds", "2", "--peer-seeds", "2"], 2),
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
         ("league", ["--games", "pong", "--seeds", "2"], 1),
@@ -139,6 +142,20 @@ def test_sections_of_the_replay_benchmark_are_recorded(record, monkeypatch, tmp_
     assert (ratio.median, ratio.bar) == ("0.1", "<= 0.125")
     speed = found["replay", "wall-clock speed ratio", "parl with 1 thread", "2"]
     assert (speed.median, speed.bar) == ("2", ">= 1.6")
+
+
+def test_layouts_are_recorded(record, monkeypatch, tmp_path):
+    bench = importlib.import_module("layouts")
+    monkeypatch.setattr(bench, "program", lambda: "layouts")
+    monkeypatch.setattr(bench, "nanoseconds", lambda _, layout, *__: 20.0 if layout == "binary" else 10.0)
+    monkeypatch.setattr(bench, "misses", lambda *words: [4 * words[4], words[4]])
+    words = ["layouts.py", "--sizes", "16", "--rounds", "2", "--count", "100", "--record"]
+    monkeypatch.setattr(sys, "argv", words)
+    bench.main()
+    found = rows_of(record, tmp_path)
+    assert {row.metric for row in found} == {"time", "first-level misses", "last-level misses", "time ratio"}
+    assert {row.median for row in found if row.metric == "first-level misses"} == {"4"}
+    assert [row.median for row in found if row.peer.endswith("binary")] == ["0.5", "0.5"]
 
 
 def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):

@@ -1,0 +1,365 @@
+"""Learning curves on classic control beside Stable-Baselines3 with the settings of RL Baselines3 Zoo.
+
+Every run is a separate process with one torch thread. parl trains with the preset or defaults for the
+environment, in one process. A point of a curve is the mean return of 10 greedy episodes against the processor
+time of training, which excludes the evaluations; the final score is that of 100 greedy episodes with the last
+weights. The area ratio compares the areas under both curves up to the median time of parl's runs: means over
+time of the return, scaled to 0 for random actions and 1 for the goal, and limited to that range. A curve
+starts at 0.
+
+    python benches/learning/curves.py --seeds 10 --peer-seeds 5 --finished runs.jsonl --record
+    python benches/learning/curves.py --only ppo-cartpole --seeds 1 --peer-seeds 1
+"""
+
+import dataclasses
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+from processes import (
+    Record,
+    add_finished,
+    median,
+    parse_or_run,
+    processor_s,
+    run_in_process,
+    shared_options,
+    version_of,
+)
+
+POINTS, EPISODES = 20, 10
+# environment: (return of random actions, return of the goal)
+SCALES = {
+    "CartPole-v1": (20.0, 475.0),
+    "Acrobot-v1": (-500.0, -100.0),
+    "Pendulum-v1": (-1_200.0, -200.0),
+    "LunarLander-v3": (-200.0, 200.0),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Settings of both libraries for an algorithm on an environment.
+
+    Attributes:
+        env: name of the environment.
+        steps: transitions of parl's run.
+        options: of ``parl.train``, apart from defaults.
+        peer_steps: transitions of SB3's run, as in the Zoo.
+        num_envs: environments of SB3's run.
+        peer: arguments of SB3's class.
+        linear: which of the arguments fall linearly to 0.
+        normalize: whether observations and rewards are normalized in SB3's run.
+        noise: standard deviation of the normal noise of actions in SB3's run.
+    """
+
+    env: str
+    steps: int
+    options: dict
+    peer_steps: int
+    num_envs: int
+    peer: dict
+    linear: tuple = ()
+    normalize: bool = False
+    noise: float = 0.0
+
+
+_DQN = {
+    "learning_rate": 6.3e-4,
+    "batch_size": 128,
+    "buffer_size": 50_000,
+    "learning_starts": 0,
+    "gamma": 0.99,
+    "target_update_interval": 250,
+    "train_freq": 4,
+    "gradient_steps": -1,
+    "exploration_fraction": 0.12,
+    "exploration_final_eps": 0.1,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+_TD3 = {
+    "gamma": 0.98,
+    "buffer_size": 200_000,
+    "learning_starts": 10_000,
+    "gradient_steps": 1,
+    "train_freq": 1,
+    "learning_rate": 1e-3,
+    "policy_kwargs": {"net_arch": [400, 300]},
+}
+_LUNAR = {"preset": "lunarlander"}
+_PENDULUM = {"preset": "pendulum"}
+CASES = {
+    "ppo-cartpole": Case(
+        "CartPole-v1",
+        100_000,
+        {},
+        100_000,
+        8,
+        {
+            "n_steps": 32,
+            "batch_size": 256,
+            "gae_lambda": 0.8,
+            "gamma": 0.98,
+            "n_epochs": 20,
+            "learning_rate": 1e-3,
+            "clip_range": 0.2,
+        },
+        linear=("learning_rate", "clip_range"),
+    ),
+    "a2c-cartpole": Case("CartPole-v1", 300_000, {}, 500_000, 8, {}),
+    "dqn-cartpole": Case(
+        "CartPole-v1",
+        200_000,
+        {},
+        50_000,
+        1,
+        {
+            **_DQN,
+            "learning_rate": 2.3e-3,
+            "batch_size": 64,
+            "buffer_size": 100_000,
+            "learning_starts": 1_000,
+            "target_update_interval": 10,
+            "train_freq": 256,
+            "gradient_steps": 128,
+            "exploration_fraction": 0.16,
+            "exploration_final_eps": 0.04,
+        },
+    ),
+    "ppo-acrobot": Case(
+        "Acrobot-v1",
+        200_000,
+        {},
+        1_000_000,
+        16,
+        {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4},
+        normalize=True,
+    ),
+    "a2c-acrobot": Case("Acrobot-v1", 200_000, {"num_envs": 16}, 500_000, 16, {}, normalize=True),
+    "dqn-acrobot": Case("Acrobot-v1", 200_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
+    "sac-pendulum": Case("Pendulum-v1", 10_000, _PENDULUM, 20_000, 1, {"learning_rate": 1e-3}),
+    "td3-pendulum": Case("Pendulum-v1", 15_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
+    "ddpg-pendulum": Case("Pendulum-v1", 10_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
+    "ppo-lunarlander": Case(
+        "LunarLander-v3",
+        1_000_000,
+        _LUNAR,
+        1_000_000,
+        16,
+        {"n_steps": 1_024, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01},
+    ),
+    "a2c-lunarlander": Case(
+        "LunarLander-v3",
+        1_500_000,
+        _LUNAR,
+        200_000,
+        8,
+        {"gamma": 0.995, "learning_rate": 8.3e-4, "ent_coef": 1e-5},
+        linear=("learning_rate",),
+    ),
+    "dqn-lunarlander": Case("LunarLander-v3", 250_000, _LUNAR, 100_000, 1, _DQN),
+}
+OFF_POLICY = ("dqn", "sac", "td3", "ddpg")
+
+
+def run(what, seed):
+    import torch
+
+    torch.set_num_threads(1)
+    library, name, steps = what
+    return {"parl": train_parl, "SB3": train_sb3}[library](name, steps, seed)
+
+
+def train_parl(name, steps, seed):
+    import parl
+    from parl.runtime.evaluate import Evaluator
+    from parl.train import evaluate
+
+    algorithm, case, curve = name.partition("-")[0], CASES[name], []
+    clock = Clock()
+
+    class Curve(parl.Callback):
+        def on_start(self, _):
+            clock.start()
+
+        def on_evaluation(self, evaluation):
+            curve.append((evaluation.env_steps, clock.seconds, evaluation.mean_return))
+
+    play = Evaluator.play
+    Evaluator.play = lambda *arguments: clock.without(play, *arguments)
+    options = {
+        "threads": 1,
+        "evaluation_every": steps // POINTS,
+        "evaluation_episodes": EPISODES,
+        "quiet": True,
+        **case.options,
+    }
+    if algorithm in OFF_POLICY:
+        options["schedule"] = "deterministic"
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        run = parl.train(
+            algorithm, env=case.env, total_steps=steps, seed=seed, runs=runs, callbacks=[Curve()], **options
+        )
+        seconds = clock.now()
+        score = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed, checkpoint="last").mean())
+    return {"points": curve, "score": score, "cpu_s": seconds}
+
+
+def train_sb3(name, steps, seed):
+    import numpy as np
+    import stable_baselines3
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    algorithm, case, curve = name.partition("-")[0], CASES[name], []
+    clock = Clock()
+
+    def evaluated(episodes, first_seed):
+        fresh = make_vec_env(case.env, 1, seed=first_seed)
+        if case.normalize:
+            fresh = VecNormalize(fresh, training=False, norm_reward=False)
+            fresh.obs_rms = envs.obs_rms
+        return float(evaluate_policy(model, fresh, episodes, warn=False)[0])
+
+    class Curve(BaseCallback):
+        def _on_step(self):
+            if self.num_timesteps >= (len(curve) + 1) * steps // POINTS:
+                score = clock.without(evaluated, EPISODES, 10**5 + seed)
+                curve.append((self.num_timesteps, clock.seconds, score))
+            return True
+
+    envs = make_vec_env(case.env, case.num_envs, seed=seed)
+    if case.normalize:
+        envs = VecNormalize(envs)
+    options = dict(case.peer)
+    for argument in case.linear:
+        options[argument] = lambda left, first=options[argument]: left * first
+    if case.noise:
+        actions = envs.action_space.shape[0]
+        options["action_noise"] = NormalActionNoise(np.zeros(actions), case.noise * np.ones(actions))
+    kind = getattr(stable_baselines3, algorithm.upper())
+    model = kind("MlpPolicy", envs, seed=seed, device="cpu", **options)
+    clock.start()
+    model.learn(total_timesteps=steps, callback=Curve())
+    seconds = clock.now()
+    return {"points": curve, "score": evaluated(100, 10**6 + seed), "cpu_s": seconds}
+
+
+class Clock:
+    """Processor seconds of this process since :meth:`start`, without those of some calls.
+
+    Attributes:
+        seconds: those before the last of these calls.
+    """
+
+    def start(self):
+        self._began, self.seconds = processor_s(), 0.0
+
+    def now(self):
+        return processor_s() - self._began
+
+    def without(self, work, *arguments):
+        """Returns ``work(*arguments)``, whose time does not count."""
+        before = processor_s()
+        self.seconds = before - self._began
+        result = work(*arguments)
+        self._began += processor_s() - before
+        return result
+
+
+def at(curve, share):
+    """The last point of a curve within a share of its steps; its first point if there is none."""
+    most = share * curve[-1][0]
+    return [point for point in curve if point[0] <= most][-1] if curve[0][0] <= most else curve[0]
+
+
+def area(curve, seconds, env):
+    """The mean over ``seconds`` of a curve's return from 0, of random actions, to 1, of the goal."""
+    low, goal = SCALES[env]
+    total, before, value = 0.0, 0.0, 0.0
+    for _, now, returned in [*curve, (0, max(seconds, curve[-1][1]), curve[-1][2])]:
+        total += value * (min(now, seconds) - min(before, seconds))
+        before, value = now, min(max((returned - low) / (goal - low), 0.0), 1.0)
+    return total / seconds
+
+
+def add_to_record(record, name, rows, peers):
+    """Adds a case to the record: final scores, times, the ratio of areas, and the curves."""
+    case = CASES[name]
+    label = f"{name.partition('-')[0].upper()}, {case.env}"
+    seconds = median([row["cpu_s"] for row in rows])
+    sb3 = {"version": version_of("stable-baselines3")}
+    for library, found, more in (("parl", rows, {}), ("Stable-Baselines3", peers, sb3)):
+        if not found:
+            continue
+        same = {"library": library, "threads": 1, "seeds": len(found), **more}
+        bar = {}
+        if library == "parl" and peers:
+            bar = {"bar": f">= {median([row['score'] for row in peers]):.4g}"}
+        record.add("curves", label, "final score", "return", [row["score"] for row in found], **same, **bar)
+        record.add("curves", label, "processor time", "s", [row["cpu_s"] for row in found], **same)
+        for part in range(1, POINTS + 1):
+            points = [at(row["points"], part / POINTS) for row in found]
+            steps = round(median([point[0] for point in points]))
+            for metric, unit, column in (("time of a point", "s", 1), ("return of a point", "return", 2)):
+                values = [point[column] for point in points]
+                record.add("curves", label, metric, unit, values, steps=steps, spread="quartiles", **same)
+    if peers:
+        theirs = median([area(row["points"], seconds, case.env) for row in peers])
+        # A curve that is still at random actions has no area to divide by.
+        ratios = [area(row["points"], seconds, case.env) / max(theirs, 0.01) for row in rows]
+        same = {"peer": "Stable-Baselines3", "threads": 1, "seeds": len(rows), "bar": ">= 3", **sb3}
+        record.add("curves", label, "area ratio", "x", ratios, **same)
+        return median(ratios)
+    return float("nan")
+
+
+def main():
+    parser = shared_options(__doc__)
+    add_finished(parser)
+    parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N of parl")
+    parser.add_argument("--peer-seeds", type=int, default=5, help="seeds 0..N of Stable-Baselines3")
+    parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
+    parser.add_argument("--steps", type=int, help="transitions of every run")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at once")
+    arguments = parse_or_run(parser, run)
+    if arguments is None:
+        return
+
+    def finish(what):
+        library, name, seed = what
+        case = CASES[name]
+        steps = arguments.steps or (case.steps if library == "parl" else case.peer_steps)
+        row = run_in_process(__file__, [library, name, steps], seed, arguments.finished)
+        print(
+            f"{name}, {library}, {seed}: {row['score']:.0f}, {row['cpu_s']:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        return row
+
+    conditions = f"{arguments.jobs} runs at a time"
+    with (
+        Record(arguments.record, "Learning curves beside Stable-Baselines3", conditions) as record,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+        record.print(f"{'case':<16} {'score':>8} {'SB3':>8} {'cpu s':>7} {'SB3':>7} {'areas':>6}")
+        for name in arguments.only:
+            jobs = [("parl", name, seed) for seed in range(arguments.seeds)]
+            jobs += [("SB3", name, seed) for seed in range(arguments.peer_seeds)]
+            found = list(pool.map(finish, jobs))
+            rows, peers = found[: arguments.seeds], found[arguments.seeds :]
+            ratio = add_to_record(record, name, rows, peers)
+            parts = [(key, part) for key in ("score", "cpu_s") for part in (rows, peers)]
+            one, two, three, four = (
+                median([row[key] for row in part]) if part else float("nan") for key, part in parts
+            )
+            record.print(f"{name:<16} {one:>8.1f} {two:>8.1f} {three:>7.1f} {four:>7.1f} {ratio:>6.2f}")
+
+
+if __name__ == "__main__":
+    main()
