@@ -33,9 +33,13 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    # Every object made so far stays; a search of all of them for garbage takes longer than most tests.
-    gc.collect()
+    # A search of all objects for garbage takes longer than most tests.
+    gc.set_threshold(10_000, 10, 50)
     gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()  # some libraries report objects that still exist when the process ends
 
 
 @pytest.fixture
