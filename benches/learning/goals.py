@@ -1,4 +1,4 @@
-"""PPO, A2C and PQN on classic control with default settings: number of seeds that solve it, and times.
+"""Algorithms on classic control with default settings: number of seeds that solve it, and times.
 
 Runs set only the environment or preset, the seed, the number of transitions and one torch thread. The score
 is the mean of 100 greedy episodes with the last weights on fresh seeds. Solved means at least 475 on
@@ -27,6 +27,14 @@ from processes import (
     train_until,
 )
 
+_SAC = {
+    "hidden": (64, 64),
+    "learning_rate": 1e-3,
+    "replay_ratio": 32.0,
+    "batch_size": 128,
+    "reward_scale": 0.1,
+    "learning_starts": 1_000,
+}
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
     "ppo-cartpole": ("ppo", "CartPole-v1", 100_000, 475.0, {}),
@@ -36,8 +44,59 @@ CASES = {
     "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {"num_envs": 16}),
     "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
     "a2c-lunarlander": ("a2c", "LunarLander-v3", 1_500_000, 200.0, {"preset": "lunarlander"}),
+    # The velocities are hidden, so that only a policy with memory balances the pole.
+    "lstm-positions": (
+        "ppo",
+        "CartPole-v1",
+        1_000_000,
+        475.0,
+        {"wrappers": ["positions:Positions"], "lstm": 64, "num_envs": 16},
+    ),
+    "mlp-positions": (
+        "ppo",
+        "CartPole-v1",
+        1_000_000,
+        475.0,
+        {"wrappers": ["positions:Positions"], "num_envs": 16},
+    ),
+    **{
+        f"{name}-{env.partition('-')[0].lower()}": (
+            algorithm,
+            env,
+            300_000,
+            score,
+            {"schedule": "deterministic", **preset, **options},
+        )
+        for env, score, preset in (
+            ("CartPole-v1", 475.0, {}),
+            ("Acrobot-v1", -90.0, {"num_envs": 16, "replay_ratio": 8.0}),
+        )
+        for name, algorithm, options in (
+            ("dueling", "dqn", {"dueling": True}),
+            ("c51", "dqn", {"distribution": "c51"}),
+            ("qr", "dqn", {"distribution": "qr"}),
+            ("iqn", "dqn", {"distribution": "iqn"}),
+            ("munchausen", "dqn", {"munchausen": 0.9}),
+            ("noisy", "dqn", {"noisy": True}),
+            ("rainbow", "rainbow", {}),
+            ("sac", "sac", _SAC),
+        )
+    },
     "ppo-lunarlander": ("ppo", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
     "pqn-lunarlander": ("pqn", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
+}
+# What the first words of other names stand for.
+VARIANTS = {
+    "dueling": "DQN, dueling",
+    "c51": "DQN, C51",
+    "qr": "DQN, QR-DQN",
+    "iqn": "DQN, IQN",
+    "munchausen": "DQN, Munchausen",
+    "noisy": "DQN, noisy layers",
+    "rainbow": "Rainbow",
+    "sac": "SAC, discrete actions",
+    "lstm": "PPO with an LSTM, velocities hidden",
+    "mlp": "PPO without memory, velocities hidden",
 }
 
 
@@ -66,11 +125,13 @@ def run_and_print(case, stops, seed):
 def add_to_record(record, case, rows, jobs):
     """Adds a case to the record."""
     algorithm, env, _, score, options = CASES[case]
-    claim = "lunarlander" if env == "LunarLander-v3" else "onpolicy-goals"
-    name = algorithm.upper() if claim == "lunarlander" else f"{algorithm.upper()}, {env} to {score:g}"
-    run_and_print = ", ".join(f"{key} {value}" for key, value in options.items())
+    variant = VARIANTS.get(case.partition("-")[0])
+    claim = "variants" if variant else "lunarlander" if env == "LunarLander-v3" else "onpolicy-goals"
+    name = variant or algorithm.upper()
+    name += "" if claim == "lunarlander" else f", {env} to {score:g}"
+    given = ", ".join(f"{key} {value}" for key, value in options.items())
     same = {"seeds": len(rows), "threads": 1}
-    same["conditions"] = "; ".join(filter(None, (run_and_print, f"{jobs} runs at a time")))
+    same["conditions"] = "; ".join(filter(None, (given, f"{jobs} runs at a time")))
     record.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)
     for metric, unit, key in (
         ("transitions", "transitions", "steps"),
