@@ -1,12 +1,12 @@
 //! Writes to the registers of the chip: what each changes, and whether the beam must be advanced before.
 
-use super::super::cells::{field_cells, is_elsewhere};
+use super::super::cells::{cells_of_part, field_cells, is_elsewhere, next_playfield};
 use super::super::strobe::{DISPLAYS, STARTS, strobe};
 use super::{FastTia, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::hmove;
-use crate::machine::tia::objects::{self, playfield_cells};
+use crate::machine::tia::objects;
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
-use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
+use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY};
 use crate::machine::tia::{BL, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock};
 
 /// A bit per movable object, in a byte each.
@@ -66,11 +66,7 @@ impl FastTia {
                 }
             }
             0x0D..=0x0F => {
-                let old = t.playfield;
-                let new = next_playfield(old, register - 0x0D, u32::from(value));
-                if new != old {
-                    self.write_playfield::<Q>(t, picture, clock, new)?;
-                }
+                self.write_playfield::<Q>(t, picture, clock, register - 0x0D, value)?;
             }
             0x10 | 0x11 => {
                 if Q {
@@ -189,11 +185,17 @@ impl FastTia {
         t: &mut Tia,
         picture: &mut Pictures,
         clock: i32,
-        new: u32,
+        part: u32,
+        value: u8,
     ) -> Option<()> {
+        let old = t.playfield;
+        let new = next_playfield(old, part, value);
+        if new == old {
+            return Some(());
+        }
         self.ever_enabled |= bit(PF);
         let turns = t.mirror != t.ctrlpf & 1;
-        let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
+        let changes = if turns { objects::ALL_CELLS } else { cells_of_part(part, old ^ new, t.mirror) };
         let mut near = false;
         if !hidden(t) {
             self.renew_cells::<Q>(t, t.enabled)?;
