@@ -357,10 +357,23 @@ impl Context {
         }
         let offset = address & 0xFFF;
         if self.m.cart.kind == cart::KIND_DPC && address & 0x1000 != 0 && offset < 0x40 {
-            // SAFETY: the image outlives the run (`run` borrows the code).
-            return dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset);
+            return self.read_display(offset);
         }
         0x100
+    }
+
+    /// Reads display data of a DPC cartridge at an offset below $40. Returns 0x100 if it is the music.
+    #[inline(always)]
+    fn read_display(&mut self, offset: u32) -> u32 {
+        // SAFETY: the image outlives the run (`run` borrows the code).
+        dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset)
+    }
+
+    /// Reads a DPC cartridge at an offset below $40.
+    #[inline(never)]
+    fn read_fetcher(&mut self, offset: u32, cycles: u32) -> u32 {
+        // SAFETY: as above.
+        dpc::read(&mut self.m.cart, unsafe { &*self.image }, offset, cycles)
     }
 
     /// Reads a device at `address`, with `bus` on the data bus. Returns 0x100 if the slow path must execute
