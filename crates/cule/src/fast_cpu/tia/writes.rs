@@ -1,13 +1,15 @@
 //! Writes to the registers of the chip: what each changes, and whether the beam must be advanced before.
 
-use super::super::cells::{cells_of_part, field_cells, is_elsewhere, next_playfield};
+use super::super::cells::{cells, cells_at, cells_of_part, field_cells, is_elsewhere, next_playfield};
 use super::super::strobe::{DISPLAYS, STARTS, strobe};
 use super::{FastTia, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::hmove;
 use crate::machine::tia::objects;
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY};
-use crate::machine::tia::{BL, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock};
+use crate::machine::tia::{
+    BL, CLOCKS_PER_LINE, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock,
+};
 
 /// A bit per movable object, in a byte each.
 const EACH_OBJECT: u64 = 0x10_1010_1010;
@@ -69,10 +71,13 @@ impl FastTia {
                 self.write_playfield::<Q>(t, picture, clock, register - 0x0D, value)?;
             }
             0x10 | 0x11 => {
-                if Q {
-                    return None;
+                let player = (register - 0x10) as usize;
+                if self.strobe_player_apart(t, clock, player).is_none() {
+                    if Q {
+                        return None;
+                    }
+                    self.strobe_player(t, picture, clock, player);
                 }
-                self.strobe_player(t, picture, clock, (register - 0x10) as usize);
             }
             0x12 | 0x13 => {
                 let missile = (register - 0x12) as usize;
@@ -217,18 +222,45 @@ impl FastTia {
         Some(())
     }
 
+    /// RESPx, if the beam can stay where it is: the player is disabled or `is_apart`. Otherwise does nothing.
+    #[inline(always)]
+    fn strobe_player_apart(&mut self, t: &mut Tia, clock: i32, player: usize) -> Option<()> {
+        // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
+        let within = clock.wrapping_sub(t.base).wrapping_sub(t.row_start);
+        if !(0..CLOCKS_PER_LINE).contains(&within) || clock < t.gate || clock >= t.window_end {
+            return None;
+        }
+        let found = strobe(t, within, player);
+        if found.kind == DISPLAYS {
+            return None;
+        }
+        let object = P0 + player;
+        if t.enabled & bit(object) == 0 {
+            self.mark_moved_unseen(object);
+        } else {
+            let cells = cells_at(t, object, found.new);
+            if !self.is_apart(t, clock, object, cells) {
+                return None;
+            }
+            self.mark_moved_alone(object, cells);
+        }
+        t.position[player] = found.new;
+        t.skip[player] = u8::from(found.kind != STARTS);
+        Some(())
+    }
+
+    #[inline(never)]
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
         let found = strobe(t, line_clock(t, clock), player);
         let skips = found.kind != STARTS;
         if found.same && !skips && t.skip[player] == 0 {
             return;
         }
-        // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
         let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
         let _ = self.catch_up::<false>(t, picture, clock.wrapping_add(tail));
+        self.mark_moved(P0 + player);
         t.position[player] = found.new;
         t.skip[player] = u8::from(skips);
-        self.mark_moved(P0 + player);
     }
 
     #[inline(always)]
@@ -243,8 +275,23 @@ impl FastTia {
         let special = t.skip[player] != 0 || is_star(t, player);
         let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
         let both = bit(P0 + player) | bit(M0 + player);
-        if special || sized && t.enabled & both != 0 {
-            self.catch_up::<Q>(t, picture, clock.wrapping_add(8))?;
+        let shown = t.enabled & both != 0;
+        if is_star(t, player) || (special || sized) && shown {
+            let target = clock.wrapping_add(8);
+            // The next access is at least nine clocks later.
+            if !is_star(t, player) {
+                let before = std::mem::replace(&mut t.nusiz[player], value);
+                let cells = cells(t, P0 + player);
+                t.nusiz[player] = before;
+                if self.is_apart(t, target, P0 + player, cells) {
+                    t.nusiz[player] = value;
+                    t.skip[player] = 0;
+                    self.mark_moved_alone(P0 + player, cells);
+                    self.mark_moved_unseen(M0 + player);
+                    return Some(());
+                }
+            }
+            self.catch_up::<Q>(t, picture, target)?;
         }
         t.nusiz[player] = value;
         if special || sized {
