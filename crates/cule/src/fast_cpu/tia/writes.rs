@@ -2,7 +2,7 @@
 
 use super::super::cells::{cells, cells_at, cells_of_part, field_cells, is_elsewhere, next_playfield};
 use super::super::strobe::{DISPLAYS, STARTS, strobe};
-use super::{FastTia, OBJECT_SLOTS, Pictures};
+use super::{FastTia, MOVABLE, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::hmove;
 use crate::machine::tia::objects;
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
@@ -72,10 +72,9 @@ impl FastTia {
             }
             0x10 | 0x11 => {
                 let player = (register - 0x10) as usize;
-                if self.strobe_player_apart(t, clock, player).is_none() {
-                    if Q {
-                        return None;
-                    }
+                if Q {
+                    self.strobe_player_apart(t, clock, player)?;
+                } else {
                     self.strobe_player(t, picture, clock, player);
                 }
             }
@@ -225,6 +224,11 @@ impl FastTia {
     /// RESPx, if the beam can stay where it is: the player is disabled or `is_apart`. Otherwise does nothing.
     #[inline(always)]
     fn strobe_player_apart(&mut self, t: &mut Tia, clock: i32, player: usize) -> Option<()> {
+        let object = P0 + player;
+        let shown = t.enabled & MOVABLE;
+        if shown & bit(object) != 0 && shown != bit(object) {
+            return None;
+        }
         // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
         let within = clock.wrapping_sub(t.base).wrapping_sub(t.row_start);
         if !(0..CLOCKS_PER_LINE).contains(&within) || clock < t.gate || clock >= t.window_end {
@@ -234,8 +238,7 @@ impl FastTia {
         if found.kind == DISPLAYS {
             return None;
         }
-        let object = P0 + player;
-        if t.enabled & bit(object) == 0 {
+        if shown & bit(object) == 0 {
             self.mark_moved_unseen(object);
         } else {
             let cells = cells_at(t, object, found.new);
@@ -279,7 +282,7 @@ impl FastTia {
         if is_star(t, player) || (special || sized) && shown {
             let target = clock.wrapping_add(8);
             // The next access is at least nine clocks later.
-            if !is_star(t, player) {
+            if Q && t.enabled & MOVABLE == bit(P0 + player) && !is_star(t, player) {
                 let before = std::mem::replace(&mut t.nusiz[player], value);
                 let cells = cells(t, P0 + player);
                 t.nusiz[player] = before;
