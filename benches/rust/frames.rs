@@ -3,7 +3,8 @@
 //! `frames serve [ACTS]` reads lines `GAME WHAT`, plays `ACTS` acts of each and prints microseconds of
 //! processor time per act, so that a benchmark in another language can alternate with it. `frames count GAME
 //! WHAT ACTS` plays them inside [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (the screen
-//! is read in gray after two of every four acts); `save` and `load` save and load states instead of acting.
+//! is read in gray after two of every four acts); `save` and `load` save and load states instead of acting;
+//! `vector` steps eight environments instead, each four frames and an observation of 84 x 84.
 //! `frames instructions GAME FRAMES` prints the number of 6507 instructions per frame. ROMs come from
 //! `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
@@ -14,14 +15,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cule::console::Drawing;
-use parl_benches::{Frames, Player};
+use parl_benches::{Frames, Player, Vector};
 
 const USAGE: &str =
-    "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load [ACTS] | instructions GAME FRAMES";
+    "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load|vector [ACTS] | instructions GAME FRAMES";
 const ACTS: usize = 500;
 
+/// What is done again and again with a game.
+enum Workload {
+    /// Acts of a console.
+    Console(Box<Acts>),
+    /// Steps of environments.
+    Vector(Box<Vector>),
+}
+
 /// A game, and what is done with its frames or states.
-struct Workload {
+struct Acts {
     player: Player,
     what: What,
     acts: usize,
@@ -37,11 +46,30 @@ enum What {
 
 impl Workload {
     fn new(game: &str, what: &str) -> Result<Self, String> {
+        Ok(if what == "vector" {
+            Self::Vector(Box::new(Vector::new(game).map_err(|error| error.to_string())?))
+        } else {
+            Self::Console(Box::new(Acts::new(game, what)?))
+        })
+    }
+
+    fn act(&mut self) {
+        match self {
+            Self::Console(acts) => acts.act(),
+            Self::Vector(vector) => vector.step(),
+        }
+    }
+}
+
+impl Acts {
+    fn new(game: &str, what: &str) -> Result<Self, String> {
         let drawing = match what {
             "undrawn" | "save" | "load" => Drawing::OnRequest,
             "drawn" => Drawing::EveryFrame,
             "gray" => Drawing::Predicted,
-            _ => return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load\n{USAGE}")),
+            _ => {
+                return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load, vector\n{USAGE}"));
+            }
         };
         let mut player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;
         let what = match what {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
 use cule::console::{self, Drawing};
+use cule::env::full_strength;
 use cule::fast_cpu::{self, Code};
 use cule::machine::input::Input;
 use cule::machine::{self, Board, INSTRUCTIONS_PER_STEP, Machine, cpu};
@@ -72,6 +74,66 @@ impl Player {
         }
         self.console.act(self.action)
     }
+}
+
+/// Environments of one game on one thread, stepped with the same random actions in every run.
+pub struct Vector {
+    batch: CpuBatch,
+    actions: Vec<u8>,
+    obs: Vec<u8>,
+    reports: Vec<Report>,
+    random: u64,
+}
+
+impl Vector {
+    /// Number of environments.
+    pub const ENVS: usize = 8;
+
+    /// Makes and resets the environments, with the default settings.
+    ///
+    /// # Errors
+    /// As [`Player::new`].
+    pub fn new(game: &str) -> Result<Self, CuleError> {
+        let rom = rom::load(game, rom_folders(), false)?;
+        let config = BatchConfig {
+            games: &[(rom, console::game_row(game)?)],
+            assignment: &[0; Self::ENVS],
+            threads: 1,
+            affinity: None,
+            batch_size: Self::ENVS,
+            ordered: true,
+            wants_ram: false,
+            entropy: 0,
+        };
+        let mut batch = CpuBatch::new(&config, Settings::default())?;
+        let mut obs = vec![0; Self::ENVS * batch.obs_bytes()];
+        let mut reports = vec![Report::default(); Self::ENVS];
+        let seeds: Vec<Option<i64>> = (0..Self::ENVS as i64).map(Some).collect();
+        batch.reset(Some(&seeds), None, outputs(&mut obs, &mut reports))?;
+        let actions = batch.actions();
+        Ok(Self { batch, actions, obs, reports, random: 0x9E37_79B9_7F4A_7C15 })
+    }
+
+    /// Steps every environment by a random action.
+    ///
+    /// # Panics
+    /// If the batch refuses the step.
+    pub fn step(&mut self) {
+        let mut actions = [full_strength(0); Self::ENVS];
+        for action in &mut actions {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let number = (self.random >> 32) as u32 as usize % self.actions.len();
+            *action = full_strength(u32::from(self.actions[number]));
+        }
+        self.batch.step(&actions, outputs(&mut self.obs, &mut self.reports)).expect("they were reset");
+    }
+}
+
+/// Buffers for observations and reports alone.
+fn outputs<'a>(obs: &'a mut [u8], reports: &'a mut [Report]) -> Outputs<'a> {
+    Outputs { obs, final_obs: None, ram: None, audio: None, reports }
 }
 
 /// Recorded frames of a game for the machine alone: the state at the start, and the inputs of each frame.

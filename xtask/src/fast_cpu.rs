@@ -14,7 +14,7 @@ use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, 
 use crate::interpreter::{assigns, mentions, operation, rename};
 
 /// Operand classes, each with functions of its own.
-pub const CLASSES: [&str; 14] = [
+pub const CLASSES: [&str; 15] = [
     "PLAIN",
     "RAM",
     "TIA_READ",
@@ -29,6 +29,7 @@ pub const CLASSES: [&str; 14] = [
     "INDEX",
     "ROM_INDEXED",
     "SUPERCHIP",
+    "DPC",
 ];
 
 /// Candidates for functions of two instructions, most frequent first: `opcode class opcode class` per line.
@@ -55,7 +56,7 @@ fn statements(text: &str) -> Option<String> {
                 let operand = if statement == "ADD" { "o" } else { "(o ^ 0xFF)" };
                 let _ = write!(
                     out,
-                    "if k.m.cpu.decimal != 0 {{ slow!() }} let w: u32 = {operand}; let t: u32 = a + w + cf; \
+                    "let w: u32 = {operand}; let t: u32 = a + w + cf; \
                      v = ((a ^ t) & (w ^ t)) >> 7 & 1; cf = t >> 8; a = t & 0xFF; n = a; "
                 );
             }
@@ -88,6 +89,10 @@ fn frame(text: &str) -> Frame {
     let uses = |name: &str| mentions(text, name) || (sums && ["a", "v", "c", "n"].contains(&name));
     let sets = |name: &str| assigns(text, name) || (sums && ["a", "v", "c", "n"].contains(&name));
     let mut open = String::new();
+    if sums {
+        // Not after a read, which the slow path would repeat.
+        open.push_str("if k.m.cpu.decimal != 0 { slow!() } ");
+    }
     let mut close = String::new();
     for (name, unpack) in [
         ("x", "let mut x: u32 = xy & 0xFF; "),
@@ -203,6 +208,7 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
         ("RIOT_WRITE", Access::Write) if high => run("let o: u32; ", "k.write_riot(opr, o, cycles!()); "),
         ("SUPERCHIP", Access::Read) if high => run("let o: u32 = superchip!(opr); ", ""),
         ("SUPERCHIP", Access::Write) if high => run("let o: u32; ", "set_superchip!(opr, o); "),
+        ("DPC", Access::Read) if high => run("let o: u32 = fetcher!(opr); ", ""),
         ("ROM_INDEXED", Access::Read) if matches!(mode, Mode::Absx | Mode::Absy) => {
             run(&format!("{}let o: u32 = rom!(at); ", indexed(instruction)?), "")
         }
@@ -298,7 +304,7 @@ fn block(instruction: &Instruction, body: &str, devices: Devices) -> String {
 }
 
 /// Macros of the bodies and their expansions; `$0` and `$1` are arguments.
-const WORDS: [(&str, &str); 28] = [
+const WORDS: [(&str, &str); 29] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
     ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
@@ -372,6 +378,7 @@ const WORDS: [(&str, &str); 28] = [
     ("device", "{ let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }"),
     ("put_device", "if !k.store_device($0, $1, cycles!()) { slow!() }"),
     ("pull_device", "k.pull_tia($0, cycles!())"),
+    ("fetcher", "k.read_fetcher($0, cycles!())"),
     (
         "check",
         "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }",
@@ -419,6 +426,9 @@ fn expand(text: &str, devices: Devices) -> String {
         };
         let mut meaning = match devices {
             Devices::Left(number) if DEVICES.contains(&name) => jump('d', number),
+            Devices::Left(number) if name == "fetcher" => {
+                format!("{{ let o: u32 = k.read_display($0); if o > 0xFF {} o }}", jump('d', number))
+            }
             Devices::Simple(number) if name == "device" => format!(
                 "{{ let o: u32 = k.load_simple_device($0, $1, cycles!()); if o > 0xFF {} o }}",
                 jump('e', number)
@@ -444,8 +454,9 @@ struct Handler {
     class: &'static str,
     /// Without calls, so that no register is saved.
     body: String,
-    /// With accesses of simple devices, and with calls that access all of them, if the instruction may do so.
-    with_devices: Option<[String; 2]>,
+    /// With accesses of simple devices, and with calls that access all of them, if the instruction may do so; one
+    /// body if they are equal.
+    with_devices: Vec<String>,
 }
 
 fn handlers() -> Vec<Handler> {
@@ -457,7 +468,8 @@ fn handlers() -> Vec<Handler> {
                 let [left, simple, called] =
                     [Devices::Left(number), Devices::Simple(number), Devices::Called]
                         .map(|devices| block(instruction, &body, devices));
-                let with_devices = (called != left).then_some([simple, called]);
+                let mut with_devices = if called != left { vec![simple, called] } else { vec![] };
+                with_devices.dedup();
                 let body = left;
                 all.push(Handler { opcode, class, body, with_devices });
             }
@@ -531,7 +543,7 @@ use super::stores::Stores;
         let name = INSTRUCTIONS[*opcode].name;
         let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
         let _ = writeln!(out, "chain! {{ unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }} }}");
-        for (letter, body) in ["d", "e"].iter().zip(with_devices.iter().flatten()) {
+        for (letter, body) in ["d", "e"].iter().zip(with_devices) {
             let _ = writeln!(
                 out,
                 "#[rustfmt::skip]\nchain! {{ #[cold] #[inline(never)] unsafe fn {letter}{i}{SIGNATURE} {{ {PROLOGUE}{body}{next} }} }}"

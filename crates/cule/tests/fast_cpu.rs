@@ -123,6 +123,45 @@ fn looks(random: &mut Random) -> Vec<u8> {
     image
 }
 
+/// A random program that moves players within rows, while few objects are enabled, and reads collisions.
+fn strobes(random: &mut Random) -> Vec<u8> {
+    const REGISTERS: [u8; 20] = [
+        0x10, 0x10, 0x10, 0x10, 0x11, 0x04, 0x04, 0x04, 0x05, 0x1B, 0x1B, 0x1C, 0x0D, 0x0E, 0x0F, 0x0A, 0x2A,
+        0x20, 0x12, 0x1D,
+    ];
+    let mut image = vec![0xEA; 4096];
+    let sync = [0xA9, 2, 0x85, 0, 0x85, 2, 0x85, 2, 0x85, 2, 0xA9, 0, 0x85, 0, 0x85, 1];
+    image[..sync.len()].copy_from_slice(&sync);
+    let rare = [2, 4, 12][random.below(3)];
+    let mut at = sync.len();
+    while at < 4000 {
+        let register = REGISTERS[random.below(REGISTERS.len())];
+        let value = match register {
+            0x1D => 2 * u8::from(random.below(rare) == 0),
+            0x1C if random.below(rare) != 0 => 0,
+            0x1B => [0, 0x80, 1, 0x18, 0xFF][random.below(5)],
+            0x0D..=0x0F => [0, 0, 0x10, 0x81][random.below(4)],
+            _ => random.byte(),
+        };
+        let code: Vec<u8> = match random.below(24) {
+            0..=2 => vec![0x85, 2],
+            3 => vec![0xA5, random.byte() & 7, 0x85, 0x80 | random.byte()],
+            4 => vec![0x85, 0x2C],
+            5 => vec![0xA2, random.byte() & 7, 0xCA, 0xD0, 0xFD],
+            6..=9 => vec![0x85, [0x10, 0x04][random.below(2)]],
+            10 => vec![0xA9, 0, 0x85, 0x1B, 0x85, 0x1C, 0x85, 0x1D],
+            _ => vec![0xA9, value, 0x85, register],
+        };
+        image[at..at + code.len()].copy_from_slice(&code);
+        at += code.len();
+    }
+    image[at..at + 3].copy_from_slice(&[0x4C, 0, 0xF0]);
+    for vector in image[4090..].chunks_mut(2) {
+        vector.copy_from_slice(&[0, 0xF0]);
+    }
+    image
+}
+
 /// A random program that copies itself to the console's RAM and runs there: it writes to the TIA, changes its own
 /// bytes, jumps, and calls a subroutine in the ROM.
 fn in_ram(random: &mut Random, size: usize) -> Vec<u8> {
@@ -293,6 +332,14 @@ fn looks_that_change_together_run_alike() {
     }
 }
 
+#[test]
+fn strobes_within_rows_act_alike() {
+    let mut random = Random(0x51CE_0B5E_77A1_0003);
+    for round in 0..200 {
+        compare(&strobes(&mut random), cart::KIND_4K, 12, &format!("strobes {round}"));
+    }
+}
+
 /// A random program that sets the data fetchers of a DPC cartridge and keeps what they return.
 fn fetches(random: &mut Random, size: usize) -> Vec<u8> {
     let mut image: Vec<u8> = (0..size).map(|_| random.byte()).collect();
@@ -301,15 +348,42 @@ fn fetches(random: &mut Random, size: usize) -> Vec<u8> {
         while at < 0xF00 {
             let value = random.byte() & 7;
             let (read, write) = (random.byte() & 0x3F, 0x40 | random.byte() & 0x3F);
-            let code = match random.below(4) {
-                0 => [0xA9, value, 0x8D, write, 0x10, 0xEA, 0xEA],
-                1 => [0xBD, read & 0x38, 0x10, 0x95, 0x80, 0xE8, 0xEA],
+            let decimal = [0xF8, 0xD8][random.below(2)];
+            let code = match random.below(5) {
+                0 => [decimal, 0x6D, read, 0x10, 0x85, 0x80 | random.byte(), 0xEA],
+                1 => [0xA9, value, 0x8D, write, 0x10, 0xEA, 0xEA],
+                2 => [0xBD, read & 0x38, 0x10, 0x95, 0x80, 0xE8, 0xEA],
                 _ => [0xAD, read, 0x10, 0x85, 0x80 | random.byte(), 0xEA, 0xEA],
             };
             bank[at..at + code.len()].copy_from_slice(&code);
             at += code.len();
         }
-        bank[at..at + 5].copy_from_slice(&[0xA2, 0, 0x4C, 0, 0xF1]);
+        // LDX #0; JMP $FFC0, or the start.
+        let next: [u8; 2] = [[0, 0xF1], [0xC0, 0xFF]][random.below(2)];
+        bank[at..at + 5].copy_from_slice(&[0xA2, 0, 0x4C, next[0], next[1]]);
+        // Code whose bytes clock the random register when they are fetched.
+        let mut at = 0xFC0;
+        while at < 0xFF0 {
+            let ram = 0x80 | random.byte();
+            let code: Vec<u8> = match random.below(14) {
+                0 | 1 => vec![0xAD, random.byte() & 0x3F, 0x10],
+                2 => vec![0x85, ram],
+                3 => vec![0x85, random.byte() & 0x3F],
+                4 => vec![0x85, 2],
+                5 => vec![0xE6, ram],
+                6 => vec![0xEA],
+                7 => vec![0xA9, random.byte()],
+                8 => vec![0x10, 0],
+                9 => vec![0x69, random.byte()],
+                10 => vec![[0xF8, 0xD8][random.below(2)]],
+                11 => vec![0x6D, random.byte() & 0x3F, 0x10],
+                12 => vec![0x48],
+                _ => vec![0xBD, random.byte() & 0x3F, 0x10],
+            };
+            bank[at..at + code.len()].copy_from_slice(&code);
+            at += code.len();
+        }
+        bank[at..at + 3].copy_from_slice(&[0x4C, 0, 0xF1]);
         for vector in bank[4090..].chunks_mut(2) {
             vector.copy_from_slice(&[0, 0xF1]);
         }
@@ -320,7 +394,7 @@ fn fetches(random: &mut Random, size: usize) -> Vec<u8> {
 #[test]
 fn data_fetchers_run_alike() {
     let mut random = Random(0x1F5C_4E9B_7D21_0001);
-    for run in 0..10 {
+    for run in 0..40 {
         let image = fetches(&mut random, 12288);
         compare(&image, cart::KIND_DPC, 4, &format!("fetches {run}"));
     }

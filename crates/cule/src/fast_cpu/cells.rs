@@ -1,5 +1,6 @@
 //! Cells of four pixels that objects cover: a cheap test that two objects cannot overlap.
 
+use super::masks::REVERSED;
 use crate::machine::tia::objects::playfield_cells;
 use crate::machine::tia::paint::{PRIORITY, SCORE};
 use crate::machine::tia::{BL, CLOCKS_PER_LINE, FORM_WIDE, HBLANK_CLOCKS, P0, Tia, objects};
@@ -9,6 +10,31 @@ pub fn field_cells(t: &Tia) -> u64 {
     let cells = playfield_cells(t.playfield, t.mirror);
     let mirror = t.ctrlpf & 1;
     if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
+}
+
+/// Playfield bits after a write to PF0, PF1 or PF2; equal to `write::next_playfield`.
+#[inline(always)]
+pub fn next_playfield(old: u32, part: u32, value: u8) -> u32 {
+    match part {
+        0 => old & !0xF | u32::from(value) >> 4,
+        1 => old & !0xFF0 | u32::from(REVERSED[usize::from(value)]) << 4,
+        _ => old & !0xF_F000 | u32::from(value) << 12,
+    }
+}
+
+/// Cells of a change in the playfield bits of PF0, PF1 or PF2; equal to `objects::playfield_cells`.
+#[inline(always)]
+pub fn cells_of_part(part: u32, change: u32, mirror: u8) -> u64 {
+    let mut right = change;
+    if mirror != 0 {
+        let reversed = |bits: u32| u32::from(REVERSED[(bits & 0xFF) as usize]);
+        right = match part {
+            0 => reversed(change << 4) << 16,
+            1 => reversed(change >> 4) << 8,
+            _ => reversed(change >> 12),
+        };
+    }
+    u64::from(change) | u64::from(right) << 20
 }
 
 /// Cells of a player relative to the cell of its position, by NUSIZ & 7 and the position within its cell.
@@ -112,4 +138,30 @@ pub fn is_elsewhere(t: &Tia, target: i32, cells: u64) -> bool {
     let ahead = (1u64 << ((to + 3) >> 2)) - 1;
     let behind = (1u64 << (from >> 2)) - 1;
     cells & ahead & !behind == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::tia::write;
+
+    #[test]
+    fn parts_of_the_playfield_cover_the_cells_of_its_bits() {
+        for part in 0..3 {
+            for value in 0..=255u8 {
+                for old in [0, 0xF_FFFF, 0x5_A3C9] {
+                    let new = next_playfield(old, part, value);
+                    assert_eq!(new, write::next_playfield(old, part, u32::from(value)));
+                    for mirror in [0, 1] {
+                        let cells = playfield_cells(old ^ new, mirror);
+                        assert_eq!(
+                            cells_of_part(part, old ^ new, mirror),
+                            cells,
+                            "PF{part} {value} {mirror}"
+                        );
+                    }
+                }
+            }
+        }
+    }
 }

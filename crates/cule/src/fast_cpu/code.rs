@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
 use super::watch::{Watch, watch, watch_of};
-use super::{Handler, RESERVE, Record, count, poll, ram_code, slow};
+use super::{Handler, RESERVE, Record, count, dpc_display, poll, ram_code, slow};
 use crate::machine::cart;
 use crate::machine::cart::Cart;
 
@@ -234,12 +234,15 @@ impl Decoder<'_> {
     }
 
     fn decode(&self, at: usize) -> Decoded {
+        let length = usize::from(Code::length(self.image[at]));
+        if self.is_plain(at, length) { self.decode_bytes(at) } else { SLOW }
+    }
+
+    /// Decodes the instruction at image offset `at`, which is in one bank.
+    fn decode_bytes(&self, at: usize) -> Decoded {
         let opcode = usize::from(self.image[at]);
         let instruction = &INSTRUCTIONS[opcode];
         let length = usize::from(Code::length(opcode as u8));
-        if !self.is_plain(at, length) {
-            return SLOW;
-        }
         let low = if length > 1 { usize::from(self.image[at + 1]) } else { 0 };
         let word = if length > 2 { low | usize::from(self.image[at + 2]) << 8 } else { low };
         let mut extra = 0;
@@ -293,6 +296,9 @@ impl Decoder<'_> {
             let writes = has_handler(opcode, handlers::STORE);
             if superchip && (writes && offset < 0x80 || !writes && (0x80..0x100).contains(&offset)) {
                 return (handlers::SUPERCHIP, offset);
+            }
+            if self.cart.kind == cart::KIND_DPC && offset < 0x40 && has_handler(opcode, handlers::DPC) {
+                return (handlers::DPC, offset);
             }
             if !self.segmented && self.is_same_bank(address) && has_handler(opcode, handlers::CONSTANT) {
                 let place = at / 4096 * 4096 + offset;
@@ -365,9 +371,28 @@ impl Decoder<'_> {
         if let Some(operand) = self.jump_target(at) {
             return Record { function: ram_code::jump::<S>, operand, extra: 0 };
         }
+        if let Some(record) = self.clocked_record::<S>(at) {
+            return record;
+        }
         let Decoded { handler, operand, extra, .. } = decoded[at];
         let function = self.function::<S>(decoded, at, settings, handler);
         Record { function, operand, extra: u32::from(extra) << 16 }
+    }
+
+    /// The record at image offset `at` if it is code of a DPC cartridge between its plain ROM and its hotspots. The
+    /// number of these instructions in sequence is below `RAM_BYTES`.
+    fn clocked_record<const S: bool>(&self, at: usize) -> Option<Record> {
+        let opcode = self.image[at];
+        let last = at % self.bank + usize::from(Code::length(opcode)) - 1;
+        if self.cart.kind != cart::KIND_DPC
+            || !dpc_display::CLOCKED.contains(&(at % self.bank))
+            || !dpc_display::CLOCKED.contains(&last)
+        {
+            return None;
+        }
+        let Decoded { kind: (_, class), handler, operand, extra } = self.decode_bytes(at);
+        let function = dpc_display::clocked_function::<S>(opcode, usize::from(class));
+        (handler != NONE).then_some(Record { function: function?, operand, extra: u32::from(extra) << 16 })
     }
 
     fn function<const S: bool>(

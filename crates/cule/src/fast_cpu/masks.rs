@@ -59,7 +59,7 @@ fn copies(pattern: u32, position: u32, mode: u8, first: bool, mask: &mut Wide) {
 }
 
 /// Bytes with reversed bits.
-const REVERSED: [u8; 256] = reversed();
+pub const REVERSED: [u8; 256] = reversed();
 
 const fn reversed() -> [u8; 256] {
     let mut table = [0; 256];
@@ -126,7 +126,12 @@ const fn stretched() -> [u32; 256] {
 /// Pixels of the playfield.
 pub fn playfield_mask(t: &Tia, mask: &mut Wide) {
     let left = t.playfield;
-    let right = if t.mirror != 0 { left.reverse_bits() >> 12 } else { left };
+    let reversed = |bits: u32| u32::from(REVERSED[(bits & 0xFF) as usize]);
+    let right = if t.mirror != 0 {
+        reversed(left >> 12) | reversed(left >> 4) << 8 | reversed(left << 4) << 16
+    } else {
+        left
+    };
     let wide = |bits: u32| u64::from(STRETCHED[(bits & 0xFF) as usize]);
     let middle = wide(right >> 8);
     *mask = [

@@ -265,12 +265,18 @@ impl Context {
         self.board_outdated = true;
     }
 
-    /// Advances the TIA before a read of a register that depends on the beam.
+    /// Reads a TIA register; equal to `tia::read`. The beam stays where it is if no collision can follow.
     #[inline(always)]
-    fn advance_tia_for_read(&mut self, address: u32, cycles: u32) {
-        if address & 15 < 8 {
+    fn tia_value(&mut self, address: u32, cycles: u32) -> u32 {
+        let register = address & 15;
+        if self.m.access_by_access != 0 || register >= 8 {
+            // SAFETY: the board outlives the run (`run` borrows it).
+            return machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
+        }
+        if !self.tia.collisions_are_final(&self.m.tia) {
             self.advance_tia(machine::tia::clock_of(cycles));
         }
+        (u32::from(self.m.tia.collisions) >> (2 * register) & 3) << 6 | self.m.bus & 0x3F
     }
 
     /// Updates TIA and board for use by the plain interpreter.
@@ -336,9 +342,7 @@ impl Context {
     #[inline(never)]
     unsafe fn read_tia(&mut self, address: u32, absolute: bool, cycles: u32) -> u32 {
         self.m.bus = if absolute { address >> 8 } else { address };
-        self.advance_tia_for_read(address, cycles);
-        // SAFETY: the board outlives the run (`run` borrows it).
-        machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
+        self.tia_value(address, cycles)
     }
 
     /// Reads a device at `address`, with `bus` on the data bus, if this needs no function call: a paddle or trigger,
@@ -357,10 +361,23 @@ impl Context {
         }
         let offset = address & 0xFFF;
         if self.m.cart.kind == cart::KIND_DPC && address & 0x1000 != 0 && offset < 0x40 {
-            // SAFETY: the image outlives the run (`run` borrows the code).
-            return dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset);
+            return self.read_display(offset);
         }
         0x100
+    }
+
+    /// Reads display data of a DPC cartridge at an offset below $40. Returns 0x100 if it is the music.
+    #[inline(always)]
+    fn read_display(&mut self, offset: u32) -> u32 {
+        // SAFETY: the image outlives the run (`run` borrows the code).
+        dpc_display::read(&mut self.m.cart, unsafe { &*self.image }, offset)
+    }
+
+    /// Reads a DPC cartridge at an offset below $40.
+    #[inline(never)]
+    fn read_fetcher(&mut self, offset: u32, cycles: u32) -> u32 {
+        // SAFETY: as above.
+        dpc::read(&mut self.m.cart, unsafe { &*self.image }, offset, cycles)
     }
 
     /// Reads a device at `address`, with `bus` on the data bus. Returns 0x100 if the slow path must execute
@@ -369,9 +386,7 @@ impl Context {
     fn load_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
         if address & 0x1080 == 0 {
             self.m.bus = bus;
-            self.advance_tia_for_read(address, cycles);
-            // SAFETY: the board outlives the run (`run` borrows it).
-            return machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
+            return self.tia_value(address, cycles);
         }
         if address & 0x1280 == 0x0280 {
             return riot::read(&mut self.m, address, cycles);

@@ -161,7 +161,7 @@ fn change<const R: u32, const Q: bool>(k: &mut Context, value: u32, cycles: u32)
 const fn is_quick(register: u32, drawn: bool) -> bool {
     match register {
         0x12..=0x14 | HMP0..=HMBL | HMCLR => true,
-        0x04..=0x0F | GRP0..=ENABL | HMOVE => !drawn,
+        0x04..=0x0F | RESP0 | 0x11 | GRP0..=ENABL | HMOVE => !drawn,
         _ => false,
     }
 }

@@ -3,7 +3,8 @@
 use super::super::cells::{cells, cells_at, field_cells, is_elsewhere};
 use super::super::latches::{FIELD_LATCH, LATCHES_AMONG, LATCHES_WITH, pair};
 use super::super::masks::span;
-use super::{FastTia, OBJECT_SLOTS, Pictures};
+use super::{FastTia, MOVABLE, OBJECT_SLOTS, Pictures, STALE};
+use crate::machine::tia::beam::is_steady;
 use crate::machine::tia::collision::LATCHES_OF;
 use crate::machine::tia::objects;
 use crate::machine::tia::paint::{BACKGROUND, PLAYFIELD, SCORE};
@@ -57,7 +58,18 @@ impl FastTia {
             return Some(false);
         }
         let objects = t.enabled | changing;
-        self.renew_cells::<Q>(t, objects)?;
+        if objects & MOVABLE & !bit(object) != 0 {
+            return self.can_collide_with::<Q>(t, object, objects);
+        }
+        self.renew_cells::<Q>(t, bit(object))?;
+        let open = !t.collisions >> FIELD_LATCH[object] & 1 != 0;
+        Some(open && self.cells[object] & self.cells[PF] != 0)
+    }
+
+    /// True if `object` shares a cell with one of `objects` with which it has not collided yet.
+    #[inline(always)]
+    fn can_collide_with<const Q: bool>(&mut self, t: &Tia, object: usize, objects: u8) -> Option<bool> {
+        self.renew_near::<Q>(t, objects)?;
         let open = LATCHES_OF[object] & !t.collisions;
         let near = self.near & open & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
         let field = 0u64.wrapping_sub(u64::from(open >> FIELD_LATCH[object] & 1));
@@ -72,7 +84,7 @@ impl FastTia {
             return Some(true);
         }
         let objects = t.enabled | changing;
-        if self.draw || self.stale & objects != 0 {
+        if self.draw || self.stale as u8 & objects != 0 {
             return None;
         }
         let mut field = 0;
@@ -83,10 +95,22 @@ impl FastTia {
         Some(near == 0 && field & self.cells[PF] == 0)
     }
 
-    /// Recomputes cells and near objects of those `objects` that have moved.
+    /// Recomputes the cells of those `objects` that have moved.
     #[inline(always)]
     pub(super) fn renew_cells<const Q: bool>(&mut self, t: &Tia, objects: u8) -> Option<()> {
-        if self.stale & objects != 0 {
+        if (self.stale >> 8) as u8 & objects != 0 {
+            if Q {
+                return None;
+            }
+            self.renew_stale_cells(t, objects);
+        }
+        Some(())
+    }
+
+    /// Recomputes cells and near objects of those `objects` that have moved.
+    #[inline(always)]
+    fn renew_near<const Q: bool>(&mut self, t: &Tia, objects: u8) -> Option<()> {
+        if self.stale as u8 & objects != 0 {
             if Q {
                 return None;
             }
@@ -97,8 +121,8 @@ impl FastTia {
 
     #[inline(never)]
     fn renew_stale_cells(&mut self, t: &Tia, objects: u8) {
-        let mut stale = self.stale & objects;
-        self.stale &= !objects;
+        let mut stale = self.stale as u8 & objects;
+        self.stale &= !(STALE * u16::from(objects));
         self.field_partners_key = u32::MAX;
         while stale != 0 {
             let object = stale.trailing_zeros() as usize % OBJECT_SLOTS;
@@ -121,6 +145,12 @@ impl FastTia {
             met |= usize::from(self.cells[other] & cells != 0) << other;
         }
         LATCHES_WITH[object][met & 31]
+    }
+
+    /// True if the beam can latch no collision before a change of the chip's state.
+    #[inline(always)]
+    pub fn collisions_are_final(&self, t: &Tia) -> bool {
+        self.collisions_final && is_steady(t)
     }
 
     /// Cells of the objects with which a change of the playfield could change a collision.
@@ -162,9 +192,39 @@ impl FastTia {
     /// Records that a movable object moved or changed its size.
     #[inline(always)]
     pub(super) fn mark_moved(&mut self, object: usize) {
-        self.dirty |= bit(object);
-        self.stale |= bit(object);
+        self.mark_moved_unseen(object);
         self.collisions_final = false;
+    }
+
+    /// As `mark_moved`, for an object that is disabled.
+    #[inline(always)]
+    pub(super) fn mark_moved_unseen(&mut self, object: usize) {
+        self.dirty |= bit(object);
+        self.stale |= STALE << object;
+    }
+
+    /// As `mark_moved`, for an object that covers `cells` now. No other movable object is enabled.
+    #[inline(always)]
+    pub(super) fn mark_moved_alone(&mut self, object: usize, cells: u64) {
+        self.dirty |= bit(object);
+        self.stale = self.stale & !(STALE << object) | 1 << object;
+        self.cells[object] = cells;
+        self.field_partners_key = u32::MAX;
+        self.collisions_final &= cells & self.cells[PF] == 0;
+    }
+
+    /// True if `object`, which is enabled or one of two that change, can cause no collision or pixel between the beam and `target`, where it is and with the cells
+    /// `next`: no pixels are drawn, no other movable object is enabled, and the playfield is elsewhere. May be false
+    /// without need.
+    #[inline(always)]
+    pub(super) fn is_apart(&self, t: &Tia, target: i32, object: usize, next: u64) -> bool {
+        if self.draw || t.enabled & MOVABLE & !bit(object) != 0 {
+            return false;
+        }
+        let moved = self.stale >> 8 >> object & 1 != 0;
+        let present = if moved { cells(t, object) } else { self.cells[object] };
+        let shared = (present | next) & self.cells[PF];
+        shared == 0 || is_elsewhere(t, target, shared)
     }
 
     /// Records that the playfield has changed.
@@ -189,8 +249,7 @@ impl FastTia {
         }
         if t.enabled & bit(object) == 0 || hidden(t) {
             t.position[object] = new;
-            self.dirty |= bit(object);
-            self.stale |= bit(object);
+            self.mark_moved_unseen(object);
             return Some(());
         }
         if Q {
@@ -203,7 +262,7 @@ impl FastTia {
     /// Moves an enabled object at `target`.
     #[inline(never)]
     fn move_shown(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
-        let near = self.can_collide::<false>(t, object, 0) == Some(true);
+        let near = self.can_collide_with::<false>(t, object, t.enabled) == Some(true);
         let cells = cells_at(t, object, new);
         let around = self.latches_near(object, cells);
         let open = LATCHES_OF[object] & !t.collisions;
@@ -242,9 +301,14 @@ impl FastTia {
         if hidden(t) || possible == 0 {
             return;
         }
-        let _ = self.renew_cells::<false>(t, t.enabled);
         // Pairs that share a cell.
-        let mut close = self.near & !LATCHES_OF[PF];
+        let mut close = 0;
+        if possible & !LATCHES_OF[PF] != 0 {
+            let _ = self.renew_near::<false>(t, t.enabled);
+            close = self.near & !LATCHES_OF[PF];
+        } else {
+            let _ = self.renew_cells::<false>(t, t.enabled);
+        }
         if possible & LATCHES_OF[PF] != 0 {
             let field = self.cells[PF];
             for (object, latch) in FIELD_LATCH.iter().enumerate().take(PF) {

@@ -20,6 +20,9 @@ pub const OBJECT_SLOTS: usize = 8;
 /// The movable objects.
 const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
 
+/// Neither `near` nor `cells` of object 0 are known, in `FastTia::stale`.
+const STALE: u16 = 0x0101;
+
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
 /// Data of the beam in addition to the state of the chip.
@@ -32,8 +35,9 @@ pub struct FastTia {
     collisions_final: bool,
     /// Cells that the objects can cover.
     cells: [u64; OBJECT_SLOTS],
-    /// Movable objects that have moved since their `cells` and `near` were computed.
-    stale: u8,
+    /// Movable objects that have moved since their `near` was computed, in the low byte, and those of them that have
+    /// moved since their `cells` were computed, in the high byte.
+    stale: u16,
     /// Latches between movable objects that share a cell.
     near: u16,
     /// Objects that have been enabled since the run began.
@@ -53,7 +57,7 @@ impl FastTia {
             dirty: ALL_OBJECTS,
             collisions_final: false,
             cells: [0, 0, 0, 0, 0, field_cells(t), 0, 0],
-            stale: MOVABLE,
+            stale: STALE * u16::from(MOVABLE),
             near: 0,
             ever_enabled: t.enabled,
             field_partners: 0,
@@ -74,7 +78,7 @@ impl FastTia {
         self.dirty = ALL_OBJECTS;
         self.collisions_final = false;
         self.cells[PF] = field_cells(t);
-        self.stale = MOVABLE;
+        self.stale = STALE * u16::from(MOVABLE);
         self.ever_enabled |= t.enabled;
     }
 

@@ -1,13 +1,15 @@
 //! Writes to the registers of the chip: what each changes, and whether the beam must be advanced before.
 
-use super::super::cells::{field_cells, is_elsewhere};
+use super::super::cells::{cells, cells_at, cells_of_part, field_cells, is_elsewhere, next_playfield};
 use super::super::strobe::{DISPLAYS, STARTS, strobe};
-use super::{FastTia, OBJECT_SLOTS, Pictures};
+use super::{FastTia, MOVABLE, OBJECT_SLOTS, Pictures};
 use crate::machine::tia::hmove;
-use crate::machine::tia::objects::{self, playfield_cells};
+use crate::machine::tia::objects;
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
-use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
-use crate::machine::tia::{BL, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock};
+use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY};
+use crate::machine::tia::{
+    BL, CLOCKS_PER_LINE, FORM_NORMAL, M0, P0, PF, Tia, WIDTH, bit, hidden, line_clock,
+};
 
 /// A bit per movable object, in a byte each.
 const EACH_OBJECT: u64 = 0x10_1010_1010;
@@ -66,17 +68,15 @@ impl FastTia {
                 }
             }
             0x0D..=0x0F => {
-                let old = t.playfield;
-                let new = next_playfield(old, register - 0x0D, u32::from(value));
-                if new != old {
-                    self.write_playfield::<Q>(t, picture, clock, new)?;
-                }
+                self.write_playfield::<Q>(t, picture, clock, register - 0x0D, value)?;
             }
             0x10 | 0x11 => {
+                let player = (register - 0x10) as usize;
                 if Q {
-                    return None;
+                    self.strobe_player_apart(t, clock, player)?;
+                } else {
+                    self.strobe_player(t, picture, clock, player);
                 }
-                self.strobe_player(t, picture, clock, (register - 0x10) as usize);
             }
             0x12 | 0x13 => {
                 let missile = (register - 0x12) as usize;
@@ -189,11 +189,17 @@ impl FastTia {
         t: &mut Tia,
         picture: &mut Pictures,
         clock: i32,
-        new: u32,
+        part: u32,
+        value: u8,
     ) -> Option<()> {
+        let old = t.playfield;
+        let new = next_playfield(old, part, value);
+        if new == old {
+            return Some(());
+        }
         self.ever_enabled |= bit(PF);
         let turns = t.mirror != t.ctrlpf & 1;
-        let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
+        let changes = if turns { objects::ALL_CELLS } else { cells_of_part(part, old ^ new, t.mirror) };
         let mut near = false;
         if !hidden(t) {
             self.renew_cells::<Q>(t, t.enabled)?;
@@ -215,18 +221,49 @@ impl FastTia {
         Some(())
     }
 
+    /// RESPx, if the beam can stay where it is: the player is disabled or `is_apart`. Otherwise does nothing.
+    #[inline(always)]
+    fn strobe_player_apart(&mut self, t: &mut Tia, clock: i32, player: usize) -> Option<()> {
+        let object = P0 + player;
+        let shown = t.enabled & MOVABLE;
+        if shown & bit(object) != 0 && shown != bit(object) {
+            return None;
+        }
+        // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
+        let within = clock.wrapping_sub(t.base).wrapping_sub(t.row_start);
+        if !(0..CLOCKS_PER_LINE).contains(&within) || clock < t.gate || clock >= t.window_end {
+            return None;
+        }
+        let found = strobe(t, within, player);
+        if found.kind == DISPLAYS {
+            return None;
+        }
+        if shown & bit(object) == 0 {
+            self.mark_moved_unseen(object);
+        } else {
+            let cells = cells_at(t, object, found.new);
+            if !self.is_apart(t, clock, object, cells) {
+                return None;
+            }
+            self.mark_moved_alone(object, cells);
+        }
+        t.position[player] = found.new;
+        t.skip[player] = u8::from(found.kind != STARTS);
+        Some(())
+    }
+
+    #[inline(never)]
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
         let found = strobe(t, line_clock(t, clock), player);
         let skips = found.kind != STARTS;
         if found.same && !skips && t.skip[player] == 0 {
             return;
         }
-        // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
         let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
         let _ = self.catch_up::<false>(t, picture, clock.wrapping_add(tail));
+        self.mark_moved(P0 + player);
         t.position[player] = found.new;
         t.skip[player] = u8::from(skips);
-        self.mark_moved(P0 + player);
     }
 
     #[inline(always)]
@@ -241,8 +278,23 @@ impl FastTia {
         let special = t.skip[player] != 0 || is_star(t, player);
         let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
         let both = bit(P0 + player) | bit(M0 + player);
-        if special || sized && t.enabled & both != 0 {
-            self.catch_up::<Q>(t, picture, clock.wrapping_add(8))?;
+        let shown = t.enabled & both != 0;
+        if is_star(t, player) || (special || sized) && shown {
+            let target = clock.wrapping_add(8);
+            // The next access is at least nine clocks later.
+            if Q && t.enabled & MOVABLE == bit(P0 + player) && !is_star(t, player) {
+                let before = std::mem::replace(&mut t.nusiz[player], value);
+                let cells = cells(t, P0 + player);
+                t.nusiz[player] = before;
+                if self.is_apart(t, target, P0 + player, cells) {
+                    t.nusiz[player] = value;
+                    t.skip[player] = 0;
+                    self.mark_moved_alone(P0 + player, cells);
+                    self.mark_moved_unseen(M0 + player);
+                    return Some(());
+                }
+            }
+            self.catch_up::<Q>(t, picture, target)?;
         }
         t.nusiz[player] = value;
         if special || sized {
