@@ -8,49 +8,29 @@ import sys
 import time
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from ray_nodes import add_node, await_processors
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.run import read_metrics
 from parl.runtime import checkpoint
 from parl.runtime import shared_counters as b
-from parl.runtime.distributed.ray_actors import RayActorHandle, RayCluster, RowBuffer, connect
+from parl.runtime.distributed.ray_actors import RayActorHandle, RowBuffer
+from parl.runtime.distributed.ray_cluster import RayCluster, connect
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.train import train
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
 
 
-def add_node(cluster, **options):
-    """A node with one processor; on a busy machine Ray may give up waiting for one."""
-    for attempt in range(3):
-        try:
-            return cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, **options)
-        except Exception:
-            if attempt == 2:
-                raise
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    import cloudpickle
-    import ray
-    from ray.cluster_utils import Cluster
-
-    # Otherwise Ray gives its workers a lower priority than other processes.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # The nodes can import parl, but not this file.
+@pytest.fixture(scope="module", autouse=True)
+def _pickled_by_value():
+    """The nodes can import parl, but not this file."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    cluster = Cluster(initialize_head=False)
-    add_node(cluster, include_dashboard=False)
-    add_node(cluster)
-    ray.init(address=cluster.address, log_to_driver=False)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
 
 
 class Fragile(gymnasium.Wrapper):
@@ -124,15 +104,6 @@ def test_actors_on_two_nodes_collect_and_are_replaced_after_failures(cluster, ma
         assert np.abs(batch.next_obs - batch.obs).max() < 1.5
     saved = checkpoint.read(tmp_path)
     assert saved.counters["actors_saved"] == [True, True]
-
-
-def await_processors(count):
-    import ray
-
-    end = time.monotonic() + 120
-    while ray.cluster_resources().get("CPU", 0) != count:
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

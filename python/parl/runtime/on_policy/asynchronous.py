@@ -111,7 +111,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
                 self._start_rollout_actor(index, checkpoint.actor_state(saved, index))
             for index in range(setup.actors):
                 for slot in range(_SLOTS):
-                    self._actors[index].send((slot, self._env_steps))
+                    self._request(index, slot)
         except BaseException:
             self.close()
             raise
@@ -167,6 +167,10 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
 
     def _refill(self, index: int, slot: int) -> None:
         """Lets actor ``index`` fill a buffer again."""
+        self._request(index, slot)
+
+    def _request(self, index: int, slot: int) -> None:
+        """Asks actor ``index`` to fill a buffer."""
         self._actors[index].send((slot, self._env_steps))
 
     def _figures(self, elapsed: float) -> dict[str, Any]:

@@ -4,6 +4,10 @@ Collection and learning alternate, so actors always use the newest weights and p
 ``schedule = "deterministic"`` torch uses one thread and the results depend only on settings and seed; with
 ``"async"`` it uses ``threads``. Environments may use further threads in both.
 
+An update learns from a rollout of every actor, side by side. There is one actor unless ``actors`` is set; the
+results depend on that number. Actors run one after the other in this process, or at the same time over Ray
+(``distributed/ray_rollouts.py``) with the same results.
+
 Under ``torchrun`` every process has its share of the environments, and gradients are averaged. Before each
 rollout rank 0 broadcasts what comes next: a rollout, a checkpoint or the end.
 """
@@ -21,6 +25,7 @@ import torch
 from parl.errors import WorkerError
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
+from parl.runtime.env_actor import Counts
 from parl.runtime.loop import LocalLoop
 from parl.runtime.on_policy.rollout import RolloutBuffer
 from parl.runtime.on_policy.rollout_loop import Collected, RolloutLoop
@@ -61,12 +66,18 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
         super()._iterate(seconds)
 
     def _collect(self, seconds: float) -> Iterator[list[Collected]]:
-        for index, (actor, buffer) in enumerate(zip(self._actors, self._buffers, strict=True)):
+        actors = range(self._setup.actors)
+        for group in [actors] if self._setup.joins_rollouts else [[index] for index in actors]:
             started = time.perf_counter()
-            actor.policy.weights.copy_(self._learner.weights)
-            counts = actor.collect(buffer, self._env_steps)
+            counts = self._collect_rollouts(group)
             self._collect_s += time.perf_counter() - started
-            yield [Collected(index, counts)]
+            yield [Collected(index, each) for index, each in zip(group, counts, strict=True)]
+
+    def _collect_rollouts(self, group: Sequence[int]) -> list[Counts]:
+        """Fills the buffers of these actors, all with the newest weights."""
+        for index in group:
+            self._actors[index].policy.weights.copy_(self._learner.weights)
+        return [self._actors[index].collect(self._buffers[index], self._env_steps) for index in group]
 
     def _rollouts(self, group: Sequence[Collected]) -> list[Rollout]:
         return [self._buffers[one.actor].tensors() for one in group]
