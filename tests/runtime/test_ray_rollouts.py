@@ -141,6 +141,8 @@ def test_impala_collects_on_two_nodes_and_replaces_a_killed_actor(cluster, tmp_p
         first = loop.learner.weights.clone()
         nodes = {handle.process()[0] for handle in loop._handles}
         run_until(loop, 2_000)
+        while not all(handle.is_placed(0.0) for handle in loop._handles):
+            run_until(loop, loop.env_steps + 100)
         report = loop.report()
         loop.save(tmp_path)
         assert len(nodes) == 2 and report["actor_failures"] == 1
