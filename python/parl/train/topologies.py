@@ -372,6 +372,22 @@ def _rollout_setup(
     )
 
 
+def _in_group(setup: RolloutSetup, grouped: bool) -> RolloutSetup:
+    """The setup of one process of torchrun: its share of environments and actors."""
+    from parl.runtime.distributed.torchrun import Group
+
+    group = Group.from_environment() if grouped else None
+    if group is None:
+        return setup
+    return dataclasses.replace(
+        setup,
+        group=group,
+        num_envs=group.share("num_envs", setup.num_envs),
+        actors=1 if setup.actors == 1 else group.share("actors", setup.actors),
+        device=group.device(setup.device),
+    )
+
+
 class SyncTopology:
     """The learner steps the environments itself and learns from each rollout; there is no replay."""
 
@@ -426,8 +442,6 @@ class SyncTopology:
 
     def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
-        from parl.runtime.distributed.torchrun import Group
-
         threads = 1 if config.threads == "auto" else config.threads
         setup = _rollout_setup(
             algorithm,
@@ -439,16 +453,7 @@ class SyncTopology:
             joins_rollouts=True,
             remote=_ray_cluster(config),
         )
-        group = Group.from_environment() if self.grouped else None
-        if group is None:
-            return setup
-        return dataclasses.replace(
-            setup,
-            group=group,
-            num_envs=group.share("num_envs", config.num_envs),
-            actors=1 if config.actors == "auto" else group.share("actors", config.actors),
-            device=group.device(config.device),
-        )
+        return _in_group(setup, self.grouped)
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`Topology`."""
@@ -467,7 +472,6 @@ class DatasetTopology(SyncTopology):
     """The learner learns from files of recorded episodes."""
 
     config = DatasetRunConfig
-    grouped = False
 
     def resolve_auto(
         self,
@@ -553,6 +557,33 @@ class AsyncTopology(HogwildTopology):
     """Actors collect rollouts while the learner learns from earlier ones."""
 
     config = AsyncRunConfig
+    grouped = True
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: HogwildRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        print_line: Callable[[str], None],
+    ) -> HogwildRunConfig:
+        """See :class:`Topology`."""
+        from parl.runtime.distributed.torchrun import Group
+
+        group = Group.from_environment() if self.grouped else None
+        if group is None or config.actors != "auto":
+            return super().resolve_auto(algorithm, config, maker, spec, print_line)
+        if isinstance(config, RayConfig) and config.engine == "ray":
+            actors = _ray_actors(config, config.num_envs, group.size, print_line, group.size)
+        else:
+            each = max(1, min(usable_cores() // group.local_size, config.num_envs // group.size))
+            actors = group.size * (1 if config.schedule == "deterministic" else each)
+            print_line(f"actors in each of {group.size} processes of torchrun: {actors // group.size}")
+        return dataclasses.replace(config, actors=actors)
+
+    def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        return _in_group(super().setup(algorithm, config, maker, spec), self.grouped)
 
     def async_loop(self, setup: RolloutSetup, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`HogwildTopology`."""
@@ -569,6 +600,7 @@ class PredictorTopology(AsyncTopology):
     """Predictors choose the actions of actors without networks; trainers learn from the rollouts."""
 
     config = PredictorRunConfig
+    grouped = False
     actors_per_core = 2  # an actor waits for its actions most of the time
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
