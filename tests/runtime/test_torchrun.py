@@ -265,3 +265,29 @@ def test_all_processes_choose_the_same_number_of_actors(monkeypatch, cores, num_
     settled = topology_of("dqn").resolve_auto(make_algorithm("dqn", own, spec), run, maker, spec, said.append)
     assert (settled.actors, settled.learners) == (actors, 1)
     assert f"actors in each process: {actors // 2}" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_envs", "schedule", "actors"),
+    [(2, 8, "async", 2), (8, 16, "async", 8), (8, 4, "async", 4), (8, 16, "deterministic", 2)],
+)
+def test_processes_of_impala_share_environments_and_actors(monkeypatch, cores, num_envs, schedule, actors):
+    from parl.envs import EnvMaker, spec_of
+    from parl.train import topologies
+    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+
+    monkeypatch.setattr(Group, "from_environment", lambda: Group(rank=1, size=2, local_rank=1, local_size=2))
+    monkeypatch.setattr(topologies, "usable_cores", lambda: cores)
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    run, own = default_settings("impala", spec)
+    run = replace(run, {"num_envs": num_envs, "schedule": schedule}, "impala")
+    made, said = make_algorithm("impala", own, spec), []
+    settled = topology_of("impala").resolve_auto(made, run, maker, spec, said.append)
+    assert settled.actors == actors
+    assert said == [f"actors in each of 2 processes of torchrun: {actors // 2}"]
+    setup = topology_of("impala").setup(made, settled, maker, spec)
+    assert (setup.num_envs, setup.actors, setup.group.rank) == (num_envs // 2, actors // 2, 1)
+    odd = replace(settled, {"num_envs": 9}, "impala")
+    with pytest.raises(ConfigError, match="num_envs = 9 is no multiple of the 2 processes of torchrun"):
+        topology_of("impala").setup(made, odd, maker, spec)
