@@ -2,6 +2,7 @@
 
     python benches/python/distributed.py rows --nodes 2 --record      # off-policy rows over Ray
     python benches/python/distributed.py rollouts --nodes 2 --record  # rollouts over Ray
+    python benches/python/distributed.py learners --record            # updates, which may be on a GPU
     python benches/python/distributed.py weights --record             # weights to another node
     python benches/python/distributed.py members --record             # weights of members of a population
     python benches/python/distributed.py gradients --record           # gradients averaged by gloo
@@ -36,6 +37,8 @@ from parl.algos.dqn import DQN
 from parl.algos.dqn import Config as DQNConfig
 from parl.algos.impala import IMPALA
 from parl.algos.impala import Config as IMPALAConfig
+from parl.algos.ppo import PPO
+from parl.algos.ppo import Config as PPOConfig
 from parl.envs import EnvMaker, spec_of
 from parl.runtime.distributed.ray_actors import RayActor, RayActorHandle, RolloutResult
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef
@@ -72,21 +75,23 @@ def cluster(nodes: int) -> Callable[[], None]:
 
 
 class TimedActor(RayActor):
-    """As :class:`RayActor`; the result has the seconds of collection in place of the version."""
+    """As :class:`RayActor`; its version is the seconds of collection: wall, processor."""
 
     def collect(self, *arguments: Any) -> RolloutResult:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         found = super().collect(*arguments)
-        return dataclasses.replace(found, version=time.perf_counter() - started)
+        took: Any = (time.perf_counter() - started, time.process_time() - used)
+        return dataclasses.replace(found, version=took)
 
 
 class TimedRolloutActor(RayRolloutActor):
-    """As :class:`RayRolloutActor`; the result has the seconds of collection in place of the version."""
+    """As :class:`RayRolloutActor`; its version is the seconds of collection: wall, processor."""
 
     def collect(self, *arguments: Any) -> RayRollout:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         found = super().collect(*arguments)
-        return dataclasses.replace(found, version=time.perf_counter() - started)
+        took: Any = (time.perf_counter() - started, time.process_time() - used)
+        return dataclasses.replace(found, version=took)
 
 
 class TimedHandle(RayActorHandle):
@@ -168,11 +173,16 @@ def published(setup: Any) -> WeightsRef:
 
 
 def request_for(handles: list[Any], write: Callable[[Any, Any], None], at_once: int, seconds: float) -> Any:
-    """Keeps ``at_once`` requests open; returns results, and seconds: wall, collection, driver's processor."""
+    """Keeps ``at_once`` requests open for ``seconds``.
+
+    Returns:
+        Number of results; seconds of the wall clock; of the actors' collection, wall and processor; of the
+        driver's processor.
+    """
     for handle in handles:
         for _ in range(at_once):
             handle.ask()
-    results, collecting = 0, 0.0
+    results, collecting, acting = 0, 0.0, 0.0
     began, used, end = time.perf_counter(), time.process_time(), time.perf_counter() + seconds
     while time.perf_counter() < end:
         for handle in handles:
@@ -180,7 +190,8 @@ def request_for(handles: list[Any], write: Callable[[Any, Any], None], at_once: 
             if found is None:
                 continue
             result = found[1] if isinstance(found, tuple) else found
-            collecting += result.version
+            collecting += result.version[0]
+            acting += result.version[1]
             write(handle, found)
             results += 1
             handle.ask()
@@ -190,7 +201,7 @@ def request_for(handles: list[Any], write: Callable[[Any, Any], None], at_once: 
             while (found := handle.result(10.0)) is None:
                 pass
             write(handle, found)
-    return results, wall, collecting, used
+    return results, wall, collecting, acting, used
 
 
 def transport(kind: str, nodes: int, rounds: int, seconds: float, record: Record) -> None:
@@ -205,11 +216,13 @@ def transport(kind: str, nodes: int, rounds: int, seconds: float, record: Record
         rates: list[float] = []
         shares: list[float] = []
         costs: list[float] = []
+        acts: list[float] = []
         for _ in range(rounds):
-            results, wall, _, used = request_for(handles, write, 2, seconds)
+            results, wall, _, acting, used = request_for(handles, write, 2, seconds)
             rates.append(results * transitions / wall)
             costs.append(used / (results * transitions) * 1e6)
-            results, wall, collecting, _ = request_for(handles, write, 1, seconds)
+            acts.append(acting / (results * transitions) * 1e6)
+            results, wall, collecting, _, _ = request_for(handles, write, 1, seconds)
             shares.append(1 - collecting / (wall * nodes))
         for handle in handles:
             handle.close()
@@ -218,12 +231,14 @@ def transport(kind: str, nodes: int, rounds: int, seconds: float, record: Record
             "rounds": rounds,
             "threads": nodes,
             "version": version_of("ray"),
-            "conditions": f"{ENVS[env]} environments per actor, {size / transitions:,.0f} bytes each",
+            "conditions": f"{ENVS[env]} environments per actor",
         }
         for metric, unit, values in (
             ("transitions per second", "1/s", rates),
             ("share of transport", "of the time", shares),
+            ("actor's time per transition", "us", acts),
             ("driver's time per transition", "us", costs),
+            ("bytes per transition", "B", [size / transitions]),
         ):
             record.add(CLAIM, case, metric, unit, values, **about)
             record.print(f"{case}: {metric} {statistics.median(values):,.4g} {unit}")
@@ -275,6 +290,31 @@ def members(rounds: int, record: Record) -> None:
         case = f"members of {size:,} weights"
         record.add(CLAIM, case, "learner's time per weight", "ns", times, rounds=rounds, threads=1)
         record.print(f"{case}: {statistics.median(times):.3g} ns per weight")
+
+
+def learners(rounds: int, record: Record, device: str) -> None:
+    """Microseconds per transition that learners take for their updates, with one thread on a CPU."""
+    maker = EnvMaker("parl/Pong-v0")
+    spec = spec_of(maker(1))
+    cases = (("impala", IMPALA(IMPALAConfig(), spec)), ("ppo", PPO(PPOConfig(), spec)))
+    for name, algorithm in cases:
+        setup = RolloutSetup(
+            algorithm=algorithm, maker=maker, spec=spec, seed=0, num_envs=16, total_steps=10**9, device=device
+        )
+        actor, buffer, learner = setup.make_actor(0, 0), setup.make_buffer(0), setup.make_learner()
+        actor.policy.weights.copy_(learner.weights)
+        actor.collect(buffer, 0)
+        times: list[float] = []
+        for number in range(rounds + 1):
+            started = time.perf_counter() if device != "cpu" else time.process_time()
+            learner.learn(buffer.tensors(), 0.0, lambda gradients: None)
+            float(learner.weights[0])  # waits for the device
+            now = time.perf_counter() if device != "cpu" else time.process_time()
+            if number:
+                times.append((now - started) / buffer.reward.size * 1e6)
+        case = f"{name} on parl/Pong-v0, {device}"
+        record.add(CLAIM, case, "learner's time per transition", "us", times, rounds=rounds, threads=1)
+        record.print(f"{case}: {statistics.median(times):.4g} us per transition")
 
 
 def _averager(rank: int, processes: int, port: int, rounds: int, queue: Any) -> None:
@@ -329,7 +369,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["rows", "rollouts", "weights", "members", "gradients"])
+    parser.add_argument("part", choices=["rows", "rollouts", "learners", "weights", "members", "gradients"])
+    parser.add_argument("--device", default="cpu", help="device of the learners")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -341,6 +382,8 @@ def main() -> None:
         record.print(loaded)
         if given.part in ("rows", "rollouts"):
             transport(given.part, given.nodes, given.rounds, given.seconds, record)
+        elif given.part == "learners":
+            learners(given.rounds, record, given.device)
         else:
             {"weights": weights, "members": members, "gradients": gradients}[given.part](given.rounds, record)
 
