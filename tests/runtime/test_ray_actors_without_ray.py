@@ -2,6 +2,8 @@
 
 import dataclasses
 import multiprocessing
+import signal
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -55,6 +57,20 @@ def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
     ray.breaks = True
     with pytest.raises(ConfigError, match="no Ray cluster answers at 'there': no answer"):
         connect(RayCluster("there", 4), 0)
+
+
+def test_a_run_that_receives_sigterm_is_still_saved(ray, monkeypatch):
+    """Ray replaces the handler of SIGTERM by one that ends the process."""
+    before = signal.getsignal(signal.SIGTERM)
+    init = ray.init
+    monkeypatch.setattr(
+        sys.modules["ray"], "init", lambda **options: (init(**options), signal.signal(signal.SIGTERM, print))
+    )
+    try:
+        assert connect(RayCluster("there", 4), 2)
+        assert signal.getsignal(signal.SIGTERM) is before
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_weights_are_put_once_per_version(ray):

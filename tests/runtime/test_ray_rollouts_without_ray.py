@@ -14,6 +14,7 @@ from parl.algos.es import Config as ESConfig
 from parl.algos.ppo import PPO, Config
 from parl.envs import EnvMaker, spec_of
 from parl.errors import WorkerError
+from parl.runtime import checkpoint, workers
 from parl.runtime.distributed import ray_rollouts
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef
 from parl.runtime.distributed.ray_population import RayEvaluator, RayPopulationLoop
@@ -22,6 +23,7 @@ from parl.runtime.distributed.ray_rollouts import (
     RayRollout,
     RayRolloutActor,
     RayRolloutHandle,
+    RaySyncRolloutLoop,
 )
 from parl.runtime.env_actor import Counts
 from parl.runtime.population import (
@@ -32,6 +34,7 @@ from parl.runtime.population import (
     pack_members,
 )
 from parl.runtime.weights import SharedWeights
+from parl.runtime.workers import WorkerTimeoutError
 
 CONTEXT = multiprocessing.get_context()
 
@@ -155,6 +158,22 @@ def test_rollouts_are_queued_as_they_arrive(fake_ray):
     assert asked == [(2, found.counts.transitions)]
     loop.close()
     assert len(fake_ray.killed) == 2 and fake_ray.joined
+
+
+def test_an_interrupted_run_does_not_wait_for_an_actor_without_a_processor(fake_ray, monkeypatch, tmp_path):
+    """It waits for actors that are placed, so that the rollout is complete."""
+    fake_ray.joined = True
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
+    loop = RaySyncRolloutLoop(setup(joins_rollouts=True))
+    loop.interrupt()
+    with pytest.raises(
+        WorkerTimeoutError, match="actor 0 found no free processor within 0 s of"
+    ):
+        loop._iterate(1.0)
+    loop.save_after_failure(tmp_path)
+    assert checkpoint.read(tmp_path).counters["actors_saved"] == [False, False]
+    loop.close()
+    assert len(fake_ray.killed) == 2
 
 
 def population(**options):

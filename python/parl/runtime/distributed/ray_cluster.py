@@ -7,6 +7,7 @@ Used by the off-policy actors (``ray_actors.py``), by rollouts (``ray_rollouts.p
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -52,10 +53,14 @@ def connect(remote: RayCluster, actors: int) -> bool:
         raise ConfigError("engine = 'ray' needs ray: pip install 'parl-rl[dist]'") from error
     fresh = not ray.is_initialized()
     if fresh:
+        handler = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=remote.address, include_dashboard=False, log_to_driver=False)
         except ConnectionError as error:
             raise ConfigError(f"no Ray cluster answers at {remote.address!r}: {error}") from error
+        # Ray's own handler would end the process without a checkpoint.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
     processors = int(ray.cluster_resources().get("CPU", 0))
     if actors > processors:
         if fresh:

@@ -208,8 +208,8 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
         deadline = Deadline(math.inf, lambda: self._interrupted)
         while (found := handle.result(SLICE_S)) is None:
             handle.share_processor()
-            if not deadline.remaining_s():
-                raise WorkerTimeoutError(f"{handle.name} did not answer within {deadline}")
+            if not deadline.remaining_s() and not handle.is_placed(0.0):
+                raise WorkerTimeoutError(f"{handle.name} found no free processor within {deadline}")
         rollout = found[1]
         buffer.fill(rollout.content)
         buffer.final_obs, buffer.final_at = rollout.final
