@@ -166,9 +166,7 @@ def test_an_interrupted_run_does_not_wait_for_an_actor_without_a_processor(fake_
     monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
     loop = RaySyncRolloutLoop(setup(joins_rollouts=True))
     loop.interrupt()
-    with pytest.raises(
-        WorkerTimeoutError, match="actor 0 found no free processor within 0 s of"
-    ):
+    with pytest.raises(WorkerTimeoutError, match="actor 0 found no free processor within 0 s of"):
         loop._iterate(1.0)
     loop.save_after_failure(tmp_path)
     assert checkpoint.read(tmp_path).counters["actors_saved"] == [False, False]
