@@ -1,6 +1,10 @@
-"""A fixture that makes the setup of a small run: double DQN on CartPole."""
+"""Fixtures: the setup of a small run (double DQN on CartPole), and a Ray cluster of two nodes."""
+
+import os
 
 import pytest
+from fake_ray import install
+from ray_nodes import add_node
 
 from parl.algos.dqn import DQN, Config
 from parl.envs import EnvMaker, spec_of
@@ -44,3 +48,26 @@ def make_setup():
         )
 
     return make
+
+
+@pytest.fixture
+def fake_ray(monkeypatch):
+    """Replaces Ray, see :class:`fake_ray.FakeRay`."""
+    return install(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two nodes of one processor each on this machine, for all tests; this process is connected to it."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    # Otherwise Ray gives its workers a lower priority than other processes.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    cluster = Cluster(initialize_head=False)
+    add_node(cluster, include_dashboard=False)
+    add_node(cluster)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

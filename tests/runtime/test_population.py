@@ -16,9 +16,9 @@ from parl.runtime.population import (
     _ALIGNMENT,
     PopulationLoop,
     PopulationSetup,
-    _pack_members,
     _rows,
-    _unpack_members,
+    pack_members,
+    unpack_members,
 )
 from parl.train.topologies import TOPOLOGIES
 
@@ -107,9 +107,9 @@ def test_member_batches_are_equal_parts_that_do_not_change_the_result(env):
 
 def test_seed_chains_are_packed_with_each_parent_once():
     members = [(1, 2, 3), (4, 5), (1, 2, 9), (7,), (4, 6)]
-    parents, packed = _pack_members(members)
+    parents, packed = pack_members(members)
     assert sorted(parents) == [(), (1, 2), (4,)]
-    assert _unpack_members(parents, packed) == members
+    assert unpack_members(parents, packed) == members
 
 
 def test_rows_in_shared_memory_are_aligned():

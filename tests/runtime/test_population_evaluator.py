@@ -192,7 +192,8 @@ def make_loop(monkeypatch, workers, ready, setup=None):
     loop._env_steps = loop._updates = loop._resumes = loop._finished_episodes = 0
     loop._episodes, loop._rewards, loop._interrupted, loop._evaluator = [], 0.0, False, None
     loop._total_steps = setup.total_steps
-    loop._actors, loop._shared_weights = workers, SimpleNamespace(publish=lambda weights: None)
+    loop._actors, loop._idle = workers, list(workers)
+    loop._shared_weights = SimpleNamespace(publish=lambda weights: None)
     loop._weights = torch.zeros(10, 1)
     monkeypatch.setattr(population, "wait", ready)
     return loop

@@ -2,55 +2,37 @@
 
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import signal
 import sys
 import time
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from ray_nodes import add_node, await_processors
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.run import read_metrics
 from parl.runtime import checkpoint
 from parl.runtime import shared_counters as b
-from parl.runtime.distributed.ray_actors import RayActorHandle, RayCluster, RowBuffer, connect
+from parl.runtime.distributed.ray_actors import RayActorHandle, RowBuffer
+from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, connect
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+from parl.runtime.weights import SharedWeights
 from parl.train import train
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
 
 
-def add_node(cluster, **options):
-    """A node with one processor; on a busy machine Ray may give up waiting for one."""
-    for attempt in range(3):
-        try:
-            return cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, **options)
-        except Exception:
-            if attempt == 2:
-                raise
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    import cloudpickle
-    import ray
-    from ray.cluster_utils import Cluster
-
-    # Otherwise Ray gives its workers a lower priority than other processes.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # The nodes can import parl, but not this file.
+@pytest.fixture(scope="module", autouse=True)
+def _pickled_by_value():
+    """The nodes can import parl, but not this file."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    cluster = Cluster(initialize_head=False)
-    add_node(cluster, include_dashboard=False)
-    add_node(cluster)
-    ray.init(address=cluster.address, log_to_driver=False)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
 
 
 class Fragile(gymnasium.Wrapper):
@@ -126,15 +108,6 @@ def test_actors_on_two_nodes_collect_and_are_replaced_after_failures(cluster, ma
     assert saved.counters["actors_saved"] == [True, True]
 
 
-def await_processors(count):
-    import ray
-
-    end = time.monotonic() + 120
-    while ray.cluster_resources().get("CPU", 0) != count:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_loses_a_node_and_gets_another(cluster, make_setup, tmp_path):
@@ -166,6 +139,72 @@ def test_a_run_loses_a_node_and_gets_another(cluster, make_setup, tmp_path):
     finally:
         loop.close()
         cluster.remove_node(node)
+
+
+def collect_here(actor, requests, steps):
+    """As the requests of a Ray actor, with an actor that writes into the replay itself."""
+    for _ in range(requests):
+        transitions = 0
+        for _ in range(steps):
+            transitions += actor.step(transitions).transitions
+
+
+def collect_far(handle, replay, requests, steps):
+    """Sends requests one after the other and writes the results; returns their number."""
+    for _ in range(requests):
+        handle.send_request(0, steps)
+        while (result := handle.result(10.0)) is None:
+            if not handle.in_flight:
+                return
+        handle.write(result, replay)
+
+
+def assert_same_rows(far, near):
+    """Both replays hold the same rows in the same slots with the same priorities."""
+    assert len(far) == len(near) and far.sampleable == near.sampleable > 0
+    batches = [replay.sample(2_000) for replay in (far, near)]
+    for name in ("obs", "action", "reward", "next_obs", "weights", "indices"):
+        np.testing.assert_array_equal(*(batch[name] for batch in batches))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_priorities_of_ray_actors_reach_their_rows_also_late_and_after_a_failure(cluster, make_setup):
+    """An actor knows the TD error of a row n steps later, often with the next result or after a failure."""
+    setup = make_setup(actors=1, num_envs=2, initial_priority="td", prioritized=True, alpha=1.0)
+    setup = on_ray(dataclasses.replace(setup, replay_capacity=400), steps=7)
+    learner = setup.make_learner()
+    shared = SharedWeights(multiprocessing.get_context(), len(learner.weights))
+    shared.publish(learner.weights)
+    far, near = setup.make_replay(None), setup.make_replay(None)
+    handle = RayActorHandle(setup, 0, 0, None, WeightsRef(shared))
+    actor = setup.make_actor(0, near, 0)
+    actor.policy.weights.copy_(learner.weights)
+    collect_far(handle, far, 20, 7)
+    collect_here(actor, 20, 7)
+    assert_same_rows(far, near)
+    # Rows that were drawn before more are written: of some the slot has been used again since.
+    drawn = [replay.sample(300)["tickets"].copy() for replay in (far, near)]
+    collect_far(handle, far, 10, 7)
+    collect_here(actor, 10, 7)
+    stored = [
+        replay.update_priorities(tickets, np.full(300, 9.0))
+        for replay, tickets in zip((far, near), drawn, strict=True)
+    ]
+    assert stored[0] == stored[1] and 0 < far.stale_updates == near.stale_updates < 300
+    assert_same_rows(far, near)
+    # The rows of a killed actor keep their priorities; numbers of rows of the next one count from 0 again.
+    os.kill(handle.process()[1], signal.SIGKILL)
+    collect_far(handle, far, 1, 7)
+    assert handle.failures == 1
+    far.end_episodes(handle.env_id)
+    near.end_episodes(handle.env_id)
+    collect_far(handle, far, 20, 7)
+    actor = setup.make_actor(0, near, 1_000)
+    actor.policy.weights.copy_(learner.weights)
+    collect_here(actor, 20, 7)
+    assert_same_rows(far, near)
+    handle.close()
 
 
 @pytest.mark.slow

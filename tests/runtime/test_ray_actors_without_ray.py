@@ -2,13 +2,14 @@
 
 import dataclasses
 import multiprocessing
+import signal
 import sys
-import types
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from fake_ray import Call, RayError
 from fakes import ScriptedCounters
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
@@ -17,13 +18,11 @@ from parl.runtime.distributed import ray_actors
 from parl.runtime.distributed.ray_actors import (
     RayActor,
     RayActorHandle,
-    RayCluster,
     RolloutResult,
     RowBuffer,
-    WeightsRef,
-    connect,
     run_ray_actor,
 )
+from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, cluster_cpus, connect, disconnect
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.shared_counters import SharedCounters
@@ -32,101 +31,9 @@ from parl.runtime.weights import SharedWeights
 CONTEXT = multiprocessing.get_context()
 
 
-class RayError(Exception):
-    pass
-
-
-class Call:
-    """A call of a method of a remote actor."""
-
-    def __init__(self, name, args):
-        self.name, self.args, self.is_ready, self.result = name, args, False, None
-
-
-class Cluster:
-    """Replaces the module ``ray``."""
-
-    def __init__(self, processors=2):
-        self.processors, self.joined, self.init_options = processors, False, []
-        self.made, self.options, self.calls, self.killed, self.puts = [], [], [], [], []
-        self.breaks, self.waits = False, []
-
-    def is_initialized(self):
-        return self.joined
-
-    def init(self, **options):
-        if self.breaks:
-            raise ConnectionError("no answer")
-        self.init_options.append(options)
-        self.joined = True
-
-    def shutdown(self):
-        self.joined = False
-
-    def cluster_resources(self):
-        return {"CPU": float(self.processors)} if self.processors else {}
-
-    def remote(self, **options):
-        self.options.append(options)
-
-        def decorate(kind):
-            return SimpleNamespace(remote=lambda *args: self._make(kind, args))
-
-        return decorate
-
-    def _make(self, kind, args):
-        cluster = self
-
-        class Handle:
-            def __getattr__(self, name):
-                def call(*args):
-                    cluster.calls.append(Call(name, args))
-                    return cluster.calls[-1]
-
-                return SimpleNamespace(remote=call)
-
-        self.made.append((kind, args))
-        return Handle()
-
-    def wait(self, calls, timeout):
-        self.waits.append(timeout)
-        ready = [call for call in calls if call.is_ready]
-        return ready, [call for call in calls if not call.is_ready]
-
-    def get(self, call):
-        if isinstance(call.result, Exception):
-            raise call.result
-        return call.result
-
-    def put(self, value):
-        self.puts.append(value)
-        return f"reference {len(self.puts)}"
-
-    def kill(self, handle):
-        self.killed.append(handle)
-
-    def named(self, name):
-        return [call for call in self.calls if call.name == name]
-
-    def answer(self, name, result):
-        """Answers the oldest open call of this name."""
-        call = next(call for call in self.named(name) if not call.is_ready)
-        call.is_ready, call.result = True, result
-
-
 @pytest.fixture
-def ray(monkeypatch):
-    cluster = Cluster()
-    module = types.ModuleType("ray")
-    for name in dir(cluster):
-        if not name.startswith("_"):
-            setattr(module, name, getattr(cluster, name))
-    errors = types.ModuleType("ray.exceptions")
-    errors.RayError = RayError
-    module.exceptions = errors
-    monkeypatch.setitem(sys.modules, "ray", module)
-    monkeypatch.setitem(sys.modules, "ray.exceptions", errors)
-    return cluster
+def ray(fake_ray):
+    return fake_ray
 
 
 def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
@@ -136,20 +43,34 @@ def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
     with pytest.raises(ConfigError, match="actors = 3 is above the 2 processors"):
         connect(RayCluster("there", 4), 3)
     assert ray.joined, "a connection made before this call is kept"
-    assert ray_actors.cluster_cpus(RayCluster("there", 4)) == 2 and ray.joined
-    ray_actors.disconnect()
+    assert cluster_cpus(RayCluster("there", 4)) == 2 and ray.joined
+    disconnect()
     assert not ray.joined
-    assert ray_actors.cluster_cpus(RayCluster("there", 4)) == 2 and not ray.joined
+    assert cluster_cpus(RayCluster("there", 4)) == 2 and not ray.joined
     with pytest.raises(ConfigError, match="actors = 3 is above"):
         connect(RayCluster("there", 4), 3)
     assert not ray.joined
     ray.processors = 0
-    assert ray_actors.cluster_cpus(RayCluster(None, 4)) == 0
+    assert cluster_cpus(RayCluster(None, 4)) == 0
     with pytest.raises(ConfigError, match="actors = 1 is above the 0 processors"):
         connect(RayCluster(None, 4), 1)
     ray.breaks = True
     with pytest.raises(ConfigError, match="no Ray cluster answers at 'there': no answer"):
         connect(RayCluster("there", 4), 0)
+
+
+def test_a_run_that_receives_sigterm_is_still_saved(ray, monkeypatch):
+    """Ray replaces the handler of SIGTERM by one that ends the process."""
+    before = signal.getsignal(signal.SIGTERM)
+    init = ray.init
+    monkeypatch.setattr(
+        sys.modules["ray"], "init", lambda **options: (init(**options), signal.signal(signal.SIGTERM, print))
+    )
+    try:
+        assert connect(RayCluster("there", 4), 2)
+        assert signal.getsignal(signal.SIGTERM) is before
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_weights_are_put_once_per_version(ray):
@@ -239,7 +160,8 @@ def test_a_non_finite_error_ends_the_run_and_other_errors_replace_the_actor(ray,
         handle.is_placed(0.1)
     handle = make_handle(ray, make_setup)
     ray.calls.clear()
-    handle._start(b"state")
+    handle._state = b"state"
+    handle.start()
     ray.answer("process", RayError("no memory"))
     assert not handle.is_placed(0.1) and handle.failures == 1 and handle._state is None
 

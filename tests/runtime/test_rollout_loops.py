@@ -96,7 +96,9 @@ class Worker:
 
 def fill(made, clock, actors=2, total=1_000, max_lag=1, **options):
     """Sets the attributes of a loop that its constructor would set."""
-    made._setup = SimpleNamespace(actors=actors, max_lag=max_lag, **{"scale": 1, **options})
+    made._setup = SimpleNamespace(
+        actors=actors, max_lag=max_lag, **{"scale": 1, "joins_rollouts": False, "group": None, **options}
+    )
     made._learner, made._total_steps, made._totals = Learner(clock), total, {}
     made._average, made._replay = (lambda gradients: None), None
     made._env_steps = made._updates = made._resumes = made._finished_episodes = 0
@@ -445,10 +447,11 @@ def test_a_worker_collects_learns_and_sends_its_state(clock):
     assert found == [("metrics", {"loss": 0.5}), ("state", b"after"), ("metrics", {"loss": 0.5})]
 
 
-def make_sync(clock, group=None, words=()):
+def make_sync(clock, group=None, words=(), **options):
     """A loop of two actors with rollouts of 12 and 8 transitions."""
     scale = group.size if group else 1
-    made = fill(SyncRolloutLoop.__new__(SyncRolloutLoop), clock, group=group, scale=scale)
+    loop = SyncRolloutLoop.__new__(SyncRolloutLoop)
+    made = fill(loop, clock, group=group, scale=scale, **options)
     heard = iter(words)
     said = []
     made._coordinator = group and SimpleNamespace(
@@ -489,6 +492,37 @@ def test_actors_collect_in_turn_and_the_learner_learns_in_between(clock):
     assert loop._actors == []
 
 
+def test_an_update_can_join_the_rollouts_of_all_actors(clock):
+    """All actors collect with the same weights and the same number of steps."""
+    loop = make_sync(clock, joins_rollouts=True)
+    loop.advance(21, 0.0)
+    assert loop.env_steps == 40 and loop.updates == 4
+    assert loop._actors[0].seen == loop._actors[1].seen == [(0, 0.0), (20, 1.0)]
+    # The first actor's rollout is the left half of what the learner gets.
+    assert [values for values, _ in loop._learner.learned] == [[0.0, 0.0, 1.0, 1.0]] * 2
+
+
+def test_rank_0_starts_an_update_of_impala_when_it_has_a_rollout(clock):
+    said, heard = [], iter([(ROLLOUT, 90), (END, 120)])
+    channel = SimpleNamespace(send=lambda *word: said.append(word), receive=lambda: next(heard))
+    for rank in (0, 1):
+        group = SimpleNamespace(size=2, rank=rank)
+        loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock, group=group, scale=2, max_lag=0)
+        loop._coordinator = channel
+        loop._shared_weights.publish(loop._learner.weights)
+        # The first rollout is too old, so that it gives no update.
+        loop._pending.extend([collected(0, 0, 1), collected(1, 0, 2)])
+        if rank == 0:
+            loop._iterate(1.0)
+            assert not said and loop.updates == 0
+            loop._iterate(1.0)
+            assert said == [(ROLLOUT, 20)] and loop.env_steps == 40
+        else:
+            loop.run_follower_rank(None)
+            assert said == [(ROLLOUT, 20)] and loop.env_steps == 120
+        assert len(loop._learner.learned) == 1 and loop._left_out == 1 and not loop._pending
+
+
 def test_rank_0_sends_commands_to_all_processes(clock, tmp_path):
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=0))
     loop.advance(50, 0.0)
@@ -507,8 +541,6 @@ def test_other_ranks_follow_the_commands(clock):
     saves = []
     loop.run_follower_rank(saves.append)
     assert loop.env_steps == 90 and len(saves) == 1 and len(loop._actors[0].seen) == 2
-    loop.close()
-    assert not loop._said
 
     def gone():
         raise RuntimeError("connection closed")
@@ -516,6 +548,8 @@ def test_other_ranks_follow_the_commands(clock):
     loop._coordinator.receive = gone
     with pytest.raises(WorkerError, match="a process of torchrun failed or was killed"):
         loop.run_follower_rank(saves.append)
+    loop.close()
+    assert not loop._said
 
 
 @pytest.mark.parametrize(("first", "takes"), [((0, 0, 0), False), ((90, 6, 1), True)])

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 
+import numpy as np
 import pytest
 import torch
 
@@ -132,6 +133,52 @@ def test_two_processes_train_ppo_together_and_resume(tmp_path):
     pair("resume", str(whole), cwd=tmp_path)
 
 
+def one_update_per_rollout(path):
+    """Both processes saved after the same update, with equal weights and actors of their own."""
+    folders = [RunDirectory.open(path).checkpoints.last(), saved_at(path / "rank-1")]
+    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    assert torch.equal(learners[0]["weights"], learners[1]["weights"])
+    assert (folders[0] / "actor-0.npz").read_bytes() != (folders[1] / "actor-0.npz").read_bytes()
+    counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]
+    assert counters[0]["updates"] == counters[1]["updates"]
+    return counters[0]
+
+
+@pytest.mark.timeout(600)
+def test_two_processes_train_impala_together_and_resume(tmp_path):
+    """The first process starts an update when it has a rollout, and the other joins with its next one."""
+    options = {"num-envs": 4, "actors": 2, "rollout-steps": 10, "hidden": 16, "max-lag": 1}
+    options |= {"evaluation-episodes": 3, "checkpoint-every": 800, "total-steps": 2_400}
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    words = ["train", "impala", "--env", "CartPole-v1", "--normalize-observations", *words]
+    pair(*words, "--name", "whole", cwd=tmp_path)
+    path = tmp_path / "runs" / "whole"
+    counters = one_update_per_rollout(path)
+    records = [record for record in read_metrics(path) if "rollouts_left_out" in record]
+    # Rollouts have 10 steps of 2 environments in each process; one with a lag above 1 gives no update.
+    assert 2_400 <= counters["env_steps"] <= 2_480 and 20 < counters["updates"] <= 80
+    assert 0 <= records[-1]["policy_lag"] <= records[-1]["policy_lag_max"]
+    pair("resume", str(path), "--total-steps", "3200", cwd=tmp_path)
+    assert one_update_per_rollout(path)["updates"] > counters["updates"]
+
+
+@pytest.mark.timeout(600)
+def test_two_processes_learn_from_files_together(tmp_path):
+    """Each process reads the rows in an order of its own, half of each minibatch."""
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "play.npz",
+        observations=rng.normal(size=(500, 4)).astype(np.float32),
+        actions=rng.integers(0, 2, 500),
+    )
+    options = {"data": "play.npz", "num-envs": 4, "rollout-steps": 10, "total-steps": 800, "hidden": 8}
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    words += ["--evaluation-episodes", "2", "--env", "CartPole-v1", "--name", "files"]
+    pair("train", "bc", *words, cwd=tmp_path)
+    counters = one_update_per_rollout(tmp_path / "runs" / "files")
+    assert counters["env_steps"] == 800 and counters["updates"] >= 20
+
+
 RESUMED = """
 import sys, warnings, torch
 import torch.distributed as dist
@@ -198,7 +245,7 @@ def test_settings_that_cannot_be_divided_are_refused(monkeypatch):
         monkeypatch.setenv(name, "0")
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"es cannot run under torchrun, only: a2c, .*, ppo, pqn"):
+    with pytest.raises(ConfigError, match=r"es cannot run under torchrun, only: a2c, bc, .*, impala, ppo"):
         train("es", "CartPole-v1", quiet=True)
 
 
@@ -218,3 +265,29 @@ def test_all_processes_choose_the_same_number_of_actors(monkeypatch, cores, num_
     settled = topology_of("dqn").resolve_auto(make_algorithm("dqn", own, spec), run, maker, spec, said.append)
     assert (settled.actors, settled.learners) == (actors, 1)
     assert f"actors in each process: {actors // 2}" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_envs", "schedule", "actors"),
+    [(2, 8, "async", 2), (8, 16, "async", 8), (8, 4, "async", 4), (8, 16, "deterministic", 2)],
+)
+def test_processes_of_impala_share_environments_and_actors(monkeypatch, cores, num_envs, schedule, actors):
+    from parl.envs import EnvMaker, spec_of
+    from parl.train import topologies
+    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+
+    monkeypatch.setattr(Group, "from_environment", lambda: Group(rank=1, size=2, local_rank=1, local_size=2))
+    monkeypatch.setattr(topologies, "usable_cores", lambda: cores)
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    run, own = default_settings("impala", spec)
+    run = replace(run, {"num_envs": num_envs, "schedule": schedule}, "impala")
+    made, said = make_algorithm("impala", own, spec), []
+    settled = topology_of("impala").resolve_auto(made, run, maker, spec, said.append)
+    assert settled.actors == actors
+    assert said == [f"actors in each of 2 processes of torchrun: {actors // 2}"]
+    setup = topology_of("impala").setup(made, settled, maker, spec)
+    assert (setup.num_envs, setup.actors, setup.group.rank) == (num_envs // 2, actors // 2, 1)
+    odd = replace(settled, {"num_envs": 9}, "impala")
+    with pytest.raises(ConfigError, match="num_envs = 9 is no multiple of the 2 processes of torchrun"):
+        topology_of("impala").setup(made, odd, maker, spec)

@@ -13,7 +13,8 @@ import torch
 
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
-from parl.runtime.distributed.ray_actors import RayCluster
+from parl.runtime.distributed import ray_cluster
+from parl.runtime.distributed.ray_cluster import RayCluster
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
 from parl.runtime.on_policy import asynchronous, hogwild, predictor
@@ -171,6 +172,10 @@ def check_starts(topology, setting, folder):
     assert found[0] == found[2] != found[1]
 
 
+ON_RAY = {
+    "engine": parts("ray", "remote", RayCluster(None), schedule="async"),
+    "ray_address": parts("auto", "remote.address", "auto", schedule="async", engine="ray"),
+}
 OWN = {
     "replay": {
         "seed": learning(4),
@@ -206,6 +211,8 @@ OWN = {
         "start_states": check_starts,
         "start_states_share": check_starts,
         "threads": check_threads,
+        "actors": learning(2),
+        **ON_RAY,
     },
     "population": {
         "seed": learning(4),
@@ -215,6 +222,7 @@ OWN = {
         "device": refused("cuda", "device = 'cuda': members of a population are evaluated on the CPU"),
         "actors": parts(2, "actors", 2, schedule="async"),
         "member_batches": parts(3, "member_batches", 3),
+        **ON_RAY,
     },
 }
 OWN["data"] = OWN["rollout"] | {
@@ -223,18 +231,23 @@ OWN["data"] = OWN["rollout"] | {
     "random_starts": refused(20, "recorded data has no starts"),
     "start_states": refused("self", "start_states = 'self' has no effect with recorded data"),
     "start_states_share": refused(1.0, "start_states_share = 1.0 has no effect with start_states = None"),
+    "actors": refused(2, "actors = 2 has no effect with recorded data"),
+    "engine": refused("ray", "engine = 'ray' has no effect with recorded data"),
+    "ray_address": refused("auto", "ray_address = 'auto' has no effect with engine = 'local'"),
 }
-OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "threads"} | {
+OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key not in {"threads", *ON_RAY}} | {
     "schedule": check_loop,
     "actors": learning(1),
     "actor_kind": parts("thread", "processes", False),
 }
-OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3, schedule="async")}
+OWN["async"] = OWN["hogwild"] | ON_RAY | {"max_lag": parts(3, "max_lag", 3, schedule="async")}
 OWN["predictor"] = OWN["async"] | {
     "predictors": parts(2, "predictors", 2, schedule="async"),
     "trainers": parts(2, "trainers", 2, schedule="async"),
     "rollouts_per_update": parts(3, "rollouts_per_update", 3, schedule="async"),
     "tune_every_s": parts(0.0, "tune_every_s", 0.0, schedule="async"),
+    "engine": refused("ray", "engine = 'ray' has no effect with predictors", schedule="async"),
+    "ray_address": refused("auto", "ray_address = 'auto' has no effect with engine = 'local'"),
 }
 
 
@@ -456,6 +469,8 @@ def test_populations_refuse_settings_without_effect():
         ("es", "evaluation_every", 10, "evaluation_episodes = 0"),
         ("dqn", "ray_address", "auto", "engine = 'local'"),
         ("dqn", "ray_steps", 3, "engine = 'local'"),
+        ("ppo", "ray_address", "auto", "engine = 'local'"),
+        ("es", "ray_address", "auto", "engine = 'local'"),
         ("impala", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "predictors", 2, "schedule = 'deterministic'"),
@@ -468,6 +483,32 @@ def test_a_setting_that_has_no_effect_is_refused(name, setting, value, reason):
     options = {"evaluation_episodes": 0} if "episodes" in reason else {}
     with pytest.raises(ConfigError, match=f"{setting} = {value!r} has no effect with {reason}"):
         tiny_runs.run_of(name, **options, **{setting: value})
+
+
+def test_ray_runs_actors_at_the_same_time_and_of_its_own_kind():
+    for name in ("dqn", "impala", "es"):
+        with pytest.raises(ConfigError, match="schedule = 'deterministic' is one thread; engine = 'ray'"):
+            tiny_runs.run_of(name, engine="ray")
+    with pytest.raises(ConfigError, match="actor_kind = 'thread' has no effect with engine = 'ray'"):
+        tiny_runs.run_of("impala", engine="ray", schedule="async", actor_kind="thread")
+    with pytest.raises(ConfigError, match=r"actors = 5 is neither auto nor in 1\.\.num_envs = 4"):
+        tiny_runs.run_of("ppo", actors=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "actors"),
+    [("ppo", 4, 3), ("ppo", 99, 4), ("impala", 1, 1), ("es", 4, 3), ("es", 99, 6)],
+)
+def test_ray_gets_an_actor_per_processor_but_the_learners(monkeypatch, name, found, actors):
+    monkeypatch.setattr(ray_cluster, "cluster_cpus", lambda cluster: found)
+    given = {key: "auto" for key in ("actors", "member_batches") if name == "es" or key == "actors"}
+    config = tiny_runs.run_of(name, engine="ray", schedule="async", **given)
+    made, spec = tiny_runs.algorithm_for(name, "CartPole-v1", {}), tiny_runs.spec_for("CartPole-v1")
+    said = []
+    maker = tiny_runs.ENVS["CartPole-v1"]
+    settled = topology_of(name).resolve_auto(made, config, maker, spec, said.append)
+    assert settled.actors == actors
+    assert f"the Ray cluster has {found} processors: {actors} actors, 1 learners here" in said
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The topology of evolutionary algorithms: processes evaluate the members of a population.
 
-Only seeds and returns are sent between processes. A generation is divided into ``member_batches`` of equal
-size. An idle actor takes the next batch, computes the
+Only seeds and returns are sent between processes, or to other machines (``distributed/ray_population.py``). A
+generation is divided into ``member_batches`` of equal size. An idle actor takes the next batch, computes the
 weights of its members from their seeds, plays one episode of each member, all in one vector environment, and
 returns the episodes' returns. Networks whose episodes have ended are removed from the computation. The
 learner's weights and the members' weights are in shared memory. The environment seeds of a batch depend on
@@ -33,7 +33,6 @@ from parl.runtime.worker_loop import WorkerLoop
 from parl.runtime.workers import (
     SLICE_S,
     Deadline,
-    Worker,
     WorkerGroup,
     WorkerTimeoutError,
     choose_context,
@@ -163,7 +162,18 @@ def _rows(memory: Any, count: int, size: int) -> Tensor:
     return torch.from_numpy(values[start : start + count * size]).view(count, size)
 
 
-def _pack_members(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, int]]]:
+def aligned_rows(first: int, count: int, size: int) -> Tensor:
+    """Memory (count, size) float32 aligned as rows ``first`` to ``first + count`` of a whole generation's."""
+    offset = first * size % (_ALIGNMENT // 4)
+    values = np.empty(offset + count * size + _ALIGNMENT // 4, np.float32)
+    return _rows(values, 1, offset + count * size)[0, offset:].view(count, size)
+
+
+PackedMembers = tuple[list[Member], list[tuple[int, int]]]
+"""What :func:`pack_members` returns."""
+
+
+def pack_members(members: Sequence[Member]) -> PackedMembers:
     """Returns the distinct parents (seeds but the last), and each member as (number of parent, last seed).
 
     Members have few parents, and the lists of seeds grow, so each parent is sent only once.
@@ -174,7 +184,8 @@ def _pack_members(members: Sequence[Member]) -> tuple[list[Member], list[tuple[i
     return list(parents), [(parents[member[:-1]], member[-1]) for member in members]
 
 
-def _unpack_members(parents: list[Member], members: list[tuple[int, int]]) -> list[Member]:
+def unpack_members(parents: list[Member], members: list[tuple[int, int]]) -> list[Member]:
+    """Inverse of :func:`pack_members`."""
     return [(*parents[parent], last) for parent, last in members]
 
 
@@ -188,7 +199,7 @@ def _run_actor(
     while (question := connection.recv()) is not None:
         first, packed, env_seed = question
         version = snapshot.read(base, version)
-        members = _unpack_members(*packed)
+        members = unpack_members(*packed)
         found = evaluation.play(base, members, weights[first : first + len(members)], first, env_seed)
         connection.send(("batch", found))
     evaluation.close()
@@ -211,17 +222,28 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         super().__init__(setup.make_learner(), setup.total_steps, saved, context)
         self._batches = setup.batch_slices()
         self._evaluator: PopulationEvaluator | None = None
-        shape = setup.num_envs, len(self._learner.weights)
-        if not setup.processes:
-            self._weights = torch.empty(shape)
+        self._weights: Tensor | None = None
+        self._idle: list[Any] = []
+        if not setup.processes and setup.remote is None:
+            self._weights = torch.empty(setup.num_envs, len(self._learner.weights))
             self._evaluator = PopulationEvaluator(setup, 0)
             return
-        self._shared_weights = SharedWeights(context, shape[1])
+        self._shared_weights = SharedWeights(context, len(self._learner.weights))
+        try:
+            self._start_evaluators(context)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_evaluators(self, context: Any) -> None:
+        """Starts the actors."""
+        setup, shape = self._setup, (self._setup.num_envs, self._shared_weights.size)
         memory = context.RawArray(ctypes.c_float, math.prod(shape) + _ALIGNMENT // 4)
         self._weights = _rows(memory, *shape)
         for index in range(setup.actors):
             args = (setup, index, self._shared_weights, memory)
             self._start_actor(f"actor {index}", _run_actor, args, process=True)
+        self._idle = list(self._actors)
 
     def _iterate(self, seconds: float) -> None:
         before = self._learner.state_dict()
@@ -242,8 +264,9 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
     def _evaluate(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
         """Returns and lengths of one episode of each member."""
         if self._evaluator is None:
-            return self._evaluate_in_processes(members, env_seed)
+            return self._evaluate_by_actors(members, env_seed)
         returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
+        assert self._weights is not None
         base = self._learner.weights
         for batch in self._batches:
             returns[batch], lengths[batch] = self._evaluator.play(
@@ -251,32 +274,47 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
             )
         return returns, lengths
 
-    def _evaluate_in_processes(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
+    def _evaluate_by_actors(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
         returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
         self._shared_weights.publish(self._learner.weights)
         waiting = self._batches[::-1]
-        playing: dict[Any, tuple[Worker, slice]] = {}
-        idle = list(self._actors)
+        playing: dict[Any, tuple[Any, slice]] = {}
         generation = Deadline(math.inf, lambda: self._interrupted)
+        answer = Deadline(_ANSWER_S, lambda: False)
         while waiting or playing:
-            for worker in idle[: len(waiting)]:
-                batch = waiting.pop()
-                worker.send((batch.start, _pack_members(members[batch]), env_seed))
-                playing[worker.connection] = worker, batch
-            idle = []
-            ready: list[Any] = []
-            answer = Deadline(_ANSWER_S, lambda: False)
-            while not ready:
-                for deadline in (answer, generation):
-                    if not deadline.remaining_s():
-                        names = ", ".join(worker.name for worker, _ in playing.values())
-                        raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
-                ready = wait(list(playing), SLICE_S)
-            for connection in ready:
-                worker, batch = playing.pop(connection)
-                returns[batch], lengths[batch] = worker.answer(0.0)
-                idle.append(worker)
+            while self._idle and waiting:
+                actor, batch = self._idle.pop(0), waiting.pop()
+                request = self._send(actor, batch.start, pack_members(members[batch]), env_seed)
+                playing[request] = actor, batch
+            for deadline in (answer, generation):
+                if not deadline.remaining_s():
+                    names = ", ".join(actor.name for actor, _ in playing.values()) or "no actor is placed and"
+                    raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
+            ready = self._wait(list(playing), SLICE_S)
+            if ready:
+                answer = Deadline(_ANSWER_S, lambda: False)
+            for request in ready:
+                actor, batch = playing.pop(request)
+                found = self._answer(actor, request)
+                if found is None:
+                    waiting.append(batch)
+                else:
+                    returns[batch], lengths[batch] = found
         return returns, lengths
+
+    def _send(self, actor: Any, first: int, packed: PackedMembers, env_seed: int) -> Any:
+        """Lets ``actor`` evaluate members; returns what :meth:`_wait` takes."""
+        actor.send((first, packed, env_seed))
+        return actor.connection
+
+    def _wait(self, requests: Sequence[Any], seconds: float) -> Sequence[Any]:
+        """Waits for the first of ``requests``; returns those that have been answered."""
+        return wait(requests, seconds)
+
+    def _answer(self, actor: Any, request: Any) -> tuple[Array, Array] | None:
+        """Returns and lengths of a batch; None if its actor failed and was replaced."""
+        self._idle.append(actor)
+        return actor.answer(0.0)
 
     def _actor_states(self) -> list[bytes | None]:
         return []  # generations depend only on their seeds

@@ -8,6 +8,7 @@ from typing import Any
 
 from parl.envs import EnvMaker
 from parl.errors import ConfigError
+from parl.runtime.distributed.ray_cluster import RayCluster
 from parl.runtime.distributed.torchrun import Group
 from parl.types import EnvSpec, Policy
 
@@ -62,6 +63,7 @@ class RunSetup:
         device: torch device of the learners.
         threads: number of torch threads of each learner.
         group: the process group that torchrun started, or None.
+        remote: the Ray cluster of the actors; None: actors run on this machine.
         init_from: the learner whose weights the run starts from; None: random weights.
     """
 
@@ -75,6 +77,7 @@ class RunSetup:
     device: str = "cpu"
     threads: int = 1
     group: Group | None = None
+    remote: RayCluster | None = None
     init_from: SavedLearner | None = None
 
     def own_seed(self, resumes: int = 0) -> int:

@@ -162,7 +162,33 @@ def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class OffPolicyRunConfig(RunConfig):
+class RayConfig:
+    """Settings of runs whose actors can be on other machines."""
+
+    engine: Literal["local", "ray"] = "local"
+    """local: actors on this machine. ray: Ray actors on the machines of a cluster."""
+    ray_address: str | None = None
+    """Address of the Ray cluster, as for ray.init (auto, host:port); None: RAY_ADDRESS, else a new cluster on
+    this machine."""
+
+    def _check_ray(self, schedule: str) -> None:
+        """Checks these settings.
+
+        Args:
+            schedule: "deterministic" if actors run one after the other, else "async".
+
+        Raises:
+            ConfigError: a value is unknown, has no effect, or is not possible with this schedule.
+        """
+        check_choices(self, ("engine", ("local", "ray")))
+        if self.engine == "local":
+            refuse_unused(self, ("ray_address",), "engine = 'local'")
+        elif schedule == "deterministic":
+            raise ConfigError("schedule = 'deterministic' is one thread; engine = 'ray' needs 'async'")
+
+
+@dataclass(frozen=True)
+class OffPolicyRunConfig(RayConfig, RunConfig):
     """Settings of a run with a replay: actors write to it, learners sample from it, at a fixed ratio."""
 
     actors: int | Literal["auto"] = "auto"
@@ -197,11 +223,6 @@ class OffPolicyRunConfig(RunConfig):
     thread. auto: 1 with several learners in the async schedule, else 0."""
     priority_delay: int = 0
     """Number of updates by which the replay receives new priorities late; 0: after each update."""
-    engine: Literal["local", "ray"] = "local"
-    """local: actors on this machine. ray: Ray actors on the machines of a cluster (async schedule)."""
-    ray_address: str | None = None
-    """Address of the Ray cluster, as for ray.init (auto, host:port); None: RAY_ADDRESS, else a new cluster on
-    this machine."""
     ray_steps: int = 16
     """Vector steps that a Ray actor takes per request."""
     dataset: str = ""
@@ -227,15 +248,12 @@ class OffPolicyRunConfig(RunConfig):
                 if getattr(self, name) not in ("auto", only):
                     raise ConfigError(f"{name} = {getattr(self, name)} has no effect with {alone}")
         kinds = ("process", "thread")
-        check_choices(
-            self, ("actor_kind", ("auto", *kinds)), ("learner_kind", kinds), ("engine", ("local", "ray"))
-        )
+        check_choices(self, ("actor_kind", ("auto", *kinds)), ("learner_kind", kinds))
         if self.double_buffer and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
             raise ConfigError(f"double_buffer needs two environments per actor; num_envs = {self.num_envs}")
         if self.engine == "local":
-            refuse_unused(self, ("ray_address", "ray_steps"), "engine = 'local'")
-        if self.engine == "ray" and self.schedule == "deterministic":
-            raise ConfigError("schedule = 'deterministic' is one thread; engine = 'ray' needs 'async'")
+            refuse_unused(self, ("ray_steps",), "engine = 'local'")
+        self._check_ray(self.schedule)
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
@@ -269,7 +287,7 @@ class RolloutRunConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class SyncRunConfig(RolloutRunConfig):
+class SyncRunConfig(RayConfig, RolloutRunConfig):
     """Settings of a run whose environments are stepped together."""
 
     num_envs: int = 8
@@ -277,9 +295,15 @@ class SyncRunConfig(RolloutRunConfig):
     threads: int | Literal["auto"] = "auto"
     """torch threads of the learner; auto: 1 for vector observations and in the deterministic schedule, else
     one per core."""
+    actors: int | Literal["auto"] = "auto"
+    """Number of actors, which share the environments; results depend on it. engine = 'ray' runs them at the
+    same time, engine = 'local' one after the other; auto: one per processor of the Ray cluster, 1 locally."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_ray("async")
+        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
+            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
         if self.threads != "auto" and not 1 <= self.threads <= 4096:
             raise ConfigError(f"threads = {self.threads} is neither auto nor in 1..4096")
 
@@ -305,6 +329,7 @@ class DatasetRunConfig(SyncRunConfig):
                 f"random_starts = {self.random_starts}: recorded data has no starts; leave it at 'auto'"
             )
         refuse_unused(self, ("start_states",), "recorded data, which has no starts")
+        refuse_unused(self, ("engine", "actors"), "recorded data, which has no actors")
 
 
 @dataclass(frozen=True)
@@ -326,7 +351,7 @@ class HogwildRunConfig(RolloutRunConfig):
 
 
 @dataclass(frozen=True)
-class AsyncRunConfig(HogwildRunConfig):
+class AsyncRunConfig(RayConfig, HogwildRunConfig):
     """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
 
     max_lag: int = 32
@@ -336,6 +361,9 @@ class AsyncRunConfig(HogwildRunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
+        self._check_ray(self.schedule)
+        if self.engine == "ray":
+            refuse_unused(self, ("actor_kind",), "engine = 'ray', whose actors are Ray actors")
         if self.schedule == "deterministic":
             refuse_unused(self, ("max_lag",), "schedule = 'deterministic', where the policy lag is 0")
 
@@ -356,6 +384,7 @@ class PredictorRunConfig(AsyncRunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse_unused(self, ("engine",), "predictors, which are threads of this process")
         check_bounds(
             self,
             ("predictors", 1, 4096),
@@ -369,14 +398,14 @@ class PredictorRunConfig(AsyncRunConfig):
 
 
 @dataclass(frozen=True)
-class PopulationRunConfig(RunConfig):
+class PopulationRunConfig(RayConfig, RunConfig):
     """Settings of a run of an evolutionary algorithm."""
 
     num_envs: int = 64
     """Population size. In a generation each member plays one episode in its own environment."""
     actors: int | Literal["auto"] = "auto"
-    """Number of processes that evaluate members; auto: one per core. The deterministic schedule evaluates all
-    members in this process."""
+    """Number of processes that evaluate members; auto: one per core, or per processor of the Ray cluster. The
+    deterministic schedule evaluates all members in this process."""
     member_batches: int | Literal["auto"] = "auto"
     """Number of batches into which a generation is divided; each is evaluated by one process. auto: batches
     of 16 members if environments are stepped one by one, else one batch per process."""
@@ -388,6 +417,7 @@ class PopulationRunConfig(RunConfig):
                 f"device = {self.device!r}: members of a population are evaluated on the CPU; leave it at "
                 "'cpu'"
             )
+        self._check_ray(self.schedule)
         if self.schedule == "deterministic" and self.actors not in ("auto", 1):
             raise ConfigError(
                 f"actors = {self.actors}: schedule = 'deterministic' evaluates all members in one process"

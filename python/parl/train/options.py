@@ -36,6 +36,8 @@ class RunOptions(TypedDict, total=False):
     logger: Sequence[str]
     quiet: bool
     verbose: bool
+    engine: Literal["local", "ray"]
+    ray_address: str | None
     random_starts: int | Literal["auto"]
     start_states: str | PathLike[str] | None
     start_states_share: float
@@ -52,8 +54,6 @@ class RunOptions(TypedDict, total=False):
     double_buffer: bool
     prefetch: int | Literal["auto"]
     priority_delay: int
-    engine: Literal["local", "ray"]
-    ray_address: str | None
     ray_steps: int
     dataset: str
     data: tuple[str, ...]

@@ -20,6 +20,7 @@ from parl.train.config import (
     OffPolicyRunConfig,
     PopulationRunConfig,
     PredictorRunConfig,
+    RayConfig,
     RunConfig,
     SyncRunConfig,
 )
@@ -27,6 +28,7 @@ from parl.train.config import (
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
+    from parl.runtime.distributed.ray_cluster import RayCluster
     from parl.runtime.distributed.torchrun import Group
     from parl.runtime.loop import Loop
     from parl.runtime.off_policy.setup import OffPolicySetup
@@ -109,7 +111,10 @@ class OffPolicyTopology:
             )
             return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
         if config.engine == "ray":
-            return self._resolve_cluster(config, actors, learners or 1, print_line)
+            learners = learners or 1
+            if actors is None:
+                actors = _ray_actors(config, config.num_envs, learners, print_line)
+            return dataclasses.replace(config, actors=actors, learners=learners)
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
         divisible = config.num_envs // (2 if config.double_buffer else 1)
@@ -142,20 +147,6 @@ class OffPolicyTopology:
             return config
         return dataclasses.replace(config, threads=self._threads(algorithm, config, print_line))
 
-    def _resolve_cluster(
-        self, config: OffPolicyRunConfig, actors: int | None, learners: int, print_line: Callable[[str], None]
-    ) -> OffPolicyRunConfig:
-        """Sets one actor per processor of the Ray cluster, less those that the learners need."""
-        from parl.runtime.distributed.ray_actors import RayCluster
-
-        if actors is None:
-            from parl.runtime.distributed.ray_actors import cluster_cpus
-
-            found = cluster_cpus(RayCluster(config.ray_address, config.ray_steps))
-            actors = max(1, min(found - learners, config.num_envs))
-            print_line(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
-        return dataclasses.replace(config, actors=actors, learners=learners)
-
     def _threads(self, algorithm: Any, config: OffPolicyRunConfig, print_line: Callable[[str], None]) -> int:
         from parl.nets.fused.rust_mlp import RUST_MAX_PRODUCTS
 
@@ -176,7 +167,7 @@ class OffPolicyTopology:
         self, algorithm: Any, config: OffPolicyRunConfig, maker: EnvMaker, spec: EnvSpec
     ) -> OffPolicySetup:
         """See :class:`Topology`."""
-        from parl.runtime.distributed.ray_actors import RayCluster
+        from parl.runtime.distributed.ray_cluster import RayCluster
         from parl.runtime.distributed.torchrun import Group
         from parl.runtime.off_policy.pacer import Pacer
         from parl.runtime.off_policy.setup import OffPolicySetup
@@ -237,6 +228,33 @@ class OffPolicyTopology:
         return (DeterministicOffPolicyLoop if config.schedule == "deterministic" else AsyncOffPolicyLoop)(
             setup, saved
         )
+
+
+def _ray_actors(
+    config: RayConfig, most: int, learners: int, print_line: Callable[[str], None], share: int = 1
+) -> int:
+    """Number of actors: one per processor of the Ray cluster, less those that the learners need.
+
+    Args:
+        config: settings of the run.
+        most: largest number of actors.
+        learners: number of processors for learners.
+        print_line: takes the reason.
+        share: number of which the number of actors is a multiple.
+    """
+    from parl.runtime.distributed.ray_cluster import RayCluster, cluster_cpus
+
+    found = cluster_cpus(RayCluster(config.ray_address))
+    actors = max(1, min(found - learners, most) // share) * share
+    print_line(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
+    return actors
+
+
+def _ray_cluster(config: RayConfig) -> RayCluster | None:
+    """The Ray cluster of a run without a replay; None: actors run on this machine."""
+    from parl.runtime.distributed.ray_cluster import RayCluster
+
+    return RayCluster(config.ray_address) if config.engine == "ray" else None
 
 
 def _uses_processes(config: OffPolicyRunConfig, maker: EnvMaker) -> bool:
@@ -354,6 +372,22 @@ def _rollout_setup(
     )
 
 
+def _in_group(setup: RolloutSetup, grouped: bool) -> RolloutSetup:
+    """The setup of one process of torchrun: its share of environments and actors."""
+    from parl.runtime.distributed.torchrun import Group
+
+    group = Group.from_environment() if grouped else None
+    if group is None:
+        return setup
+    return dataclasses.replace(
+        setup,
+        group=group,
+        num_envs=group.share("num_envs", setup.num_envs),
+        actors=1 if setup.actors == 1 else group.share("actors", setup.actors),
+        device=group.device(setup.device),
+    )
+
+
 class SyncTopology:
     """The learner steps the environments itself and learns from each rollout; there is no replay."""
 
@@ -378,12 +412,22 @@ class SyncTopology:
         if is_on_device(maker):
             if config.device == "cpu":
                 raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+            for name, only in (("engine", "local"), ("actors", 1)):
+                if getattr(config, name) not in (only, "auto"):
+                    raise ConfigError(
+                        f"{name} = {getattr(config, name)!r}: with environments on a CUDA device the run is "
+                        f"one process: set {only!r}"
+                    )
             if config.threads not in ("auto", 1):
                 raise ConfigError(
                     f"threads = {config.threads}: the learner is on {config.device}, which needs one thread"
                 )
             print_line(f"environments, policy, rollouts and learner are on {config.device}, in one process")
             return dataclasses.replace(config, threads=1)
+        if config.actors == "auto" and config.engine == "ray":
+            size = 1 if group is None else group.size
+            actors = _ray_actors(config, config.num_envs, size, print_line, size)
+            config = dataclasses.replace(config, actors=actors)
         if getattr(getattr(algorithm, "config", None), "cuda_graph", False):
             raise ConfigError(
                 "cuda_graph = True records what environments on a CUDA device give: env_options device=cuda"
@@ -398,15 +442,18 @@ class SyncTopology:
 
     def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
-        from parl.runtime.distributed.torchrun import Group
-
         threads = 1 if config.threads == "auto" else config.threads
-        setup = _rollout_setup(algorithm, config, maker, spec, threads=threads)
-        group = Group.from_environment() if self.grouped else None
-        if group is None:
-            return setup
-        share = group.share("num_envs", config.num_envs)
-        return dataclasses.replace(setup, group=group, num_envs=share, device=group.device(config.device))
+        setup = _rollout_setup(
+            algorithm,
+            config,
+            maker,
+            spec,
+            threads=threads,
+            actors=1 if config.actors == "auto" else config.actors,
+            joins_rollouts=True,
+            remote=_ray_cluster(config),
+        )
+        return _in_group(setup, self.grouped)
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`Topology`."""
@@ -414,6 +461,10 @@ class SyncTopology:
         from parl.runtime.cuda.on_policy import CudaRolloutLoop
         from parl.runtime.on_policy.sync import SyncRolloutLoop
 
+        if setup.remote is not None:
+            from parl.runtime.distributed.ray_rollouts import RaySyncRolloutLoop
+
+            return RaySyncRolloutLoop(setup, saved)
         return (CudaRolloutLoop if is_on_device(setup.maker) else SyncRolloutLoop)(setup, saved)
 
 
@@ -421,7 +472,6 @@ class DatasetTopology(SyncTopology):
     """The learner learns from files of recorded episodes."""
 
     config = DatasetRunConfig
-    grouped = False
 
     def resolve_auto(
         self,
@@ -463,6 +513,8 @@ class HogwildTopology:
         _refuse_device(maker)
         if config.actors != "auto":
             return config
+        if isinstance(config, RayConfig) and config.engine == "ray":
+            return dataclasses.replace(config, actors=_ray_actors(config, config.num_envs, 1, print_line))
         many = min(usable_cores() * self.actors_per_core, config.num_envs)
         actors = 1 if config.schedule == "deterministic" else many
         stepped = _threads_text(maker, actors, config.num_envs)
@@ -471,6 +523,7 @@ class HogwildTopology:
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
+        remote = _ray_cluster(config) if isinstance(config, RayConfig) else None
         return _rollout_setup(
             algorithm,
             config,
@@ -478,8 +531,9 @@ class HogwildTopology:
             spec,
             threads=1,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=config.actor_kind == "process",
+            processes=config.actor_kind == "process" and remote is None,
             max_lag=config.max_lag if isinstance(config, AsyncRunConfig) else 0,
+            remote=remote,
         )
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
@@ -503,11 +557,42 @@ class AsyncTopology(HogwildTopology):
     """Actors collect rollouts while the learner learns from earlier ones."""
 
     config = AsyncRunConfig
+    grouped = True
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: HogwildRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        print_line: Callable[[str], None],
+    ) -> HogwildRunConfig:
+        """See :class:`Topology`."""
+        from parl.runtime.distributed.torchrun import Group
+
+        group = Group.from_environment() if self.grouped else None
+        if group is None or config.actors != "auto":
+            return super().resolve_auto(algorithm, config, maker, spec, print_line)
+        if isinstance(config, RayConfig) and config.engine == "ray":
+            actors = _ray_actors(config, config.num_envs, group.size, print_line, group.size)
+        else:
+            each = max(1, min(usable_cores() // group.local_size, config.num_envs // group.size))
+            actors = group.size * (1 if config.schedule == "deterministic" else each)
+            print_line(f"actors in each of {group.size} processes of torchrun: {actors // group.size}")
+        return dataclasses.replace(config, actors=actors)
+
+    def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        return _in_group(super().setup(algorithm, config, maker, spec), self.grouped)
 
     def async_loop(self, setup: RolloutSetup, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`HogwildTopology`."""
         from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
 
+        if setup.remote is not None:
+            from parl.runtime.distributed.ray_rollouts import RayAsyncRolloutLoop
+
+            return RayAsyncRolloutLoop(setup, saved)
         return AsyncRolloutLoop(setup, saved)
 
 
@@ -515,6 +600,7 @@ class PredictorTopology(AsyncTopology):
     """Predictors choose the actions of actors without networks; trainers learn from the rollouts."""
 
     config = PredictorRunConfig
+    grouped = False
     actors_per_core = 2  # an actor waits for its actions most of the time
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
@@ -555,7 +641,10 @@ class PopulationTopology:
         given, actors, member_batches = config, config.actors, config.member_batches
         if actors == "auto":
             limit = config.num_envs if member_batches == "auto" else member_batches
-            actors = 1 if config.schedule == "deterministic" else min(usable_cores(), limit)
+            if config.engine == "ray":
+                actors = _ray_actors(config, limit, 1, print_line)
+            else:
+                actors = 1 if config.schedule == "deterministic" else min(usable_cores(), limit)
         if member_batches == "auto":
             from parl.envs.make import steps_one_by_one
 
@@ -566,7 +655,8 @@ class PopulationTopology:
         config = dataclasses.replace(config, actors=actors, member_batches=member_batches)
         if config != given:
             parts = f"{member_batches} batch{'es' * (member_batches > 1)}"
-            by = f"{actors} process{'es' * (actors > 1)}"
+            ray = "Ray " * (config.engine == "ray")
+            by = f"{actors} {ray}process{'es' * (actors > 1)}"
             print_line(f"{config.num_envs} members per generation, in {parts}, evaluated by {by}")
         return config
 
@@ -584,7 +674,8 @@ class PopulationTopology:
             num_envs=config.num_envs,
             total_steps=config.total_steps,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=config.schedule == "async",
+            processes=config.schedule == "async" and config.engine == "local",
+            remote=_ray_cluster(config),
             member_batches=1 if config.member_batches == "auto" else config.member_batches,
         )
 
@@ -592,6 +683,10 @@ class PopulationTopology:
         """See :class:`Topology`."""
         from parl.runtime.population import PopulationLoop
 
+        if setup.remote is not None:
+            from parl.runtime.distributed.ray_population import RayPopulationLoop
+
+            return RayPopulationLoop(setup, saved)
         return PopulationLoop(setup, saved)
 
 

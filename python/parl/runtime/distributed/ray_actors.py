@@ -15,8 +15,6 @@ requests; the run goes on, and saves, with the other actors.
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -27,84 +25,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.runtime import shared_counters as b
+from parl.runtime.distributed.ray_cluster import RayHandle, RayProcess, WeightsRef
 from parl.runtime.env_actor import Counts, total
 from parl.runtime.loop import state_or_reason
 from parl.runtime.off_policy.pacer import ACTOR_PAUSE_S
 from parl.runtime.shared_counters import Row, SharedCounters
-from parl.runtime.weights import SharedWeights
 
 if TYPE_CHECKING:
     from parl.runtime.off_policy.setup import OffPolicySetup
 
 # Largest number of open requests of an actor.
 _OPEN_MAX = 2
-# Number of failures of an actor in a row, without a result between them, that ends the run.
-_FAILURES_MAX = 3
 _WAIT_S = 0.1
 # Number of tickets kept for priorities that arrive later than their rows.
 _TICKETS_MAX = 2**16
-# Seeds of a replaced actor differ from those of any resumed run.
-_SEEDS_PER_RESUME = 1_000
-
-_log = logging.getLogger("parl")
-
-
-@dataclass(frozen=True)
-class RayCluster:
-    """How a run uses Ray.
-
-    Attributes:
-        address: address of the cluster, as for ``ray.init``; None: that in ``RAY_ADDRESS``, else a new
-            cluster on this machine.
-        steps: vector steps per request.
-    """
-
-    address: str | None
-    steps: int
-
-
-def connect(remote: RayCluster, actors: int) -> bool:
-    """Connects this process to the cluster, unless it is connected; returns whether it was not.
-
-    Raises:
-        ConfigError: ray is not installed, no cluster answers, or it has too few processors.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("engine = 'ray' needs ray: pip install 'parl-rl[dist]'") from error
-    fresh = not ray.is_initialized()
-    if fresh:
-        try:
-            ray.init(address=remote.address, include_dashboard=False, log_to_driver=False)
-        except ConnectionError as error:
-            raise ConfigError(f"no Ray cluster answers at {remote.address!r}: {error}") from error
-    processors = int(ray.cluster_resources().get("CPU", 0))
-    if actors > processors:
-        if fresh:
-            ray.shutdown()
-        raise ConfigError(f"actors = {actors} is above the {processors} processors of the Ray cluster")
-    return fresh
-
-
-def disconnect() -> None:
-    """Closes the connection that :func:`connect` made, and ends the cluster if it was started for it."""
-    import ray
-
-    ray.shutdown()
-
-
-def cluster_cpus(remote: RayCluster) -> int:
-    """Number of processors of the cluster."""
-    import ray
-
-    fresh = connect(remote, 0)
-    count = int(ray.cluster_resources().get("CPU", 0))
-    if fresh:
-        ray.shutdown()
-    return count
 
 
 class RowBuffer:
@@ -171,7 +106,7 @@ class RolloutResult:
     priorities: tuple[Any, Any] | None
 
 
-class RayActor:
+class RayActor(RayProcess):
     """An actor in a Ray process, on any machine of the cluster."""
 
     def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
@@ -195,42 +130,8 @@ class RayActor:
         """The state of the actor as bytes, or the reason why it cannot be saved."""
         return state_or_reason(self._actor)
 
-    def process(self) -> tuple[str, int]:
-        """Ray's id of the machine, and the id of the process."""
-        import os
 
-        import ray
-
-        return ray.get_runtime_context().get_node_id(), os.getpid()
-
-
-class WeightsRef:
-    """The newest weights in Ray's object store; each version is put there once."""
-
-    def __init__(self, snapshot: SharedWeights) -> None:
-        self._snapshot = snapshot
-        self._lock = threading.Lock()
-        self._weights = torch.empty(snapshot.size)
-        self._version = -1
-        self._reference: Any = None
-
-    @property
-    def version(self) -> int:
-        """Version of the newest weights."""
-        return self._snapshot.version
-
-    def newest(self) -> tuple[Any, int]:
-        """Reference to the newest weights, and their version."""
-        import ray
-
-        with self._lock:
-            version = self._snapshot.read(self._weights, self._version)
-            if version != self._version:
-                self._reference, self._version = ray.put(self._weights.numpy().copy()), version
-            return self._reference, version
-
-
-class RayActorHandle:
+class RayActorHandle(RayHandle):
     """Handle of one Ray actor in the learners' process: open requests, failures and replacement.
 
     Args:
@@ -244,43 +145,34 @@ class RayActorHandle:
     def __init__(
         self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None, weights: WeightsRef
     ) -> None:
-        self._setup, self._index, self._resumes = setup, index, resumes
+        super().__init__(index)
+        self._setup, self._resumes, self._state = setup, resumes, state
         self._weights = weights
         self._requests: deque[tuple[Any, int]] = deque()
         first, end = setup.env_range(index)
         self.env_id = np.arange(first, end)
-        self.failures = self._consecutive_failures = 0
-        self._start(state)
+        self._forget_tickets()
+        self.start()
 
-    def _start(self, state: bytes | None) -> None:
-        import ray
+    def _make(self) -> tuple[type[RayProcess], tuple[Any, ...]]:
+        return RayActor, (self._setup, self.index, self._resumes + self.seeds, self._state)
 
-        kind = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(RayActor)
-        resumes = self._resumes + _SEEDS_PER_RESUME * self.failures
-        self._ray_actor: Any = kind.remote(self._setup, self._index, resumes, state)
-        # Returns once Ray has placed and made the actor.
-        self._placement: Any = self._ray_actor.process.remote()
-        self._state = state
+    def _forget_tickets(self) -> None:
         self._tickets = np.zeros(0, np.uint64)
         self._first_ticket = 0
 
-    def is_placed(self, within_s: float) -> bool:
-        """Whether Ray has made the actor within ``within_s`` seconds; failures as in :meth:`result`."""
-        import ray
-        from ray.exceptions import RayError
+    def _forget(self) -> None:
+        self._requests.clear()
+        self._forget_tickets()
+        self._state = None
 
-        if self._placement is None:
-            return True
-        try:
-            ready, _ = ray.wait([self._placement], timeout=within_s)
-            if not ready:
-                return False
-            ray.get(ready[0])
-        except RayError as error:
-            self._replace(error)
-            return False
-        self._placement = self._state = None
-        return True
+    def is_placed(self, within_s: float) -> bool:
+        """See :class:`RayHandle`."""
+        waited = self._placement is not None
+        placed = super().is_placed(within_s)
+        if waited and placed:
+            self._state = None
+        return placed
 
     @property
     def in_flight(self) -> int:
@@ -304,39 +196,12 @@ class RayActorHandle:
         Raises:
             WorkerError: it failed several times in a row.
         """
-        import ray
-        from ray.exceptions import RayError
-
         if not self._requests:
             return None
-        try:
-            ready, _ = ray.wait([self._requests[0][0]], timeout=within_s)
-            if not ready:
-                return None
-            found: RolloutResult = ray.get(ready[0])
-        except RayError as error:
-            self._replace(error)
-            return None
-        self._requests.popleft()
-        self._consecutive_failures = 0
+        found: RolloutResult | None = self.get(self._requests[0][0], within_s)
+        if found is not None:
+            self._requests.popleft()
         return found
-
-    def _replace(self, error: Exception) -> None:
-        import ray
-
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, NonFiniteError):
-            raise cause  # an error of the environment, which a new actor would repeat
-        self._requests.clear()
-        self.failures += 1
-        self._consecutive_failures += 1
-        if self._consecutive_failures >= _FAILURES_MAX:
-            raise WorkerError(
-                f"actor {self._index} failed {self._consecutive_failures} times in a row:\n{error}"
-            )
-        _log.warning("actor %d failed and is replaced: %s", self._index, str(error).strip().splitlines()[-1])
-        ray.kill(self._ray_actor)
-        self._start(None)
 
     def write(self, result: RolloutResult, replay: Any) -> None:
         """Writes a result's rows and sets the priorities that came with them."""
@@ -365,19 +230,6 @@ class RayActorHandle:
         except RayError as error:
             self._replace(error)
             return self._state
-
-    def process(self) -> tuple[str, int]:
-        """See :meth:`RayActor.process`."""
-        import ray
-
-        return ray.get(self._ray_actor.process.remote())
-
-    def close(self) -> None:
-        """Ends the Ray actor."""
-        import ray
-
-        if ray.is_initialized():
-            ray.kill(self._ray_actor)
 
 
 def _count_failures(actor: RayActorHandle, row: Row, replay: Any) -> None:

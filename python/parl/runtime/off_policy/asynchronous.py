@@ -28,7 +28,8 @@ from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime import shared_counters as b
 from parl.runtime.checkpoint import Checkpoint
-from parl.runtime.distributed.ray_actors import WeightsRef, connect, disconnect, run_ray_actor
+from parl.runtime.distributed.ray_actors import run_ray_actor
+from parl.runtime.distributed.ray_cluster import WeightsRef, connect, disconnect
 from parl.runtime.distributed.torchrun import SAVE, TorchrunAllReduce
 from parl.runtime.gradient_allreduce import (
     GlooAllReduce,

@@ -7,7 +7,6 @@ from typing import Any
 
 from parl.envs.goals import goal_functions
 from parl.replay import Hindsight, PrioritizedReplay
-from parl.runtime.distributed.ray_actors import RayCluster
 from parl.runtime.gradient_allreduce import GradientAllReduce
 from parl.runtime.off_policy.actor import Actor, make_actor
 from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
@@ -27,7 +26,6 @@ class OffPolicySetup(RunSetup):
         batch_size: transitions per update, of all learners together.
         replay_capacity: number of rows of the replay.
         pacer: holds the replay ratio.
-        remote: the Ray cluster of the actors; None: actors run on this machine.
         prefetch: number of batches drawn in advance.
         priority_delay: number of updates by which the replay receives new priorities late.
         park_actors: whether actors that the replay ratio does not need are parked.
@@ -39,7 +37,6 @@ class OffPolicySetup(RunSetup):
     batch_size: int
     replay_capacity: int
     pacer: Pacer
-    remote: RayCluster | None = None
     prefetch: int = 0
     priority_delay: int = 0
     park_actors: bool = False

@@ -6,6 +6,9 @@ learns from buffers in the order in which they come, publishes its weights and s
 An actor is therefore at most two rollouts ahead, but the learner may learn from other actors in the meantime.
 Policy lag, the number of updates made since the rollout's weights were published, is measured for every
 rollout; rollouts with a lag above ``max_lag`` are discarded.
+
+Under ``torchrun`` every process learns from rollouts of its own actors. Rank 0 starts an update when it has a
+rollout; the others join it with their next one.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import torch
 
 from parl.runtime import checkpoint
 from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.distributed.torchrun import ROLLOUT
+from parl.runtime.on_policy.grouped import GroupedRolloutLoop
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
-from parl.runtime.on_policy.rollout_loop import Collected, RolloutLoop
+from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.weights import SharedWeights
 from parl.runtime.worker_loop import ANSWER_S, WorkerLoop, send_state
@@ -86,7 +91,7 @@ def serve_rollouts(
     actor.close()
 
 
-class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
+class AsyncRolloutLoop(GroupedRolloutLoop, WorkerLoop[RolloutLearner]):
     """See the module. An iteration waits for rollouts and makes one update if enough came.
 
     Args:
@@ -98,6 +103,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
         torch.set_num_threads(setup.threads)
         self._context = choose_context(setup.processes, setup.device)
         super().__init__(setup, setup.make_learner(), saved, self._context)
+        self._join_group()
         self._shared_weights = SharedWeights(self._context, len(self._learner.weights))
         self._publish()
         self._buffers = [
@@ -111,7 +117,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
                 self._start_rollout_actor(index, checkpoint.actor_state(saved, index))
             for index in range(setup.actors):
                 for slot in range(_SLOTS):
-                    self._actors[index].send((slot, self._env_steps))
+                    self._request(index, slot)
         except BaseException:
             self.close()
             raise
@@ -126,6 +132,10 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
             self._receive(seconds)
         if len(self._pending) >= wanted:
             yield [self._pending.popleft() for _ in range(wanted)]
+
+    def _before_learning(self) -> None:
+        self._broadcast(ROLLOUT)
+        super()._before_learning()
 
     def _rollouts_wanted(self) -> int:
         """Number of rollouts for the next update."""
@@ -167,6 +177,10 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
 
     def _refill(self, index: int, slot: int) -> None:
         """Lets actor ``index`` fill a buffer again."""
+        self._request(index, slot)
+
+    def _request(self, index: int, slot: int) -> None:
+        """Asks actor ``index`` to fill a buffer."""
         self._actors[index].send((slot, self._env_steps))
 
     def _figures(self, elapsed: float) -> dict[str, Any]:

@@ -73,6 +73,15 @@ class RolloutBuffer:
         self._arrays, self._memory = state["arrays"], state["memory"]
         self._map()
 
+    @property
+    def content(self) -> Array:
+        """The bytes (size,) uint8 of all arrays; without ``final_obs`` and ``final_at``."""
+        return np.frombuffer(self._memory, np.uint8)
+
+    def fill(self, content: Array) -> None:
+        """Copies the :attr:`content` of a buffer of the same shapes into this one."""
+        np.copyto(self.content, content)
+
     def names(self) -> tuple[str, ...]:
         """Names of the columns; ``starts`` and ``memory`` only if the policy is recurrent."""
         own = ("starts", "memory") if self.memory.size else ()

@@ -84,10 +84,14 @@ class RolloutLoop(Loop[RolloutLearner]):
         started = time.perf_counter()
         rollouts = self._rollouts(group)
         if rollouts:
+            self._before_learning()
             self._updates += self._learn(rollouts)
             self._publish()
         self._finish(group)
         self._learn_s += time.perf_counter() - started
+
+    def _before_learning(self) -> None:
+        """Called before each call of :meth:`_learn`."""
 
     def _learn(self, rollouts: list[Rollout]) -> int:
         """Learns; returns the number of optimizer steps."""

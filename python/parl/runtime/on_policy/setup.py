@@ -19,6 +19,8 @@ class RolloutSetup(RunSetup):
     Attributes:
         total_steps: transitions in the whole run, for schedules.
         max_lag: largest policy lag of a rollout, in updates; async only.
+        joins_rollouts: whether an update learns from a rollout of every actor; else of one actor. For loops
+            in which actors and learner alternate.
         predictors: initial number of threads that compute actions; predictor only, as the next three.
         trainers: initial number of threads that learn.
         rollouts_per_update: initial number of rollouts per update.
@@ -31,6 +33,7 @@ class RolloutSetup(RunSetup):
     algorithm: RolloutAlgorithm
     total_steps: int
     max_lag: int = 0
+    joins_rollouts: bool = False
     predictors: int = 1
     trainers: int = 1
     rollouts_per_update: int = 1

@@ -1,0 +1,88 @@
+"""Loops of rollouts under ``torchrun``: every process has its share of the environments.
+
+Gradients are averaged, so all learners make the same updates. Before each of them rank 0 broadcasts what is
+next: an update, a checkpoint or the end. The other ranks collect and learn when rank 0 does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from parl.errors import WorkerError
+from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
+from parl.runtime.on_policy.rollout_loop import RolloutLoop
+
+
+class GroupedRolloutLoop(RolloutLoop):
+    """See the module and :class:`RolloutLoop`."""
+
+    _coordinator: RolloutCoordinator | None = None
+    # Number of times that this process has learned.
+    _learned = 0
+
+    def _join_group(self) -> None:
+        """Averages gradients with the other processes of torchrun, if there are any; takes rank 0's state."""
+        setup = self._setup
+        if setup.group is None:
+            return
+        self._coordinator = RolloutCoordinator(setup.group, setup.device)
+        self._average = self._coordinator.average
+        self._learner.learners = setup.group.size
+        self._load_from_rank_zero(setup.group)
+
+    def _load_from_rank_zero(self, group: Group) -> None:
+        """Takes learner and counters of rank 0: a process that was killed may have saved older ones."""
+        counts = (self._env_steps, self._updates, self._resumes)
+        state, first = group.from_rank_zero((self._learner.state_dict(), counts))
+        if counts != first:
+            self._learner.load_state_dict(state)
+            self._env_steps, self._updates, self._resumes = first
+
+    def _before_learning(self) -> None:
+        self._learned += 1
+
+    def _broadcast(self, request: float) -> None:
+        """Rank 0 tells the other processes of torchrun what comes next, if there are any."""
+        if self._coordinator is not None and self._setup.group is not None and self._setup.group.rank == 0:
+            self._coordinator.send(request, self._env_steps)
+
+    def run_follower_rank(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+        """Collects and learns together with rank 0 until rank 0 ends.
+
+        Args:
+            save: called when rank 0 saves, with a function that writes this process's part into a folder.
+
+        Raises:
+            WorkerError: the connection to the other processes broke.
+        """
+        assert self._coordinator is not None
+        while True:
+            try:
+                request, self._env_steps = self._coordinator.receive()
+                if request == END:
+                    return
+                if request == ROLLOUT:
+                    learned = self._learned
+                    while self._learned == learned:
+                        self._iterate(1.0)
+            except RuntimeError as error:
+                raise WorkerError("a process of torchrun failed or was killed") from error
+            if request == SAVE:
+                save(super().save)
+
+    def save(self, folder: Path) -> None:
+        """Writes a checkpoint into ``folder``; other ranks of torchrun write theirs into other folders."""
+        self._broadcast(SAVE)
+        super().save(folder)
+
+    def close(self) -> None:
+        """Ends the workers, and on rank 0 the other processes of torchrun; safe to call twice."""
+        coordinator, self._coordinator = self._coordinator, None
+        group = self._setup.group
+        if coordinator is not None and group is not None and group.rank == 0:
+            # If a process has failed, the others have ended already.
+            with contextlib.suppress(RuntimeError):
+                coordinator.send(END, self._env_steps)
+        super().close()
