@@ -441,7 +441,9 @@ struct Strip {
     find_distinct_rows(w, strip);
     for (uint32_t from = 0; from < show::ROWS_84;) {
         const uint32_t before = strip.ranks[from] - 1;
-        uint32_t to = from + 5;
+        // So many rows fit in any case.
+        uint32_t to = from + show::STRIP_ROWS / 5 * 5;
+        to = to < show::ROWS_84 ? to : show::ROWS_84;
         while (to < show::ROWS_84 && strip.ranks[to + 4] - before <= show::STRIP_ROWS) to += 5;
         const uint32_t count = strip.ranks[to - 1] - before;
         for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {

@@ -2403,10 +2403,10 @@ PARL_CONST uint32_t ROW_PARTS = 5u;
 PARL_CONST uint32_t ALL_PARTS = 0x1Fu;
 // Fours of pixels that are rounded together, in each of two rows.
 PARL_CONST uint32_t QUADS = 3u;
-// Pixels in a row of an 84 x 84 plane that are rounded together, and how many of these a row has.
+// Pixels of a row of an 84 x 84 plane that are rounded together.
 PARL_CONST uint32_t UNIT_COLUMNS = 12u;
+// How many times that a row has.
 PARL_CONST uint32_t UNITS_ACROSS = 7u;
-PARL_CONST uint32_t round_unit_84_HALF = 6553700u;
 PARL_CONST uint32_t round_four_SCALE = 83887u;
 }
 
@@ -2834,7 +2834,8 @@ PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32
 PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
-PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_FN void catch_up_over(machine::Machine& m, machine::Board& board, int32_t target, uint64_t cells);
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, bool visible);
 PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t objects);
 PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void catch_up_if(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
@@ -10233,9 +10234,9 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
     const uint8_t order = machine::tia::paint::drawing_order(m.tia);
-    const bool scores = (order != 0) && (order != machine::tia::paint::PRIORITY);
+    const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
-    if ((((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && !scores) && !dark) {
+    if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
         machine::tia::rows::draw_whole(board, buffer, number, before);
         return true;
     }
@@ -10243,14 +10244,14 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
         if (wanted != 0u) {
             Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-            if (scores && !dark) {
+            if (usual) {
+                classes = machine::tia::rows::usual_classes(board, w, before);
+            } else if (!dark) {
                 const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
                 const uint32_t c0 = t1._0;
                 const uint32_t c1 = t1._1;
                 const uint32_t cf = t1._2;
                 classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
-            } else if (!dark) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
             }
             const uint64_t old = board.rows[buffer][number].classes[w];
             const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
@@ -10446,15 +10447,36 @@ PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t 
     }
 }
 
-// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
-// changes them.
-PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
+// Advances the beam for a change at clock `target` that is visible in `cells` only: to the begin of the row if it covers none of
+// them there before `target`.
+PARL_FN void catch_up_over(machine::Machine& m, machine::Board& board, int32_t target, uint64_t cells) {
+    const machine::tia::Tia& t = m.tia;
+    int32_t to = target;
+    if (((m.access_by_access == 0) && (target >= t.gate)) && (target < t.window_end)) {
+        const int32_t goal = rs::sub<int32_t>(target, t.base);
+        const int32_t row = rs::sub<int32_t>(goal, static_cast<int32_t>(static_cast<uint32_t>(goal) % static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)));
+        const int32_t begin = rs::add<int32_t>(row, machine::tia::HBLANK_CLOCKS);
+        if ((goal > begin) && machine::tia::beam::is_steady(t)) {
+            const int32_t from = (t.beam > begin) ? rs::sub<int32_t>(t.beam, begin) : 0;
+            const uint64_t ahead = (1ull << (rs::add<int32_t>(rs::sub<int32_t>(goal, begin), 3) >> 2)) - 1ull;
+            const uint64_t behind = (1ull << (from >> 2)) - 1ull;
+            if (((cells & ahead) & (~behind)) == 0ull) {
+                to = rs::add<int32_t>(t.base, row);
+            }
+        }
+    }
+    machine::tia::beam::catch_up(m, board, to);
+}
+
+// Advances the beam to `target` if a change of `object` could be visible there. `visible`: the write changes it.
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, bool visible) {
     if (m.access_by_access != 0) {
         machine::tia::beam::catch_up(m, board, target);
         return;
     }
-    if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, objects))) {
-        machine::tia::beam::catch_up(m, board, target);
+    if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object)))) {
+        const uint64_t cells = board.cells[object];
+        machine::tia::write::catch_up_over(m, board, target, cells);
     }
 }
 
@@ -10468,12 +10490,13 @@ PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t obj
 
 // Advances the beam to `target` if a move of `object` to `cells` could be visible there.
 PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
-    bool seen = (m.draw != 0) || (m.access_by_access != 0);
+    bool seen = m.access_by_access != 0;
     if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
-        seen = machine::tia::write::can_collide(m, board, machine::tia::bit(object)) || machine::tia::collision::would_collide(m, board, object, cells);
+        seen = ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object))) || machine::tia::collision::would_collide(m, board, object, cells);
     }
     if (seen) {
-        machine::tia::beam::catch_up(m, board, target);
+        const uint64_t both = cells | board.cells[object];
+        machine::tia::write::catch_up_over(m, board, target, both);
     }
 }
 
@@ -10719,7 +10742,7 @@ PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t cl
 PARL_FN void write_reflect(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 3) & 1u);
     const bool changes = on != m.tia.reflect[player];
-    machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::P0 + player, changes);
     if (changes) {
         m.tia.reflect[player] = on;
         machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::P0 + player));
@@ -10757,7 +10780,7 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
     }
     if (seen) {
         const int32_t target = rs::wrapping_add<int32_t>(clock, machine::tia::write::playfield_delay(m, clock));
-        machine::tia::beam::catch_up(m, board, target);
+        machine::tia::write::catch_up_over(m, board, target, changes);
     }
     m.tia.playfield = new_;
     machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::PF));
@@ -10847,9 +10870,12 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
         changes |= machine::tia::bit(machine::tia::BL);
     }
     if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
-        machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
+        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? board.cells[machine::tia::BL] : 0ull;
+        const uint64_t both = (board.cells[machine::tia::P0] | board.cells[machine::tia::P0 + 1u]) | ball;
+        machine::tia::write::catch_up_over(m, board, rs::wrapping_add<int32_t>(clock, 1), both);
     } else if ((changes != 0) || (m.access_by_access != 0)) {
-        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), changes, true);
+        const uint32_t object = static_cast<uint32_t>(rs::trailing_zeros<uint8_t>(changes));
+        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), object, true);
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
@@ -10869,7 +10895,7 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
 PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = on != m.tia.enam[missile];
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::M0 + missile), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::M0 + missile, changes);
     m.tia.enam[missile] = on;
     machine::tia::write::show_missile(m.tia, board, missile);
 }
@@ -10877,7 +10903,7 @@ PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t cloc
 PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = (m.tia.vdelbl == 0) && (m.tia.enabl != on);
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::BL, changes);
     m.tia.enabl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -10886,7 +10912,7 @@ PARL_FN void write_vdelp(machine::Machine& m, machine::Board& board, int32_t clo
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.grp_old[player] : m.tia.grp[player];
     const bool changes = seen != m.tia.graphics[player];
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::P0 + player, changes);
     m.tia.vdelp[player] = on;
     machine::tia::write::show_player(m.tia, board, player);
 }
@@ -10895,7 +10921,7 @@ PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t cl
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.enabl_old : m.tia.enabl;
     const bool changes = (seen != 0) != ((m.tia.enabled & machine::tia::bit(machine::tia::BL)) != 0);
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::BL, changes);
     m.tia.vdelbl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -11388,7 +11414,7 @@ PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 #endif
 }
 
-// Sums across row `place` of a strip, in 40ths of a pixel: two in a word of `sums`, the left one in the low half.
+// Sums across row `place` of a strip, in 80ths of a pixel, with 40 added: two in a word of `sums`, the left one in the low half.
 PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums) {
     const uint32_t half_words = observe::WIDTH / 8u;
     for (uint32_t half = 0u; half < 2u; ++half) {
@@ -11419,7 +11445,7 @@ PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<u
             if (shift != 0u) {
                 four = observe::plane::shifted(words[word], words[word + 1u], shift);
             }
-            two[i] = observe::dot4(four, across[1u], 0u);
+            two[i] = observe::dot4(four, 2u * across[1u], 40u);
         }
         sums[to + pair] = machine::tia::rows::select_bytes(two[0u], two[1u], 0x5410u);
     }
@@ -11441,9 +11467,9 @@ PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t,
     PARL_UNROLLED
         for (uint32_t k = 0u; k < 2u; ++k) {
             const uint32_t word = (2u * quad) + k;
-            const uint32_t middle = sums[at[2u] + word] + observe::plane::round_unit_84_HALF;
-            upper[k] = (2u * (sums[at[0u] + word] + sums[at[1u] + word])) + middle;
-            lower[k] = (2u * (sums[at[3u] + word] + sums[at[4u] + word])) + middle;
+            const uint32_t middle = sums[at[2u] + word] >> 1;
+            upper[k] = (sums[at[0u] + word] + sums[at[1u] + word]) + middle;
+            lower[k] = (sums[at[3u] + word] + sums[at[4u] + word]) + middle;
         }
         observe::plane::round_four(upper, pixels[0u][quad], ties[0u][quad]);
         observe::plane::round_four(lower, pixels[1u][quad], ties[1u][quad]);

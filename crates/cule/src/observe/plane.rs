@@ -133,9 +133,10 @@ pub const ROW_PARTS: u32 = 5;
 /// All of them, one bit each.
 const ALL_PARTS: u32 = 0x1F;
 /// Fours of pixels that are rounded together, in each of two rows.
-const QUADS: usize = 3;
-/// Pixels in a row of an 84 x 84 plane that are rounded together, and how many of these a row has.
+pub const QUADS: usize = 3;
+/// Pixels of a row of an 84 x 84 plane that are rounded together.
 pub const UNIT_COLUMNS: u32 = 4 * QUADS as u32;
+/// How many times that a row has.
 pub const UNITS_ACROSS: u32 = 84 / UNIT_COLUMNS;
 
 /// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
@@ -350,7 +351,7 @@ fn shifted(low: u32, high: u32, shift: u32) -> u32 {
     ((low as u64 | (high as u64) << 32) >> shift) as u32
 }
 
-/// Sums across row `place` of a strip, in 40ths of a pixel: two in a word of `sums`, the left one in the low half.
+/// Sums across row `place` of a strip, in 80ths of a pixel, with 40 added: two in a word of `sums`, the left one in the low half.
 #[inline(always)]
 pub fn sum_row_84(strip: &[u32], place: usize, sums: &mut [u32]) {
     let half_words: usize = WIDTH / 8;
@@ -378,7 +379,7 @@ fn sum_half_84(strip: &[u32], from: usize, sums: &mut [u32], to: usize) {
             if shift != 0 {
                 four = shifted(words[word], words[word + 1], shift);
             }
-            two[i] = dot4(four, across[1], 0);
+            two[i] = dot4(four, 2 * across[1], 40);
         }
         sums[to + pair] = rows::select_bytes(two[0], two[1], 0x5410);
     }
@@ -395,8 +396,6 @@ pub fn round_unit_84(
     pixels: &mut [[u32; QUADS]; 2],
     ties: &mut [[u32; QUADS]; 2],
 ) {
-    // A half of 200ths, in both halves of a word.
-    const HALF: u32 = WEIGHT_84 / 2 * 0x1_0001;
     let mut at: [usize; 5] = [0; 5];
     for j in 0..5usize {
         at[j] = places[j] as usize * SUM_WORDS + 2 * QUADS * unit;
@@ -405,11 +404,12 @@ pub fn round_unit_84(
         let mut upper: [u32; 2] = [0; 2];
         let mut lower: [u32; 2] = [0; 2];
         for k in 0..2usize {
-            // Halves are at most 255 * 200 + 100. The middle row belongs to both, with half of the weight.
+            // Halves are 200ths with 100 added, at most 51,100. The middle row belongs to both, with half of the weight; its sums
+            // are even.
             let word: usize = 2 * quad + k;
-            let middle: u32 = sums[at[2] + word] + HALF;
-            upper[k] = 2 * (sums[at[0] + word] + sums[at[1] + word]) + middle;
-            lower[k] = 2 * (sums[at[3] + word] + sums[at[4] + word]) + middle;
+            let middle: u32 = sums[at[2] + word] >> 1;
+            upper[k] = sums[at[0] + word] + sums[at[1] + word] + middle;
+            lower[k] = sums[at[3] + word] + sums[at[4] + word] + middle;
         }
         round_four(&upper, &mut pixels[0][quad], &mut ties[0][quad]);
         round_four(&lower, &mut pixels[1][quad], &mut ties[1][quad]);

@@ -165,10 +165,10 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
     let order: u8 = drawing_order(&m.tia);
-    let scores: bool = order != 0 && order != PRIORITY;
+    let usual: bool = !dark && (order == 0 || order == PRIORITY);
     // Where the playfield is before the players.
     let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
-    if a == 0 && b == WIDTH as i32 && !scores && !dark {
+    if a == 0 && b == WIDTH as i32 && usual {
         draw_whole(board, buffer, number, before);
         return true;
     }
@@ -176,11 +176,11 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         let wanted: u32 = span_word(w, a, b);
         if wanted != 0 {
             let mut classes: (u32, u32) = (0, 0);
-            if scores && !dark {
+            if usual {
+                classes = usual_classes(board, w, before);
+            } else if !dark {
                 let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
                 classes = (c0 | cf, c1 | cf);
-            } else if !dark {
-                classes = usual_classes(board, w, before);
             }
             let old: u64 = board.rows[buffer][number].classes[w];
             let low: u32 = classes.0 & wanted | old as u32 & !wanted;
