@@ -257,13 +257,15 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
                              PARL_OFFSET(cule::machine::riot::Riot, ram);
 PARL_CONST uint32_t RAM_BYTES = 128;
 
-// Shared words of a block while it shows: the brightness of a strip, the rows of a plane that come of it, the table of a game,
-// and two lists with their lengths: rows of the strip that are stored as bytes, and pixels that lie between two values.
+// Shared words of a block while it shows planes of 84 x 84: the brightness and the sums of a strip, the table of a game, which
+// picture rows are distinct, and two lists with their lengths: parts of rows that need more than one picture's classes, and pixels
+// that lie between two values.
 PARL_CONST uint32_t TABLE_BYTES = 256;
 PARL_CONST uint32_t TIES = 64;
-PARL_CONST uint32_t STRIP_OUT_BYTES = 84 * cule::observe::plane::STRIP_OUT;
-PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + STRIP_OUT_BYTES / 4 + TABLE_BYTES / 4 + 2 +
-                                 cule::observe::plane::STRIP_ROWS + TIES;
+PARL_CONST uint32_t DISTINCT_WORDS = (cule::observe::plane::ROWS_84 + 31) / 32;
+PARL_CONST uint32_t STRIP_PARTS = cule::observe::plane::STRIP_ROWS * cule::observe::plane::ROW_PARTS;
+PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + cule::observe::plane::STRIP_SUM_WORDS + TABLE_BYTES / 4 +
+                                 DISTINCT_WORDS + 2 * cule::observe::plane::ROWS_84 + 2 + STRIP_PARTS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
     alignas(16) __shared__ uint32_t words[SHOW_WORDS];
@@ -319,20 +321,29 @@ template <class Unit> static __device__ void copy_units(uint8_t* to, const uint8
     }
 }
 
+// 16 bytes, at multiples of 16.
+struct alignas(16) Sixteen {
+    uint64_t __attribute__((may_alias)) low, high;
+};
+
 // As `copy_units`, 16 bytes at a time; both addresses are multiples of that.
 [[maybe_unused]] static __device__ void copy_sixteens(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-    typedef uint64_t __attribute__((may_alias)) Half;
-    for (uint32_t at = 16 * threadIdx.x; at < bytes; at += 16 * blockDim.x) {
-        Half* halves = static_cast<Half*>(__builtin_assume_aligned(to + at, 16));
-        uint64_t first = 0, second = 0;
-        if (from != nullptr) {
-            const Half* others = static_cast<const Half*>(__builtin_assume_aligned(from + at, 16));
-            first = others[0];
-            second = others[1];
-        }
-        halves[0] = first;
-        halves[1] = second;
+    Sixteen* places = reinterpret_cast<Sixteen*>(to);
+    const uint32_t count = bytes / 16, threads = blockDim.x;
+    if (from == nullptr) {
+        for (uint32_t i = threadIdx.x; i < count; i += threads) places[i] = Sixteen{};
+        return;
     }
+    const Sixteen* others = reinterpret_cast<const Sixteen*>(from);
+    uint32_t i = threadIdx.x;
+    for (; i + 3 * threads < count; i += 4 * threads) {
+        const Sixteen a = others[i], b = others[i + threads], c = others[i + 2 * threads], d = others[i + 3 * threads];
+        places[i] = a;
+        places[i + threads] = b;
+        places[i + 2 * threads] = c;
+        places[i + 3 * threads] = d;
+    }
+    for (; i < count; i += threads) places[i] = others[i];
 }
 
 [[maybe_unused]] static __device__ void copy_plane(uint8_t* to, const uint8_t* from, uint32_t bytes) {
@@ -367,39 +378,47 @@ template <class Unit> static __device__ void copy_units(uint8_t* to, const uint8
 // The shared words of a block while it shows planes of 84 x 84.
 struct Strip {
     uint32_t* pixels;
-    uint8_t* out;
+    uint32_t* sums;
     uint32_t* table;
-    uint32_t* counts;  // lengths of the two lists
-    uint32_t* byte_rows;
+    uint32_t* distinct;  // a bit per picture row: it differs from the row above
+    uint32_t* ranks;     // per picture row, the number of distinct rows up to it
+    uint32_t* rows;      // the distinct rows
+    uint32_t* counts;    // lengths of the two lists
+    uint32_t* parts;
     uint32_t* ties;
 };
 
 [[maybe_unused]] static __device__ Strip strip_of_block() {
-    uint32_t* out = block_words() + cule::observe::plane::STRIP_WORDS;
-    uint32_t* table = out + STRIP_OUT_BYTES / 4;
-    uint32_t* counts = table + TABLE_BYTES / 4;
-    uint32_t* byte_rows = counts + 2;
-    return Strip{block_words(), reinterpret_cast<uint8_t*>(out), table, counts, byte_rows,
-                 byte_rows + cule::observe::plane::STRIP_ROWS};
+    namespace show = cule::observe::plane;
+    uint32_t* sums = block_words() + show::STRIP_WORDS;
+    uint32_t* table = sums + show::STRIP_SUM_WORDS;
+    uint32_t* distinct = table + TABLE_BYTES / 4;
+    uint32_t* ranks = distinct + DISTINCT_WORDS;
+    uint32_t* rows = ranks + show::ROWS_84;
+    uint32_t* counts = rows + show::ROWS_84;
+    uint32_t* parts = counts + 2;
+    return Strip{block_words(), sums, table, distinct, ranks, rows, counts, parts, parts + STRIP_PARTS};
 }
 
-// Adds the pixels of a row to the list, one per bit of `ties` (of `round_block_84`). `at` is the first one's byte of the strip's rows. Those for which
-// there is no place are computed by `pixel_of`.
-template <class PixelOf> static __device__ void list_ties(const Strip& strip, uint32_t ties, uint32_t at, const PixelOf& pixel_of) {
-    for (uint32_t left = ties; left != 0; left &= left - 1) {
-        const uint32_t lowest = left & (0u - left);
-        const uint32_t byte = at + cule::observe::plane::BLOCK_COLUMNS - __popc(lowest | (lowest - 1));
-        const uint32_t place = atomicAdd(strip.counts + 1, 1);
-        if (place < TIES) {
-            strip.ties[place] = byte;
-        } else {
-            strip.out[byte] = pixel_of(byte);
-        }
+// Finds the distinct rows: those that differ from the row above in one of the pictures.
+[[maybe_unused]] static __device__ void find_distinct_rows(const ShowTarget& w, const Strip& strip) {
+    namespace show = cule::observe::plane;
+    for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
+        if (!show::is_row_above(w.picture_set(), *w.workspace.board, row)) atomicOr(strip.distinct + row / 32, 1u << row % 32);
     }
+    __syncthreads();
+    for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
+        const uint32_t word = strip.distinct[row / 32], until = 0xFFFFFFFFu >> (31 - row % 32);
+        uint32_t rank = __popc(word & until);
+        for (uint32_t k = 0; k < row / 32; ++k) rank += __popc(strip.distinct[k]);
+        strip.ranks[row] = rank;
+        if ((word >> row % 32 & 1) != 0) strip.rows[rank - 1] = row;
+    }
+    __syncthreads();
 }
 
-// Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each pixel of a strip once,
-// then averages. Few pixels lie between two values; all threads compute them together at the end.
+// Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each distinct row once, then sums across it, then
+// sums of five rows, which are two rows of the plane. Few pixels lie between two values; all threads compute them together.
 [[maybe_unused]] static __device__ void show_84(const ShowTarget& w) {
     namespace show = cule::observe::plane;
     const Batch& b = w.b;
@@ -409,45 +428,74 @@ template <class PixelOf> static __device__ void list_ties(const Strip& strip, ui
     const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(strip.table), TABLE_BYTES);
     const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
     const Slice<const float> weights(b.weights, b.weight_count);
-    const Slice<uint32_t> all(strip.pixels, show::STRIP_WORDS);
-    const Slice<const uint32_t> words(all);
-    const Slice<uint8_t> out(strip.out, STRIP_OUT_BYTES);
+    const Slice<const uint32_t> ranks(strip.ranks, show::ROWS_84);
+    const Slice<uint32_t> pixels(strip.pixels, show::STRIP_WORDS);
+    const Slice<uint32_t> sums(strip.sums, show::STRIP_SUM_WORDS);
+    uint8_t* plane = w.planes + static_cast<uint64_t>(w.s.newest) * b.plane_bytes;
     for (uint32_t i = threadIdx.x; i < TABLE_BYTES / 4; i += blockDim.x) {
         strip.table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
     }
+    for (uint32_t i = threadIdx.x; i < DISTINCT_WORDS; i += blockDim.x) strip.distinct[i] = 0;
+    if (threadIdx.x == 0) strip.counts[0] = 0;
     __syncthreads();
-    for (uint32_t first = 0; first < 84; first += show::STRIP_OUT) {
-        const uint32_t from = first / show::STRIP_OUT * show::STRIP_ROWS;
+    find_distinct_rows(w, strip);
+    for (uint32_t from = 0; from < show::ROWS_84;) {
+        const uint32_t before = strip.ranks[from] - 1;
+        // So many rows fit in any case.
+        uint32_t to = from + show::STRIP_ROWS / 5 * 5;
+        to = to < show::ROWS_84 ? to : show::ROWS_84;
+        while (to < show::ROWS_84 && strip.ranks[to + 4] - before <= show::STRIP_ROWS) to += 5;
+        const uint32_t count = strip.ranks[to - 1] - before;
+        for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {
+            uint32_t parts = show::brighten_row(picture_set, *w.workspace.board, values, strip.rows[before + place], place, pixels);
+            uint32_t at = atomicAdd(strip.counts, __popc(parts));
+            for (uint32_t word = 0; parts != 0; ++word, parts >>= 1) {
+                if ((parts & 1) != 0) strip.parts[at++] = place * show::ROW_PARTS + word;
+            }
+        }
+        if (threadIdx.x == 0) strip.counts[1] = 0;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < strip.counts[0]; i += blockDim.x) {
+            const uint32_t place = strip.parts[i] / show::ROW_PARTS;
+            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, strip.rows[before + place],
+                                strip.parts[i] % show::ROW_PARTS, place, pixels);
+        }
+        __syncthreads();
+        for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {
+            show::sum_row_84(Slice<const uint32_t>(pixels), place, sums);
+        }
+        if (threadIdx.x == 0) strip.counts[0] = 0;
+        __syncthreads();
         const auto pixel_of = [&](uint32_t byte) {
-            return show::area_84(words, reduction, cells, weights, first + byte / 84, byte % 84);
+            return show::area_84(Slice<const uint32_t>(pixels), ranks, before, reduction, cells, weights, byte / 84, byte % 84);
         };
-        const uint32_t rows = 210 - from < show::STRIP_ROWS ? 210 - from : show::STRIP_ROWS;
-        for (uint32_t i = threadIdx.x; i < 2; i += blockDim.x) strip.counts[i] = 0;
-        __syncthreads();
-        for (uint32_t row = from + threadIdx.x; row < from + rows; row += blockDim.x) {
-            const bool done = show::brighten_row(picture_set, *w.workspace.board, values, row, all);
-            if (!done) strip.byte_rows[atomicAdd(strip.counts, 1)] = row;
+        for (uint32_t i = threadIdx.x; i < (to - from) / 5 * show::UNITS_ACROSS; i += blockDim.x) {
+            const uint32_t row = from + i / show::UNITS_ACROSS * 5, unit = i % show::UNITS_ACROSS;
+            Array<uint32_t, 5> places;
+            for (uint32_t j = 0; j < 5; ++j) places[j] = strip.ranks[row + j] - before - 1;
+            Array<Array<uint32_t, show::QUADS>, 2> found, ties;
+            show::round_unit_84(Slice<const uint32_t>(sums), places, unit, found, ties);
+            for (uint32_t line = 0; line < 2; ++line) {
+                const uint32_t at = (row / 5 * 2 + line) * 84 + unit * show::UNIT_COLUMNS;
+                for (uint32_t quad = 0; quad < show::QUADS; ++quad) {
+                    rs::store<uint32_t>(plane, at + 4 * quad, found[line][quad]);
+                    for (uint32_t left = ties[line][quad]; left != 0; left &= left - 1) {
+                        const uint32_t byte = at + 4 * quad + __popc((left & (0u - left)) - 1) / 8;
+                        const uint32_t place = atomicAdd(strip.counts + 1, 1);
+                        // Those for which there is no place are computed at once.
+                        if (place < TIES) {
+                            strip.ties[place] = byte;
+                        } else {
+                            plane[byte] = pixel_of(byte);
+                        }
+                    }
+                }
+            }
         }
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < show::ROW_PARTS * strip.counts[0]; i += blockDim.x) {
-            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values,
-                                strip.byte_rows[i / show::ROW_PARTS], i % show::ROW_PARTS, all);
-        }
+        for (uint32_t i = threadIdx.x; i < TIES && i < strip.counts[1]; i += blockDim.x) plane[strip.ties[i]] = pixel_of(strip.ties[i]);
         __syncthreads();
-        for (uint32_t block = threadIdx.x; block < rows / 5 * show::BLOCKS_ACROSS; block += blockDim.x) {
-            Array<uint32_t, 21> upper, lower;
-            show::sum_block_84(words, block, upper, lower);
-            const uint32_t to = show::block_place(block);
-            list_ties(strip, show::round_block_84(upper, out, to), to, pixel_of);
-            list_ties(strip, show::round_block_84(lower, out, to + 84), to + 84, pixel_of);
-        }
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < TIES && i < strip.counts[1]; i += blockDim.x) {
-            strip.out[strip.ties[i]] = pixel_of(strip.ties[i]);
-        }
-        __syncthreads();
-        copy_plane(w.planes + static_cast<uint64_t>(w.s.newest) * b.plane_bytes + 84 * first, strip.out, rows / 5 * 168);
-        __syncthreads();
+        from = to;
     }
 }
 

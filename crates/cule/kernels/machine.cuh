@@ -2195,7 +2195,7 @@ PARL_CONST int32_t DISPLAY_TAIL = 11;
 namespace cule::machine::tia::rows {
 // A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
 PARL_CONST uint32_t BYTES = 0u;
-// As `BYTES`: colors changed within the row. The next row in its place starts as bytes too, unless it is
+// As `BYTES`: a color that it shows changed within the row. The next row in its place starts as bytes too, unless it is
 // drawn as a whole.
 PARL_CONST uint32_t MIXED = 1u;
 // The row is stored as classes.
@@ -2385,24 +2385,29 @@ PARL_CONST uint32_t REDUCE_AREA = 2u;
 PARL_CONST uint32_t REDUCE_84 = 4u;
 // Bilinear interpolation, if a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
-// Picture rows of a strip, at most: a thread computes the brightness of a row. A strip is processed as a whole and gives
-// `STRIP_OUT` rows of an 84 x 84 plane.
-PARL_CONST uint32_t STRIP_ROWS = 60u;
-// Rows of an 84 x 84 plane that are computed from a strip.
-PARL_CONST uint32_t STRIP_OUT = 24u;
+// Rows of a picture that becomes a plane of 84 x 84.
+PARL_CONST uint32_t ROWS_84 = 210u;
+// Rows of a strip, at most: the distinct ones among the picture rows that a block computes at a time.
+PARL_CONST uint32_t STRIP_ROWS = 32u;
 // Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
 PARL_CONST uint32_t ROW_WORDS = 41u;
+// Words of a strip, four pixels each.
+PARL_CONST uint32_t STRIP_WORDS = 1312u;
+// Words of the sums of a row, two each, and one more.
+PARL_CONST uint32_t SUM_WORDS = 43u;
+// Words of the sums of a strip.
+PARL_CONST uint32_t STRIP_SUM_WORDS = 1376u;
 // Parts of a row that `brighten_part` computes.
 PARL_CONST uint32_t ROW_PARTS = 5u;
-// Words of a strip, four pixels each.
-PARL_CONST uint32_t STRIP_WORDS = 2460u;
-// Blocks of 5 x 40 pixels in five rows of a strip. Each gives two rows of `BLOCK_COLUMNS` pixels of an 84 x 84 plane.
-PARL_CONST uint32_t BLOCKS_ACROSS = 4u;
-// Words of a row of a block.
-PARL_CONST uint32_t BLOCK_WORDS = 10u;
-// Columns of an 84 x 84 plane that a block gives.
-PARL_CONST uint32_t BLOCK_COLUMNS = 21u;
-PARL_CONST uint32_t round_block_84_SCALE = 83887u;
+// All of them, one bit each.
+PARL_CONST uint32_t ALL_PARTS = 0x1Fu;
+// Fours of pixels that are rounded together, in each of two rows.
+PARL_CONST uint32_t QUADS = 3u;
+// Pixels of a row of an 84 x 84 plane that are rounded together.
+PARL_CONST uint32_t UNIT_COLUMNS = 12u;
+// How many times that a row has.
+PARL_CONST uint32_t UNITS_ACROSS = 7u;
+PARL_CONST uint32_t round_four_SCALE = 83887u;
 }
 
 namespace cule::random {
@@ -2810,6 +2815,7 @@ PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint3
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors);
 PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
 PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
@@ -2828,7 +2834,8 @@ PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32
 PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN void invalidate_may_collide(machine::tia::Tia& t);
 PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
-PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_FN void catch_up_over(machine::Machine& m, machine::Board& board, int32_t target, uint64_t cells);
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, bool visible);
 PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t objects);
 PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void catch_up_if(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
@@ -2892,14 +2899,16 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip);
+PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t row);
+PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, uint32_t place, Slice<uint32_t> strip);
 PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip);
-PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_FN uint32_t block_place(uint32_t block);
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, uint32_t place, Slice<uint32_t> strip);
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, Slice<const uint32_t> ranks, uint32_t before, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
-PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower);
-PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to);
+PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums);
+PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<uint32_t> sums, uint32_t to);
+PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties);
+PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties);
 PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -10193,7 +10202,8 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
     const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        const bool fits = (((!blank && (board.partial_row.row == (static_cast<uint32_t>(number) + 1u))) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && (board.rows[buffer][number].colors == colors);
+        const bool continues = (((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (board.rows[buffer][number].kind == machine::tia::rows::BLANKED)));
+        const bool fits = continues && ((board.rows[buffer][number].colors == colors) || machine::tia::rows::shows_no_other_color(board, buffer, number, a, colors));
         if (!fits) {
             machine::tia::rows::expand(board, buffer, number);
             if (!blank) {
@@ -10201,14 +10211,11 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
             }
             return false;
         }
+        board.rows[buffer][number].colors = colors;
         if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
             board.partial_row.row = 0u;
         }
     } else {
-        if (blank && (b < machine::tia::rows::BLANK_PIXELS)) {
-            machine::tia::rows::expand(board, buffer, number);
-            return false;
-        }
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
@@ -10227,9 +10234,9 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
     const uint8_t order = machine::tia::paint::drawing_order(m.tia);
-    const bool scores = (order != 0) && (order != machine::tia::paint::PRIORITY);
+    const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
-    if ((((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && !scores) && !dark) {
+    if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
         machine::tia::rows::draw_whole(board, buffer, number, before);
         return true;
     }
@@ -10237,14 +10244,14 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
         if (wanted != 0u) {
             Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-            if (scores && !dark) {
+            if (usual) {
+                classes = machine::tia::rows::usual_classes(board, w, before);
+            } else if (!dark) {
                 const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
                 const uint32_t c0 = t1._0;
                 const uint32_t c1 = t1._1;
                 const uint32_t cf = t1._2;
                 classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
-            } else if (!dark) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
             }
             const uint64_t old = board.rows[buffer][number].classes[w];
             const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
@@ -10253,6 +10260,29 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         }
     }
     return true;
+}
+
+// True if no pixel before pixel `to` of the class row has one of the colors that are replaced by `colors`.
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors) {
+    const int32_t from = (board.rows[buffer][number].kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
+    Array<uint32_t, 4> shown = Array<uint32_t, 4>{};
+    for (uint32_t w = 0u; w < 5u; ++w) {
+        const uint32_t inside = machine::tia::collision::span_word(w, from, to);
+        const uint32_t low = static_cast<uint32_t>(board.rows[buffer][number].classes[w]);
+        const uint32_t high = static_cast<uint32_t>(board.rows[buffer][number].classes[w] >> 32);
+        shown[0u] |= inside & (~(low | high));
+        shown[1u] |= (inside & low) & (~high);
+        shown[2u] |= (inside & high) & (~low);
+        shown[3u] |= (inside & low) & high;
+    }
+    const uint32_t changed = board.rows[buffer][number].colors ^ colors;
+    uint32_t differs = 0u;
+    for (uint32_t class_ = 0u; class_ < 4u; ++class_) {
+        if (shown[class_] != 0u) {
+            differs |= changed & (0xFFu << (8u * class_));
+        }
+    }
+    return differs == 0u;
 }
 
 // The words as the low and the high half of a number.
@@ -10417,15 +10447,36 @@ PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t 
     }
 }
 
-// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
-// changes them.
-PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
+// Advances the beam for a change at clock `target` that is visible in `cells` only: to the begin of the row if it covers none of
+// them there before `target`.
+PARL_FN void catch_up_over(machine::Machine& m, machine::Board& board, int32_t target, uint64_t cells) {
+    const machine::tia::Tia& t = m.tia;
+    int32_t to = target;
+    if (((m.access_by_access == 0) && (target >= t.gate)) && (target < t.window_end)) {
+        const int32_t goal = rs::sub<int32_t>(target, t.base);
+        const int32_t row = rs::sub<int32_t>(goal, static_cast<int32_t>(static_cast<uint32_t>(goal) % static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)));
+        const int32_t begin = rs::add<int32_t>(row, machine::tia::HBLANK_CLOCKS);
+        if ((goal > begin) && machine::tia::beam::is_steady(t)) {
+            const int32_t from = (t.beam > begin) ? rs::sub<int32_t>(t.beam, begin) : 0;
+            const uint64_t ahead = (1ull << (rs::add<int32_t>(rs::sub<int32_t>(goal, begin), 3) >> 2)) - 1ull;
+            const uint64_t behind = (1ull << (from >> 2)) - 1ull;
+            if (((cells & ahead) & (~behind)) == 0ull) {
+                to = rs::add<int32_t>(t.base, row);
+            }
+        }
+    }
+    machine::tia::beam::catch_up(m, board, to);
+}
+
+// Advances the beam to `target` if a change of `object` could be visible there. `visible`: the write changes it.
+PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, bool visible) {
     if (m.access_by_access != 0) {
         machine::tia::beam::catch_up(m, board, target);
         return;
     }
-    if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, objects))) {
-        machine::tia::beam::catch_up(m, board, target);
+    if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object)))) {
+        const uint64_t cells = board.cells[object];
+        machine::tia::write::catch_up_over(m, board, target, cells);
     }
 }
 
@@ -10439,12 +10490,13 @@ PARL_FN bool can_collide(machine::Machine& m, machine::Board& board, uint8_t obj
 
 // Advances the beam to `target` if a move of `object` to `cells` could be visible there.
 PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
-    bool seen = (m.draw != 0) || (m.access_by_access != 0);
+    bool seen = m.access_by_access != 0;
     if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
-        seen = machine::tia::write::can_collide(m, board, machine::tia::bit(object)) || machine::tia::collision::would_collide(m, board, object, cells);
+        seen = ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object))) || machine::tia::collision::would_collide(m, board, object, cells);
     }
     if (seen) {
-        machine::tia::beam::catch_up(m, board, target);
+        const uint64_t both = cells | board.cells[object];
+        machine::tia::write::catch_up_over(m, board, target, both);
     }
 }
 
@@ -10690,7 +10742,7 @@ PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t cl
 PARL_FN void write_reflect(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 3) & 1u);
     const bool changes = on != m.tia.reflect[player];
-    machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), machine::tia::P0 + player, changes);
     if (changes) {
         m.tia.reflect[player] = on;
         machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::P0 + player));
@@ -10728,7 +10780,7 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
     }
     if (seen) {
         const int32_t target = rs::wrapping_add<int32_t>(clock, machine::tia::write::playfield_delay(m, clock));
-        machine::tia::beam::catch_up(m, board, target);
+        machine::tia::write::catch_up_over(m, board, target, changes);
     }
     m.tia.playfield = new_;
     machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::PF));
@@ -10818,9 +10870,12 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
         changes |= machine::tia::bit(machine::tia::BL);
     }
     if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
-        machine::tia::write::catch_up_if(m, board, rs::wrapping_add<int32_t>(clock, 1), true);
+        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? board.cells[machine::tia::BL] : 0ull;
+        const uint64_t both = (board.cells[machine::tia::P0] | board.cells[machine::tia::P0 + 1u]) | ball;
+        machine::tia::write::catch_up_over(m, board, rs::wrapping_add<int32_t>(clock, 1), both);
     } else if ((changes != 0) || (m.access_by_access != 0)) {
-        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), changes, true);
+        const uint32_t object = static_cast<uint32_t>(rs::trailing_zeros<uint8_t>(changes));
+        machine::tia::write::catch_up_for(m, board, rs::wrapping_add<int32_t>(clock, 1), object, true);
     }
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
@@ -10840,7 +10895,7 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
 PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = on != m.tia.enam[missile];
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::M0 + missile), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::M0 + missile, changes);
     m.tia.enam[missile] = on;
     machine::tia::write::show_missile(m.tia, board, missile);
 }
@@ -10848,7 +10903,7 @@ PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t cloc
 PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
     const uint8_t on = static_cast<uint8_t>((value >> 1) & 1u);
     const bool changes = (m.tia.vdelbl == 0) && (m.tia.enabl != on);
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::BL, changes);
     m.tia.enabl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -10857,7 +10912,7 @@ PARL_FN void write_vdelp(machine::Machine& m, machine::Board& board, int32_t clo
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.grp_old[player] : m.tia.grp[player];
     const bool changes = seen != m.tia.graphics[player];
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::P0 + player), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::P0 + player, changes);
     m.tia.vdelp[player] = on;
     machine::tia::write::show_player(m.tia, board, player);
 }
@@ -10866,7 +10921,7 @@ PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t cl
     const uint8_t on = static_cast<uint8_t>(value & 1u);
     const uint8_t seen = (on != 0) ? m.tia.enabl_old : m.tia.enabl;
     const bool changes = (seen != 0) != ((m.tia.enabled & machine::tia::bit(machine::tia::BL)) != 0);
-    machine::tia::write::catch_up_for(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
+    machine::tia::write::catch_up_for(m, board, clock, machine::tia::BL, changes);
     m.tia.vdelbl = on;
     machine::tia::write::show_ball(m.tia, board);
 }
@@ -11222,22 +11277,13 @@ PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) 
     fours[1u] = fours[0u];
 }
 
-// As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
-// there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
-PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, Slice<uint32_t> strip) {
-    const uint32_t to = (row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
-    uint32_t last = static_cast<uint32_t>(picture_set.picture[0u]);
-    if ((last >= 2u) || !machine::tia::rows::has_classes(board.rows[last][row].kind)) {
+// True if row `row` is equal to the row above in all pictures, and stored as classes.
+PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t row) {
+    if (row == 0u) {
         return false;
     }
-    uint32_t last_kind = board.rows[last][row].kind;
-    uint32_t last_colors = board.rows[last][row].colors;
-    observe::plane::brighten_words(board.rows[last][row].classes, observe::plane::four_values(table, last_colors), to, strip);
-    if (last_kind == machine::tia::rows::BLANKED) {
-        strip[to] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
-        strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
-    }
-    for (uint32_t i = 1u; i < 3u; ++i) {
+    uint64_t differs = 0ull;
+    for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
             break;
@@ -11245,26 +11291,45 @@ PARL_INLINE bool brighten_row(const observe::plane::PictureSet& picture_set, con
         if ((picture >= 2u) || !machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
             return false;
         }
-        const uint32_t kind = board.rows[picture][row].kind;
-        const uint32_t colors = board.rows[picture][row].colors;
-        const uint32_t values = observe::plane::four_values(table, colors);
-        const bool alike = (kind == last_kind) && (colors == last_colors);
+        differs |= static_cast<uint64_t>(board.rows[picture][row].kind ^ board.rows[picture][row - 1u].kind);
+        differs |= static_cast<uint64_t>(board.rows[picture][row].colors ^ board.rows[picture][row - 1u].colors);
         for (uint32_t word = 0u; word < 5u; ++word) {
-            const uint64_t classes = board.rows[picture][row].classes[word];
-            if (!alike || (classes != board.rows[last][row].classes[word])) {
-                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                machine::tia::rows::fours_of_classes(classes, values, fours);
-                if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
-                    observe::plane::blank_fours(table, fours);
-                }
-                observe::plane::put_fours(strip, to + (8u * word), fours, false);
-            }
+            differs |= board.rows[picture][row].classes[word] ^ board.rows[picture][row - 1u].classes[word];
         }
-        last = picture;
-        last_kind = kind;
-        last_colors = colors;
     }
-    return true;
+    return differs == 0ull;
+}
+
+// As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
+// bit each: those of rows that are stored as bytes in one of the pictures, and those in which the pictures differ.
+PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, uint32_t place, Slice<uint32_t> strip) {
+    const uint32_t to = place * observe::plane::ROW_WORDS;
+    const uint32_t first = static_cast<uint32_t>(picture_set.picture[0u]);
+    if ((first >= 2u) || !machine::tia::rows::has_classes(board.rows[first][row].kind)) {
+        return observe::plane::ALL_PARTS;
+    }
+    const uint32_t kind = board.rows[first][row].kind;
+    const uint32_t colors = board.rows[first][row].colors;
+    const Array<uint64_t, 5> classes = board.rows[first][row].classes;
+    observe::plane::brighten_words(classes, observe::plane::four_values(table, colors), to, strip);
+    if (kind == machine::tia::rows::BLANKED) {
+        strip[to] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+        strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+    }
+    uint32_t parts = 0u;
+    for (uint32_t i = 1u; i < 3u; ++i) {
+        const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
+        if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
+            break;
+        }
+        if (((picture >= 2u) || (board.rows[picture][row].kind != kind)) || (board.rows[picture][row].colors != colors)) {
+            return observe::plane::ALL_PARTS;
+        }
+        for (uint32_t word = 0u; word < 5u; ++word) {
+            parts |= static_cast<uint32_t>(board.rows[picture][row].classes[word] != classes[word]) << word;
+        }
+    }
+    return parts;
 }
 
 // Brightness of the pixels of a class row, from word `to` of a strip on.
@@ -11277,13 +11342,15 @@ PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t valu
     }
 }
 
-// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
-PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip) {
+// As `brighten_row`, for part `word` of it, which is 32 pixels.
+PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, uint32_t place, Slice<uint32_t> strip) {
     const uint32_t at = (row * observe::WIDTH) + (32u * word);
-    const uint32_t to = ((row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (8u * word);
+    const uint32_t to = (place * observe::plane::ROW_WORDS) + (8u * word);
     Array<uint32_t, 8> last = Array<uint32_t, 8>{};
     bool last_is_bytes = false;
-    for (uint32_t i = 0u; i < 3u; ++i) {
+    const uint32_t first = static_cast<uint32_t>(picture_set.picture[0u]);
+    const uint32_t begin = static_cast<uint32_t>((first < 2u) && machine::tia::rows::has_classes(board.rows[first][row].kind));
+    for (uint32_t i = begin; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
             break;
@@ -11315,15 +11382,16 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
     }
 }
 
-// As `area`, for an 84 x 84 plane, from a strip.
-PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
+// As `area`, for an 84 x 84 plane, from a strip. `ranks` has the number of distinct picture rows up to each one, and `before` of
+// them come before the strip.
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, Slice<const uint32_t> ranks, uint32_t before, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
     const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
     const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
     const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
     const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
     float total = 0.0f;
     for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
-        const uint32_t line = ((static_cast<uint32_t>(y.first) + j) % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
+        const uint32_t line = ((static_cast<uint32_t>(ranks[static_cast<uint32_t>(y.first) + j]) - before) - 1u) * observe::plane::ROW_WORDS;
         float sum = 0.0f;
         for (uint32_t i = 0u; i < static_cast<uint32_t>(x.count); ++i) {
             const uint32_t from = static_cast<uint32_t>(x.first) + i;
@@ -11337,11 +11405,6 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane:
     return observe::round_pixel(total);
 }
 
-// First pixel of the rows of an 84 x 84 plane that a block of a strip gives.
-PARL_FN uint32_t block_place(uint32_t block) {
-    return ((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 168u) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_COLUMNS);
-}
-
 // 32 bits of two words, from bit `shift` on, which is less than 32.
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef PARL_INTRINSICS
@@ -11351,50 +11414,75 @@ PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 #endif
 }
 
-// Sums of two rows of an 84 x 84 plane, 21 pixels each, from a block of 5 x 40 pixels of a strip. In 200ths of a pixel, with
-// 100 added.
-PARL_INLINE void sum_block_84(Slice<const uint32_t> strip, uint32_t block, Array<uint32_t, 21>& upper, Array<uint32_t, 21>& lower) {
-    const uint32_t at = (((block / static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * 5u) * observe::plane::ROW_WORDS) + ((block % static_cast<uint32_t>(observe::plane::BLOCKS_ACROSS)) * observe::plane::BLOCK_WORDS);
-    Array<Array<uint32_t, 10>, 5> words = Array<Array<uint32_t, 10>, 5>{};
-    PARL_UNROLLED
-    for (uint32_t j = 0u; j < 5u; ++j) {
-    PARL_UNROLLED
-        for (uint32_t k = 0u; k < observe::plane::BLOCK_WORDS; ++k) {
-            words[j][k] = strip[(at + (j * observe::plane::ROW_WORDS)) + k];
-        }
-    }
-    PARL_ROLLED
-    PARL_UNROLLED
-    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
-        const Array<uint32_t, 2> across = observe::ACROSS_84[r];
-        const uint32_t word = static_cast<uint32_t>(across[0u] / 4u);
-        const uint32_t shift = 8u * (across[0u] & 3u);
-        Array<uint32_t, 5> fours = Array<uint32_t, 5>{};
-    PARL_UNROLLED
-        for (uint32_t j_2 = 0u; j_2 < 5u; ++j_2) {
-            fours[j_2] = words[j_2][word];
-            if (shift != 0u) {
-                fours[j_2] = observe::plane::shifted(words[j_2][word], words[j_2][word + 1u], shift);
-            }
-        }
-        const uint32_t middle = observe::dot4(fours[2u], across[1u], 100u);
-        upper[r] = observe::dot4(fours[0u], 2u * across[1u], observe::dot4(fours[1u], 2u * across[1u], middle));
-        lower[r] = observe::dot4(fours[3u], 2u * across[1u], observe::dot4(fours[4u], 2u * across[1u], middle));
+// Sums across row `place` of a strip, in 80ths of a pixel, with 40 added: two in a word of `sums`, the left one in the low half.
+PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums) {
+    const uint32_t half_words = observe::WIDTH / 8u;
+    for (uint32_t half = 0u; half < 2u; ++half) {
+        const uint32_t from = (place * observe::plane::ROW_WORDS) + (half * half_words);
+        const uint32_t to = (place * observe::plane::SUM_WORDS) + (half * 21u);
+        observe::plane::sum_half_84(strip, from, sums, to);
     }
 }
 
-// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-// pixels, the last one's in bit 0: the float computation decides these.
-PARL_INLINE uint32_t round_block_84(const Array<uint32_t, 21>& sums, Slice<uint8_t> out, uint32_t to) {
-    uint32_t ties = 0u;
+// As `sum_row_84`, for the 42 columns of half a row, from words `from` and `to` on.
+PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<uint32_t> sums, uint32_t to) {
+    Array<uint32_t, 20> words = Array<uint32_t, 20>{};
     PARL_ROLLED
     PARL_UNROLLED
-    for (uint32_t r = 0u; r < observe::plane::BLOCK_COLUMNS; ++r) {
-        const uint32_t scaled = sums[r] * observe::plane::round_block_84_SCALE;
-        out[to + r] = static_cast<uint8_t>(scaled >> 24);
-        ties = observe::plane::shifted(rs::wrapping_sub<uint32_t>(scaled & 0xFFFFFFu, observe::plane::round_block_84_SCALE), ties, 31u);
+    for (uint32_t k = 0u; k < 20u; ++k) {
+        words[k] = strip[from + k];
     }
-    return ties;
+    PARL_ROLLED
+    PARL_UNROLLED
+    for (uint32_t pair = 0u; pair < 21u; ++pair) {
+        Array<uint32_t, 2> two = Array<uint32_t, 2>{};
+    PARL_UNROLLED
+        for (uint32_t i = 0u; i < 2u; ++i) {
+            const Array<uint32_t, 2> across = observe::ACROSS_84[(2u * pair) + i];
+            const uint32_t word = static_cast<uint32_t>(across[0u] / 4u);
+            const uint32_t shift = 8u * (across[0u] & 3u);
+            uint32_t four = words[word];
+            if (shift != 0u) {
+                four = observe::plane::shifted(words[word], words[word + 1u], shift);
+            }
+            two[i] = observe::dot4(four, 2u * across[1u], 40u);
+        }
+        sums[to + pair] = machine::tia::rows::select_bytes(two[0u], two[1u], 0x5410u);
+    }
+}
+
+// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of five picture rows. `places` are the rows of
+// the strip that are equal to these, `unit` counts columns. Bit 7 of a byte of `ties` is set for pixels that are halfway between
+// two values: the float computation decides these.
+PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties) {
+    Array<uint32_t, 5> at = Array<uint32_t, 5>{};
+    PARL_UNROLLED
+    for (uint32_t j = 0u; j < 5u; ++j) {
+        at[j] = (static_cast<uint32_t>(places[j]) * observe::plane::SUM_WORDS) + ((2u * observe::plane::QUADS) * unit);
+    }
+    PARL_UNROLLED
+    for (uint32_t quad = 0u; quad < observe::plane::QUADS; ++quad) {
+        Array<uint32_t, 2> upper = Array<uint32_t, 2>{};
+        Array<uint32_t, 2> lower = Array<uint32_t, 2>{};
+    PARL_UNROLLED
+        for (uint32_t k = 0u; k < 2u; ++k) {
+            const uint32_t word = (2u * quad) + k;
+            const uint32_t middle = sums[at[2u] + word] >> 1;
+            upper[k] = (sums[at[0u] + word] + sums[at[1u] + word]) + middle;
+            lower[k] = (sums[at[3u] + word] + sums[at[4u] + word]) + middle;
+        }
+        observe::plane::round_four(upper, pixels[0u][quad], ties[0u][quad]);
+        observe::plane::round_four(lower, pixels[1u][quad], ties[1u][quad]);
+    }
+}
+
+// Divides four sums, which are halves of words, by 200. Sets bit 7 of the bytes of `ties` where nothing remains.
+PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties) {
+    const uint32_t first = machine::tia::rows::select_bytes((sums[0u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[0u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
+    const uint32_t second = machine::tia::rows::select_bytes((sums[1u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[1u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
+    pixels = machine::tia::rows::select_bytes(first, second, 0x5410u);
+    const uint32_t fractions = machine::tia::rows::select_bytes(first, second, 0x7632u);
+    ties = ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
 }
 
 // Byte `index` of a plane.

@@ -275,8 +275,8 @@ const CALLED: [&str; 15] = [
 
 /// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
 const UNROLLED: [&str; 6] = [
-    "observe::plane::sum_block_84",
-    "observe::plane::round_block_84",
+    "observe::plane::sum_half_84",
+    "observe::plane::round_unit_84",
     "observe::plane::brighten_words",
     "machine::tia::rows::draw_whole",
     "machine::tia::rows::fours_of_classes",

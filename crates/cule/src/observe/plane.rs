@@ -116,23 +116,28 @@ fn area(
     round_pixel(total)
 }
 
-/// Picture rows of a strip, at most: a thread computes the brightness of a row. A strip is processed as a whole and gives
-/// `STRIP_OUT` rows of an 84 x 84 plane.
-pub const STRIP_ROWS: u32 = 60;
-/// Rows of an 84 x 84 plane that are computed from a strip.
-pub const STRIP_OUT: u32 = 24;
+/// Rows of a picture that becomes a plane of 84 x 84.
+pub const ROWS_84: u32 = 210;
+/// Rows of a strip, at most: the distinct ones among the picture rows that a block computes at a time.
+pub const STRIP_ROWS: u32 = 32;
 /// Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
 const ROW_WORDS: usize = WIDTH / 4 + 1;
-/// Parts of a row that `brighten_part` computes.
-pub const ROW_PARTS: u32 = 5;
 /// Words of a strip, four pixels each.
 pub const STRIP_WORDS: u32 = STRIP_ROWS * ROW_WORDS as u32;
-/// Blocks of 5 x 40 pixels in five rows of a strip. Each gives two rows of `BLOCK_COLUMNS` pixels of an 84 x 84 plane.
-pub const BLOCKS_ACROSS: u32 = 4;
-/// Words of a row of a block.
-const BLOCK_WORDS: usize = 10;
-/// Columns of an 84 x 84 plane that a block gives.
-pub const BLOCK_COLUMNS: usize = 21;
+/// Words of the sums of a row, two each, and one more.
+const SUM_WORDS: usize = 43;
+/// Words of the sums of a strip.
+pub const STRIP_SUM_WORDS: u32 = STRIP_ROWS * SUM_WORDS as u32;
+/// Parts of a row that `brighten_part` computes.
+pub const ROW_PARTS: u32 = 5;
+/// All of them, one bit each.
+const ALL_PARTS: u32 = 0x1F;
+/// Fours of pixels that are rounded together, in each of two rows.
+pub const QUADS: usize = 3;
+/// Pixels of a row of an 84 x 84 plane that are rounded together.
+pub const UNIT_COLUMNS: u32 = 4 * QUADS as u32;
+/// How many times that a row has.
+pub const UNITS_ACROSS: u32 = 84 / UNIT_COLUMNS;
 
 /// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
@@ -176,29 +181,14 @@ fn blank_fours(table: &[u8], fours: &mut [u32; 8]) {
     fours[1] = fours[0];
 }
 
-/// As `brightest`, for row `row`, which becomes row `row % STRIP_ROWS` of a strip. Returns false, and may have written anything
-/// there, if the row is stored as bytes in one of the pictures: `brighten_part` computes these.
+/// True if row `row` is equal to the row above in all pictures, and stored as classes.
 #[inline(always)]
-pub fn brighten_row(
-    picture_set: &PictureSet,
-    board: &Board,
-    table: &[u8],
-    row: usize,
-    strip: &mut [u32],
-) -> bool {
-    let to: usize = row % STRIP_ROWS as usize * ROW_WORDS;
-    let mut last: usize = picture_set.picture[0] as usize;
-    if last >= 2 || !rows::has_classes(board.rows[last][row].kind) {
+pub fn is_row_above(picture_set: &PictureSet, board: &Board, row: usize) -> bool {
+    if row == 0 {
         return false;
     }
-    let mut last_kind: u32 = board.rows[last][row].kind;
-    let mut last_colors: u32 = board.rows[last][row].colors;
-    brighten_words(&board.rows[last][row].classes, four_values(table, last_colors), to, strip);
-    if last_kind == rows::BLANKED {
-        strip[to] = table[0] as u32 * 0x0101_0101;
-        strip[to + 1] = table[0] as u32 * 0x0101_0101;
-    }
-    for i in 1..3usize {
+    let mut differs: u64 = 0;
+    for i in 0..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
             break;
@@ -206,27 +196,55 @@ pub fn brighten_row(
         if picture >= 2 || !rows::has_classes(board.rows[picture][row].kind) {
             return false;
         }
-        let kind: u32 = board.rows[picture][row].kind;
-        let colors: u32 = board.rows[picture][row].colors;
-        let values: u32 = four_values(table, colors);
-        let alike: bool = kind == last_kind && colors == last_colors;
+        differs |= (board.rows[picture][row].kind ^ board.rows[picture][row - 1].kind) as u64;
+        differs |= (board.rows[picture][row].colors ^ board.rows[picture][row - 1].colors) as u64;
         for word in 0..5usize {
-            let classes: u64 = board.rows[picture][row].classes[word];
-            // The pictures of one step are equal in most places.
-            if !alike || classes != board.rows[last][row].classes[word] {
-                let mut fours: [u32; 8] = [0; 8];
-                rows::fours_of_classes(classes, values, &mut fours);
-                if kind == rows::BLANKED && word == 0 {
-                    blank_fours(table, &mut fours);
-                }
-                put_fours(strip, to + 8 * word, &fours, false);
-            }
+            differs |= board.rows[picture][row].classes[word] ^ board.rows[picture][row - 1].classes[word];
         }
-        last = picture;
-        last_kind = kind;
-        last_colors = colors;
     }
-    true
+    differs == 0
+}
+
+/// As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
+/// bit each: those of rows that are stored as bytes in one of the pictures, and those in which the pictures differ.
+#[inline(always)]
+pub fn brighten_row(
+    picture_set: &PictureSet,
+    board: &Board,
+    table: &[u8],
+    row: usize,
+    place: usize,
+    strip: &mut [u32],
+) -> u32 {
+    let to: usize = place * ROW_WORDS;
+    let first: usize = picture_set.picture[0] as usize;
+    if first >= 2 || !rows::has_classes(board.rows[first][row].kind) {
+        return ALL_PARTS;
+    }
+    let kind: u32 = board.rows[first][row].kind;
+    let colors: u32 = board.rows[first][row].colors;
+    let classes: [u64; 5] = board.rows[first][row].classes;
+    brighten_words(&classes, four_values(table, colors), to, strip);
+    if kind == rows::BLANKED {
+        strip[to] = table[0] as u32 * 0x0101_0101;
+        strip[to + 1] = table[0] as u32 * 0x0101_0101;
+    }
+    let mut parts: u32 = 0;
+    for i in 1..3usize {
+        let picture: usize = picture_set.picture[i] as usize;
+        if picture == NO_PICTURE as usize {
+            break;
+        }
+        if picture >= 2 || board.rows[picture][row].kind != kind || board.rows[picture][row].colors != colors
+        {
+            return ALL_PARTS;
+        }
+        // The pictures of one step are equal in most places.
+        for word in 0..5usize {
+            parts |= ((board.rows[picture][row].classes[word] != classes[word]) as u32) << word;
+        }
+    }
+    parts
 }
 
 /// Brightness of the pixels of a class row, from word `to` of a strip on.
@@ -239,7 +257,7 @@ fn brighten_words(classes: &[u64; 5], values: u32, to: usize, strip: &mut [u32])
     }
 }
 
-/// As `brighten_row`, for 32 pixels of any row from a multiple of 32 on.
+/// As `brighten_row`, for part `word` of it, which is 32 pixels.
 #[inline(always)]
 pub fn brighten_part(
     picture_set: &PictureSet,
@@ -248,13 +266,17 @@ pub fn brighten_part(
     table: &[u8],
     row: usize,
     word: usize,
+    place: usize,
     strip: &mut [u32],
 ) {
     let at: usize = row * WIDTH + 32 * word;
-    let to: usize = row % STRIP_ROWS as usize * ROW_WORDS + 8 * word;
+    let to: usize = place * ROW_WORDS + 8 * word;
     let mut last: [u32; 8] = [0; 8];
     let mut last_is_bytes: bool = false;
-    for i in 0..3usize {
+    let first: usize = picture_set.picture[0] as usize;
+    // `brighten_row` has computed the first picture if it has classes there.
+    let begin: usize = (first < 2 && rows::has_classes(board.rows[first][row].kind)) as usize;
+    for i in begin..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
             break;
@@ -291,10 +313,13 @@ pub fn brighten_part(
     }
 }
 
-/// As `area`, for an 84 x 84 plane, from a strip.
+/// As `area`, for an 84 x 84 plane, from a strip. `ranks` has the number of distinct picture rows up to each one, and `before` of
+/// them come before the strip.
 #[inline(never)]
 pub fn area_84(
     strip: &[u32],
+    ranks: &[u32],
+    before: usize,
     reduction: &Reduction,
     cells: &[Cell],
     weights: &[f32],
@@ -307,7 +332,7 @@ pub fn area_84(
     let y_at: usize = (reduction.weights[1] + y.at) as usize;
     let mut total: f32 = 0.0;
     for j in 0..y.count as usize {
-        let line: usize = (y.first as usize + j) % STRIP_ROWS as usize * ROW_WORDS;
+        let line: usize = (ranks[y.first as usize + j] as usize - before - 1) * ROW_WORDS;
         let mut sum: f32 = 0.0;
         for i in 0..x.count as usize {
             let from: usize = x.first as usize + i;
@@ -321,65 +346,87 @@ pub fn area_84(
     round_pixel(total)
 }
 
-/// First pixel of the rows of an 84 x 84 plane that a block of a strip gives.
-pub fn block_place(block: usize) -> usize {
-    block / BLOCKS_ACROSS as usize * 168 + block % BLOCKS_ACROSS as usize * BLOCK_COLUMNS
-}
-
 /// 32 bits of two words, from bit `shift` on, which is less than 32.
 fn shifted(low: u32, high: u32, shift: u32) -> u32 {
     ((low as u64 | (high as u64) << 32) >> shift) as u32
 }
 
-/// Sums of two rows of an 84 x 84 plane, 21 pixels each, from a block of 5 x 40 pixels of a strip. In 200ths of a pixel, with
-/// 100 added.
+/// Sums across row `place` of a strip, in 80ths of a pixel, with 40 added: two in a word of `sums`, the left one in the low half.
 #[inline(always)]
-pub fn sum_block_84(
-    strip: &[u32],
-    block: usize,
-    upper: &mut [u32; BLOCK_COLUMNS],
-    lower: &mut [u32; BLOCK_COLUMNS],
-) {
-    let at: usize =
-        block / BLOCKS_ACROSS as usize * 5 * ROW_WORDS + block % BLOCKS_ACROSS as usize * BLOCK_WORDS;
-    let mut words: [[u32; BLOCK_WORDS]; 5] = [[0; BLOCK_WORDS]; 5];
-    for j in 0..5usize {
-        for k in 0..BLOCK_WORDS {
-            words[j][k] = strip[at + j * ROW_WORDS + k];
-        }
-    }
-    for r in 0..BLOCK_COLUMNS {
-        let across: [u32; 2] = ACROSS_84[r];
-        let word: usize = (across[0] / 4) as usize;
-        let shift: u32 = 8 * (across[0] & 3);
-        let mut fours: [u32; 5] = [0; 5];
-        for j in 0..5usize {
-            fours[j] = words[j][word];
-            if shift != 0 {
-                fours[j] = shifted(words[j][word], words[j][word + 1], shift);
-            }
-        }
-        // The middle row belongs to both, with half of the weight.
-        let middle: u32 = dot4(fours[2], across[1], 100);
-        upper[r] = dot4(fours[0], 2 * across[1], dot4(fours[1], 2 * across[1], middle));
-        lower[r] = dot4(fours[3], 2 * across[1], dot4(fours[4], 2 * across[1], middle));
+pub fn sum_row_84(strip: &[u32], place: usize, sums: &mut [u32]) {
+    let half_words: usize = WIDTH / 8;
+    for half in 0..2usize {
+        let from: usize = place * ROW_WORDS + half * half_words;
+        let to: usize = place * SUM_WORDS + half * 21;
+        sum_half_84(strip, from, sums, to);
     }
 }
 
-/// Writes the pixels of the sums of `sum_block_84` from `to` on. Returns a bit for each that is halfway between two
-/// pixels, the last one's in bit 0: the float computation decides these.
+/// As `sum_row_84`, for the 42 columns of half a row, from words `from` and `to` on.
 #[inline(always)]
-pub fn round_block_84(sums: &[u32; BLOCK_COLUMNS], out: &mut [u8], to: usize) -> u32 {
-    // 2^24 / 200, rounded up: exact for all sums, up to 51,100.
-    const SCALE: u32 = (1 << 24) / WEIGHT_84 + 1;
-    let mut ties: u32 = 0;
-    for r in 0..BLOCK_COLUMNS {
-        let scaled: u32 = sums[r] * SCALE;
-        out[to + r] = (scaled >> 24) as u8;
-        // Without a remainder the fraction is less than a 200th: the difference is negative.
-        ties = shifted((scaled & 0xFF_FFFF).wrapping_sub(SCALE), ties, 31);
+fn sum_half_84(strip: &[u32], from: usize, sums: &mut [u32], to: usize) {
+    let mut words: [u32; 20] = [0; 20];
+    for k in 0..20usize {
+        words[k] = strip[from + k];
     }
-    ties
+    for pair in 0..21usize {
+        let mut two: [u32; 2] = [0; 2];
+        for i in 0..2usize {
+            let across: [u32; 2] = ACROSS_84[2 * pair + i];
+            let word: usize = (across[0] / 4) as usize;
+            let shift: u32 = 8 * (across[0] & 3);
+            let mut four: u32 = words[word];
+            if shift != 0 {
+                four = shifted(words[word], words[word + 1], shift);
+            }
+            two[i] = dot4(four, 2 * across[1], 40);
+        }
+        sums[to + pair] = rows::select_bytes(two[0], two[1], 0x5410);
+    }
+}
+
+/// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of five picture rows. `places` are the rows of
+/// the strip that are equal to these, `unit` counts columns. Bit 7 of a byte of `ties` is set for pixels that are halfway between
+/// two values: the float computation decides these.
+#[inline(always)]
+pub fn round_unit_84(
+    sums: &[u32],
+    places: &[u32; 5],
+    unit: usize,
+    pixels: &mut [[u32; QUADS]; 2],
+    ties: &mut [[u32; QUADS]; 2],
+) {
+    let mut at: [usize; 5] = [0; 5];
+    for j in 0..5usize {
+        at[j] = places[j] as usize * SUM_WORDS + 2 * QUADS * unit;
+    }
+    for quad in 0..QUADS {
+        let mut upper: [u32; 2] = [0; 2];
+        let mut lower: [u32; 2] = [0; 2];
+        for k in 0..2usize {
+            // Halves are 200ths with 100 added, at most 51,100. The middle row belongs to both, with half of the weight; its sums
+            // are even.
+            let word: usize = 2 * quad + k;
+            let middle: u32 = sums[at[2] + word] >> 1;
+            upper[k] = sums[at[0] + word] + sums[at[1] + word] + middle;
+            lower[k] = sums[at[3] + word] + sums[at[4] + word] + middle;
+        }
+        round_four(&upper, &mut pixels[0][quad], &mut ties[0][quad]);
+        round_four(&lower, &mut pixels[1][quad], &mut ties[1][quad]);
+    }
+}
+
+/// Divides four sums, which are halves of words, by 200. Sets bit 7 of the bytes of `ties` where nothing remains.
+#[inline(always)]
+fn round_four(sums: &[u32; 2], pixels: &mut u32, ties: &mut u32) {
+    // 2^24 / 200, rounded up: exact for all sums, up to 51,100. Of 200 q + r, the upper byte of the product is q, and its other
+    // bytes are 184 q + SCALE * r: byte 2 is 0 if and only if r is.
+    const SCALE: u32 = (1 << 24) / WEIGHT_84 + 1;
+    let first: u32 = rows::select_bytes((sums[0] & 0xFFFF) * SCALE, (sums[0] >> 16) * SCALE, 0x6273);
+    let second: u32 = rows::select_bytes((sums[1] & 0xFFFF) * SCALE, (sums[1] >> 16) * SCALE, 0x6273);
+    *pixels = rows::select_bytes(first, second, 0x5410);
+    let fractions: u32 = rows::select_bytes(first, second, 0x7632);
+    *ties = !(((fractions & 0x7F7F_7F7F) + 0x7F7F_7F7F) | fractions | 0x7F7F_7F7F);
 }
 
 /// Byte `index` of a plane.
@@ -495,7 +542,10 @@ mod tests {
         let picture_set = PictureSet { picture: [0, 1, NO_PICTURE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
         let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
-        let mut strip_out = [0u8; 84 * STRIP_OUT as usize];
+        let mut sums = [0xFFFF_FFFFu32; STRIP_SUM_WORDS as usize];
+        let mut plane = [0u8; 84 * 84];
+        // Every row of the picture is a distinct one.
+        let ranks: Vec<u32> = (1..=ROWS_84).collect();
         let mut tie_count = 0;
         for few in [false, true, true] {
             let boards: Vec<u8> = (0..2 * 210 * WIDTH)
@@ -515,34 +565,38 @@ mod tests {
                 };
                 assert_eq!(one(&whole), one(&floats), "pixel {index}");
                 let (row, column) = (index as usize / 84, index as usize % 84);
-                if (row % STRIP_OUT as usize, column) == (0, 0) {
-                    let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
-                    let rows = (210 - first).min(STRIP_ROWS as usize);
-                    for row in first..first + rows {
-                        if brighten_row(&picture_set, &board, &table, row, &mut strip) {
-                            continue;
+                if (row % 12, column) == (0, 0) {
+                    let first = row / 12 * 30;
+                    for place in 0..30 {
+                        let row = first + place;
+                        assert!(!is_row_above(&picture_set, &board, row));
+                        let parts = brighten_row(&picture_set, &board, &table, row, place, &mut strip);
+                        for part in (0..ROW_PARTS as usize).filter(|part| parts >> part & 1 != 0) {
+                            brighten_part(&picture_set, &board, &[], &table, row, part, place, &mut strip);
                         }
-                        for part in 0..ROW_PARTS as usize {
-                            brighten_part(&picture_set, &board, &[], &table, row, part, &mut strip);
-                        }
+                        sum_row_84(&strip, place, &mut sums);
                     }
-                    for block in 0..rows / 5 * BLOCKS_ACROSS as usize {
-                        let (mut upper, mut lower) = ([0; BLOCK_COLUMNS], [0; BLOCK_COLUMNS]);
-                        sum_block_84(&strip, block, &mut upper, &mut lower);
-                        let to = block_place(block);
-                        for (sums, to) in [(upper, to), (lower, to + 84)] {
-                            let found = round_block_84(&sums, &mut strip_out, to);
-                            tie_count += found.count_ones();
-                            for r in (0..BLOCK_COLUMNS).filter(|r| found >> (BLOCK_COLUMNS - 1 - r) & 1 != 0)
-                            {
-                                let (y, x) = (row + (to + r) / 84, (to + r) % 84);
-                                strip_out[to + r] = area_84(&strip, &whole, &cells, &weights, y, x);
+                    for unit in 0..6 * UNITS_ACROSS {
+                        let (group, unit) = (unit / UNITS_ACROSS, unit % UNITS_ACROSS);
+                        let places = [0, 1, 2, 3, 4].map(|j| 5 * group + j);
+                        let (mut found, mut ties) = ([[0; QUADS]; 2], [[0; QUADS]; 2]);
+                        round_unit_84(&sums, &places, unit as usize, &mut found, &mut ties);
+                        for k in 0..2 * UNIT_COLUMNS {
+                            let (line, column) = ((k / UNIT_COLUMNS) as usize, k % UNIT_COLUMNS);
+                            let (quad, byte) = ((column / 4) as usize, 8 * (column % 4));
+                            let (y, x) = (row + 2 * group as usize + line, unit * UNIT_COLUMNS + column);
+                            let place = 84 * y + x as usize;
+                            plane[place] = (found[line][quad] >> byte) as u8;
+                            assert_eq!(ties[line][quad] & 0x7F7F_7F7F, 0);
+                            if ties[line][quad] >> byte & 0x80 != 0 {
+                                tie_count += 1;
+                                plane[place] =
+                                    area_84(&strip, &ranks, first, &whole, &cells, &weights, y, x as usize);
                             }
                         }
                     }
                 }
-                let pixel = strip_out[row % STRIP_OUT as usize * 84 + column];
-                assert_eq!(pixel, one(&floats), "pixel {index} of a strip");
+                assert_eq!(plane[index as usize], one(&floats), "pixel {index} of a strip");
                 let bright = |at: usize| u32::from(brightest(&picture_set, &boards, &[], &table, at));
                 let (row, down) = rows_84(index as usize / 84);
                 let [first, across] = ACROSS_84[index as usize % 84];

@@ -1,6 +1,6 @@
 //! Class rows: which of four colors each pixel has, in two bits, and the four colors. GPUs draw these
 //! (`PartialRow::uses_classes`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if
-//! their colors change within the row, if they are drawn access by access, or if the frame ends within them.
+//! a color that they show changes within the row, if they are drawn access by access, or if the frame ends within them.
 //!
 //! Device subset.
 
@@ -18,7 +18,7 @@ use crate::machine::{Board, Machine};
 
 /// A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
 pub const BYTES: u32 = 0;
-/// As `BYTES`: colors changed within the row. The next row in its place starts as bytes too, unless it is
+/// As `BYTES`: a color that it shows changed within the row. The next row in its place starts as bytes too, unless it is
 /// drawn as a whole.
 pub const MIXED: u32 = 1;
 /// The row is stored as classes.
@@ -60,7 +60,7 @@ pub struct PartialRow {
 
 /// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
 /// the lowest byte. Digits are less than 8.
-fn select_bytes(low: u32, high: u32, digits: u32) -> u32 {
+pub fn select_bytes(low: u32, high: u32, digits: u32) -> u32 {
     let both: u64 = low as u64 | (high as u64) << 32;
     let mut selected: u32 = 0;
     for i in 0..4u32 {
@@ -128,11 +128,13 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
     let blank: bool = a < BLANK_PIXELS && m.tia.blank_pending != 0;
     if a > 0 {
-        let fits: bool = !blank
-            && board.partial_row.row == number as u32 + 1
+        let continues: bool = board.partial_row.row == number as u32 + 1
             && board.partial_row.buffer == buffer as u32
             && board.partial_row.drawn_pixels == a
-            && board.rows[buffer][number].colors == colors;
+            && (a >= BLANK_PIXELS || blank == (board.rows[buffer][number].kind == BLANKED));
+        let fits: bool = continues
+            && (board.rows[buffer][number].colors == colors
+                || shows_no_other_color(board, buffer, number, a, colors));
         if !fits {
             expand(board, buffer, number);
             if !blank {
@@ -140,14 +142,11 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
             }
             return false;
         }
+        board.rows[buffer][number].colors = colors;
         if b == WIDTH as i32 {
             board.partial_row.row = 0;
         }
     } else {
-        if blank && b < BLANK_PIXELS {
-            expand(board, buffer, number);
-            return false;
-        }
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
             return false;
         }
@@ -166,10 +165,10 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
     let order: u8 = drawing_order(&m.tia);
-    let scores: bool = order != 0 && order != PRIORITY;
+    let usual: bool = !dark && (order == 0 || order == PRIORITY);
     // Where the playfield is before the players.
     let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
-    if a == 0 && b == WIDTH as i32 && !scores && !dark {
+    if a == 0 && b == WIDTH as i32 && usual {
         draw_whole(board, buffer, number, before);
         return true;
     }
@@ -177,11 +176,11 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         let wanted: u32 = span_word(w, a, b);
         if wanted != 0 {
             let mut classes: (u32, u32) = (0, 0);
-            if scores && !dark {
+            if usual {
+                classes = usual_classes(board, w, before);
+            } else if !dark {
                 let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
                 classes = (c0 | cf, c1 | cf);
-            } else if !dark {
-                classes = usual_classes(board, w, before);
             }
             let old: u64 = board.rows[buffer][number].classes[w];
             let low: u32 = classes.0 & wanted | old as u32 & !wanted;
@@ -190,6 +189,30 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         }
     }
     true
+}
+
+/// True if no pixel before pixel `to` of the class row has one of the colors that are replaced by `colors`.
+#[inline(never)]
+fn shows_no_other_color(board: &Board, buffer: usize, number: usize, to: i32, colors: u32) -> bool {
+    let from: i32 = if board.rows[buffer][number].kind == BLANKED { BLANK_PIXELS } else { 0 };
+    let mut shown: [u32; 4] = [0; 4];
+    for w in 0..5usize {
+        let inside: u32 = span_word(w, from, to);
+        let low: u32 = board.rows[buffer][number].classes[w] as u32;
+        let high: u32 = (board.rows[buffer][number].classes[w] >> 32) as u32;
+        shown[0] |= inside & !(low | high);
+        shown[1] |= inside & low & !high;
+        shown[2] |= inside & high & !low;
+        shown[3] |= inside & low & high;
+    }
+    let changed: u32 = board.rows[buffer][number].colors ^ colors;
+    let mut differs: u32 = 0;
+    for class in 0..4usize {
+        if shown[class] != 0 {
+            differs |= changed & 0xFF << (8 * class);
+        }
+    }
+    differs == 0
 }
 
 /// The words as the low and the high half of a number.

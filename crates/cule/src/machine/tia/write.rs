@@ -4,8 +4,8 @@
 //! Device subset.
 
 use super::{
-    ALL_NEED_BEAM, ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, M0, NEVER, P0, PF, Tia,
-    beam, bit, clock_of, collision, hmove, line_clock, objects, position,
+    ALL_NEED_BEAM, ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, HBLANK_CLOCKS, M0, NEVER,
+    P0, PF, Tia, beam, bit, clock_of, collision, hmove, line_clock, objects, position,
 };
 use crate::machine::{Board, Machine};
 
@@ -51,15 +51,36 @@ pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
     }
 }
 
-/// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
-/// changes them.
-pub fn catch_up_for(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visible: bool) {
+/// Advances the beam for a change at clock `target` that is visible in `cells` only: to the begin of the row if it covers none of
+/// them there before `target`.
+fn catch_up_over(m: &mut Machine, board: &mut Board, target: i32, cells: u64) {
+    let t: &Tia = &m.tia;
+    let mut to: i32 = target;
+    if m.access_by_access == 0 && target >= t.gate && target < t.window_end {
+        let goal: i32 = target - t.base;
+        let row: i32 = goal - (goal as u32 % CLOCKS_PER_LINE as u32) as i32;
+        let begin: i32 = row + HBLANK_CLOCKS;
+        if goal > begin && beam::is_steady(t) {
+            let from: i32 = if t.beam > begin { t.beam - begin } else { 0 };
+            let ahead: u64 = (1u64 << ((goal - begin + 3) >> 2)) - 1;
+            let behind: u64 = (1u64 << (from >> 2)) - 1;
+            if cells & ahead & !behind == 0 {
+                to = t.base + row;
+            }
+        }
+    }
+    beam::catch_up(m, board, to);
+}
+
+/// Advances the beam to `target` if a change of `object` could be visible there. `visible`: the write changes it.
+pub fn catch_up_for(m: &mut Machine, board: &mut Board, target: i32, object: usize, visible: bool) {
     if m.access_by_access != 0 {
         beam::catch_up(m, board, target);
         return;
     }
-    if visible && (m.draw != 0 || can_collide(m, board, objects)) {
-        beam::catch_up(m, board, target);
+    if visible && (m.draw != 0 || can_collide(m, board, bit(object))) {
+        let cells: u64 = board.cells[object];
+        catch_up_over(m, board, target, cells);
     }
 }
 
@@ -73,12 +94,15 @@ fn can_collide(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
 
 /// Advances the beam to `target` if a move of `object` to `cells` could be visible there.
 pub fn catch_up_for_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
-    let mut seen: bool = m.draw != 0 || m.access_by_access != 0;
+    let mut seen: bool = m.access_by_access != 0;
     if !seen && m.tia.enabled & bit(object) != 0 {
-        seen = can_collide(m, board, bit(object)) || collision::would_collide(m, board, object, cells);
+        seen = m.draw != 0
+            || can_collide(m, board, bit(object))
+            || collision::would_collide(m, board, object, cells);
     }
     if seen {
-        beam::catch_up(m, board, target);
+        let both: u64 = cells | board.cells[object];
+        catch_up_over(m, board, target, both);
     }
 }
 
@@ -304,7 +328,7 @@ fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
 fn write_reflect(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
     let on: u8 = (value >> 3 & 1) as u8;
     let changes: bool = on != m.tia.reflect[player];
-    catch_up_for(m, board, clock.wrapping_add(1), bit(P0 + player), changes);
+    catch_up_for(m, board, clock.wrapping_add(1), P0 + player, changes);
     if changes {
         m.tia.reflect[player] = on;
         mark_dirty(&mut m.tia, bit(P0 + player));
@@ -336,7 +360,7 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
     }
     if seen {
         let target: i32 = clock.wrapping_add(playfield_delay(m, clock));
-        beam::catch_up(m, board, target);
+        catch_up_over(m, board, target, changes);
     }
     m.tia.playfield = new;
     mark_dirty(&mut m.tia, bit(PF));
@@ -412,9 +436,12 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
     if changes & changes.wrapping_sub(1) != 0 {
         // Two objects that change together may collide with each other, though neither collides with the
         // other's old form.
-        catch_up_if(m, board, clock.wrapping_add(1), true);
+        let ball: u64 = if changes & bit(BL) != 0 { board.cells[BL] } else { 0 };
+        let both: u64 = board.cells[P0] | board.cells[P0 + 1] | ball;
+        catch_up_over(m, board, clock.wrapping_add(1), both);
     } else if changes != 0 || m.access_by_access != 0 {
-        catch_up_for(m, board, clock.wrapping_add(1), changes, true);
+        let object: usize = changes.trailing_zeros() as usize;
+        catch_up_for(m, board, clock.wrapping_add(1), object, true);
     }
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
@@ -434,7 +461,7 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
 fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     let changes: bool = on != m.tia.enam[missile];
-    catch_up_for(m, board, clock, bit(M0 + missile), changes);
+    catch_up_for(m, board, clock, M0 + missile, changes);
     m.tia.enam[missile] = on;
     show_missile(&mut m.tia, board, missile);
 }
@@ -442,7 +469,7 @@ fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, va
 fn write_enabl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     let changes: bool = m.tia.vdelbl == 0 && m.tia.enabl != on;
-    catch_up_for(m, board, clock, bit(BL), changes);
+    catch_up_for(m, board, clock, BL, changes);
     m.tia.enabl = on;
     show_ball(&mut m.tia, board);
 }
@@ -451,7 +478,7 @@ fn write_vdelp(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     let on: u8 = (value & 1) as u8;
     let seen: u8 = if on != 0 { m.tia.grp_old[player] } else { m.tia.grp[player] };
     let changes: bool = seen != m.tia.graphics[player];
-    catch_up_for(m, board, clock, bit(P0 + player), changes);
+    catch_up_for(m, board, clock, P0 + player, changes);
     m.tia.vdelp[player] = on;
     show_player(&mut m.tia, board, player);
 }
@@ -460,7 +487,7 @@ fn write_vdelbl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let on: u8 = (value & 1) as u8;
     let seen: u8 = if on != 0 { m.tia.enabl_old } else { m.tia.enabl };
     let changes: bool = (seen != 0) != (m.tia.enabled & bit(BL) != 0);
-    catch_up_for(m, board, clock, bit(BL), changes);
+    catch_up_for(m, board, clock, BL, changes);
     m.tia.vdelbl = on;
     show_ball(&mut m.tia, board);
 }
