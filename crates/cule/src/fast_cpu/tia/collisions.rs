@@ -1,11 +1,11 @@
 //! Which changes can cause a collision, by cells that objects share, and the collisions themselves.
 
 use super::super::cells::{cells, cells_at, field_cells, is_elsewhere};
-use super::super::latches::{FIELD_LATCH, LATCHES_AMONG, LATCHES_WITH, pair};
+use super::super::latches::{FIELD_LATCH, LATCHES_WITH, pair};
 use super::super::masks::span;
 use super::{FastTia, MOVABLE, OBJECT_SLOTS, Pictures, STALE};
 use crate::machine::tia::beam::is_steady;
-use crate::machine::tia::collision::LATCHES_OF;
+use crate::machine::tia::collision::{LATCHES_BETWEEN, LATCHES_OF};
 use crate::machine::tia::objects;
 use crate::machine::tia::paint::{BACKGROUND, PLAYFIELD, SCORE};
 use crate::machine::tia::{ALL_OBJECTS, BL, M0, P0, PF, Tia, WIDTH, bit, hidden};
@@ -71,7 +71,7 @@ impl FastTia {
     fn can_collide_with<const Q: bool>(&mut self, t: &Tia, object: usize, objects: u8) -> Option<bool> {
         self.renew_near::<Q>(t, objects)?;
         let open = LATCHES_OF[object] & !t.collisions;
-        let near = self.near & open & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
+        let near = self.near & open & LATCHES_BETWEEN[usize::from(objects & ALL_OBJECTS)];
         let field = 0u64.wrapping_sub(u64::from(open >> FIELD_LATCH[object] & 1));
         Some(near != 0 || self.cells[object] & self.cells[PF] & field != 0)
     }
@@ -91,7 +91,7 @@ impl FastTia {
         for object in [P0, P0 + 1, BL] {
             field |= self.cells[object] & 0u64.wrapping_sub(u64::from(changing >> object & 1));
         }
-        let near = self.near & !t.collisions & LATCHES_AMONG[usize::from(objects & ALL_OBJECTS)];
+        let near = self.near & !t.collisions & LATCHES_BETWEEN[usize::from(objects & ALL_OBJECTS)];
         Some(near == 0 && field & self.cells[PF] == 0)
     }
 
@@ -267,7 +267,7 @@ impl FastTia {
         let around = self.latches_near(object, cells);
         let open = LATCHES_OF[object] & !t.collisions;
         let field = open >> FIELD_LATCH[object] & 1 != 0;
-        let meets = around & open & LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] != 0
+        let meets = around & open & LATCHES_BETWEEN[usize::from(t.enabled & ALL_OBJECTS)] != 0
             || field && self.cells[PF] & cells != 0;
         if (near || meets || self.draw) && !is_elsewhere(t, target, self.cells[object] | cells) {
             let _ = self.catch_up::<false>(t, picture, target);
@@ -297,7 +297,7 @@ impl FastTia {
     #[inline(always)]
     pub(super) fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
         self.collisions_final = true;
-        let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
+        let possible = LATCHES_BETWEEN[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
         if hidden(t) || possible == 0 {
             return;
         }
