@@ -156,7 +156,7 @@ def test_layouts_are_recorded(record, monkeypatch, tmp_path):
     found = rows_of(record, tmp_path)
     assert {row.metric for row in found} == {"time", "first-level misses", "last-level misses", "time ratio"}
     assert {row.median for row in found if row.metric == "first-level misses"} == {"4"}
-    assert [row.median for row in found if row.peer.endswith("binary")] == ["0.5", "0.5"]
+    assert [row.median for row in found if row.peer == "binary tree"] == ["0.5", "0.5"]
 
 
 def test_the_robust_phase_is_recorded(record, monkeypatch, tmp_path):
