@@ -36,11 +36,11 @@ class RunOptions(TypedDict, total=False):
     logger: Sequence[str]
     quiet: bool
     verbose: bool
-    engine: Literal["local", "ray"]
-    ray_address: str | None
     random_starts: int | Literal["auto"]
     start_states: str | PathLike[str] | None
     start_states_share: float
+    engine: Literal["local", "ray"]
+    ray_address: str | None
     threads: int | Literal["auto"]
     actors: int | Literal["auto"]
     actor_kind: Literal["process", "thread"] | Literal["auto", "process", "thread"]

@@ -34,7 +34,7 @@ def check(config: Any, maker: EnvMaker) -> None:
     """Checks that the environments can continue from states.
 
     Args:
-        config: settings of a run with numbers in place of ``auto``; those without ``start_states`` pass.
+        config: settings of a run after ``resolve_auto``; those without ``start_states`` pass.
         maker: makes its environments.
 
     Raises:
@@ -59,7 +59,8 @@ def check(config: Any, maker: EnvMaker) -> None:
     from parl.runtime.distributed.torchrun import Group
 
     group = Group.from_environment()
-    actors = getattr(config, "actors", 1) * (1 if group is None else group.size)
+    actors = 1 if config.actors == "auto" else config.actors  # in one process
+    actors *= 1 if group is None else group.size
     if source == SELF and config.num_envs // actors < 2:
         raise ConfigError(
             f"start_states = {SELF!r} takes states of an actor's first environment for its others: "

@@ -55,9 +55,9 @@ envs = parl.AtariVectorEnv("pong", 2, batch_size=1, num_threads=1, frameskip=10_
 envs.reset(seed=0)
 envs.recv()
 envs.send(np.zeros(2, np.int64))
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 seen = 0
 try:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     while True:
         *_, info = envs.recv()
         seen += 1
