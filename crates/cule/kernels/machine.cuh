@@ -10456,7 +10456,7 @@ PARL_FN void catch_up_over(machine::Machine& m, machine::Board& board, int32_t t
         const int32_t goal = rs::sub<int32_t>(target, t.base);
         const int32_t row = rs::sub<int32_t>(goal, static_cast<int32_t>(static_cast<uint32_t>(goal) % static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)));
         const int32_t begin = rs::add<int32_t>(row, machine::tia::HBLANK_CLOCKS);
-        if ((goal > begin) && machine::tia::beam::is_steady(t)) {
+        if (((goal > begin) && (t.beam < goal)) && machine::tia::beam::is_steady(t)) {
             const int32_t from = (t.beam > begin) ? rs::sub<int32_t>(t.beam, begin) : 0;
             const uint64_t ahead = (1ull << (rs::add<int32_t>(rs::sub<int32_t>(goal, begin), 3) >> 2)) - 1ull;
             const uint64_t behind = (1ull << (from >> 2)) - 1ull;

@@ -60,7 +60,7 @@ fn catch_up_over(m: &mut Machine, board: &mut Board, target: i32, cells: u64) {
         let goal: i32 = target - t.base;
         let row: i32 = goal - (goal as u32 % CLOCKS_PER_LINE as u32) as i32;
         let begin: i32 = row + HBLANK_CLOCKS;
-        if goal > begin && beam::is_steady(t) {
+        if goal > begin && t.beam < goal && beam::is_steady(t) {
             let from: i32 = if t.beam > begin { t.beam - begin } else { 0 };
             let ahead: u64 = (1u64 << ((goal - begin + 3) >> 2)) - 1;
             let behind: u64 = (1u64 << (from >> 2)) - 1;
