@@ -17,6 +17,8 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+import offpolicy
+import sb3
 from processes import (
     Record,
     add_finished,
@@ -87,6 +89,7 @@ _TD3 = {
     "learning_rate": 1e-3,
     "policy_kwargs": {"net_arch": [400, 300]},
 }
+_PPO = {name: value for name, value in sb3.CASES["ppo-cartpole"][-1].items() if name != "linear"}
 _LUNAR = {"preset": "lunarlander"}
 _PENDULUM = {"preset": "pendulum"}
 CASES = {
@@ -96,15 +99,7 @@ CASES = {
         {},
         100_000,
         8,
-        {
-            "n_steps": 32,
-            "batch_size": 256,
-            "gae_lambda": 0.8,
-            "gamma": 0.98,
-            "n_epochs": 20,
-            "learning_rate": 1e-3,
-            "clip_range": 0.2,
-        },
+        _PPO,
         linear=("learning_rate", "clip_range"),
     ),
     "a2c-cartpole": Case("CartPole-v1", 300_000, {}, 500_000, 8, {}),
@@ -114,18 +109,7 @@ CASES = {
         {},
         50_000,
         1,
-        {
-            **_DQN,
-            "learning_rate": 2.3e-3,
-            "batch_size": 64,
-            "buffer_size": 100_000,
-            "learning_starts": 1_000,
-            "target_update_interval": 10,
-            "train_freq": 256,
-            "gradient_steps": 128,
-            "exploration_fraction": 0.16,
-            "exploration_final_eps": 0.04,
-        },
+        offpolicy.DQN["zoo"],
     ),
     "ppo-acrobot": Case(
         "Acrobot-v1",
@@ -292,8 +276,8 @@ def add_to_record(record, name, rows, peers):
     case = CASES[name]
     label = f"{name.partition('-')[0].upper()}, {case.env}"
     seconds = median([row["cpu_s"] for row in rows])
-    sb3 = {"version": version_of("stable-baselines3")}
-    for library, found, more in (("parl", rows, {}), ("Stable-Baselines3", peers, sb3)):
+    version = {"version": version_of("stable-baselines3")}
+    for library, found, more in (("parl", rows, {}), ("Stable-Baselines3", peers, version)):
         if not found:
             continue
         same = {"library": library, "threads": 1, "seeds": len(found), **more}
@@ -312,7 +296,7 @@ def add_to_record(record, name, rows, peers):
         theirs = median([area(row["points"], seconds, case.env) for row in peers])
         # A curve that is still at random actions has no area to divide by.
         ratios = [area(row["points"], seconds, case.env) / max(theirs, 0.01) for row in rows]
-        same = {"peer": "Stable-Baselines3", "threads": 1, "seeds": len(rows), "bar": ">= 3", **sb3}
+        same = {"peer": "Stable-Baselines3", "threads": 1, "seeds": len(rows), "bar": ">= 3", **version}
         record.add("curves", label, "area ratio", "x", ratios, **same)
         return median(ratios)
     return float("nan")

@@ -146,6 +146,13 @@ def test_sections_of_the_replay_benchmark_are_recorded(record, monkeypatch, tmp_
     assert (speed.median, speed.bar) == ("2", ">= 1.6")
 
 
+def test_an_area_is_the_mean_over_time_of_the_scaled_return(record):
+    area = importlib.import_module("curves").area
+    curve = [(1, 2.0, 900.0), (2, 4.0, 247.5), (3, 5.0, -50.0)]  # goal 475, random actions 20
+    for seconds, expected in ((1.0, 0.0), (4.0, 0.5), (5.0, 0.5), (10.0, 0.25)):
+        assert area(curve, seconds, "CartPole-v1") == pytest.approx(expected)
+
+
 def test_layouts_are_recorded(record, monkeypatch, tmp_path):
     bench = importlib.import_module("layouts")
     monkeypatch.setattr(bench, "program", lambda: "layouts")
