@@ -6,11 +6,13 @@ Used by the off-policy actors (``ray_actors.py``), by rollouts (``ray_rollouts.p
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,15 +78,23 @@ def disconnect() -> None:
     ray.shutdown()
 
 
+@contextlib.contextmanager
+def connection(remote: RayCluster, actors: int) -> Generator[None]:
+    """Context in which this process is connected: see :func:`connect` and :func:`disconnect`."""
+    fresh = connect(remote, actors)
+    try:
+        yield
+    finally:
+        if fresh:
+            disconnect()
+
+
 def cluster_cpus(remote: RayCluster) -> int:
     """Number of processors of the cluster."""
     import ray
 
-    fresh = connect(remote, 0)
-    count = int(ray.cluster_resources().get("CPU", 0))
-    if fresh:
-        ray.shutdown()
-    return count
+    with connection(remote, 0):
+        return int(ray.cluster_resources().get("CPU", 0))
 
 
 class WeightsRef:
@@ -238,3 +248,8 @@ class RayHandle(ABC):
         actor, self._ray_actor = self._ray_actor, None
         if actor is not None and ray.is_initialized():
             ray.kill(actor)
+
+
+def actor_failures(handles: Sequence[RayHandle]) -> dict[str, int]:
+    """The metric ``actor_failures``: the number of failures of all actors."""
+    return {"actor_failures": sum(handle.failures for handle in handles)}

@@ -16,7 +16,13 @@ import numpy as np
 import torch
 
 from parl.runtime.checkpoint import Checkpoint
-from parl.runtime.distributed.ray_cluster import RayHandle, RayProcess, WeightsRef, connect, disconnect
+from parl.runtime.distributed.ray_cluster import (
+    RayHandle,
+    RayProcess,
+    WeightsRef,
+    actor_failures,
+    connection,
+)
 from parl.runtime.population import (
     PackedMembers,
     PopulationEvaluator,
@@ -82,8 +88,7 @@ class RayPopulationLoop(PopulationLoop):
         self._unplaced: list[RayEvaluatorHandle] = []
         self._connection = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
-            if connect(setup.remote, setup.actors):
-                opened.callback(disconnect)
+            opened.enter_context(connection(setup.remote, setup.actors))
             super().__init__(setup, saved)
             self._connection = opened.pop_all()
 
@@ -117,8 +122,7 @@ class RayPopulationLoop(PopulationLoop):
         return found
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        failures = sum(handle.failures for handle in self._handles)
-        return super()._figures(elapsed) | {"actor_failures": failures}
+        return super()._figures(elapsed) | actor_failures(self._handles)
 
     def close(self) -> None:
         """Ends the Ray actors and closes the connection; safe to call twice."""

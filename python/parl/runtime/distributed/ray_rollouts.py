@@ -26,7 +26,13 @@ import numpy as np
 import torch
 
 from parl.runtime.checkpoint import Checkpoint
-from parl.runtime.distributed.ray_cluster import RayHandle, RayProcess, WeightsRef, connect, disconnect
+from parl.runtime.distributed.ray_cluster import (
+    RayHandle,
+    RayProcess,
+    WeightsRef,
+    actor_failures,
+    connection,
+)
 from parl.runtime.env_actor import Counts
 from parl.runtime.loop import state_or_reason, state_or_warn
 from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
@@ -166,10 +172,6 @@ class RayRolloutHandle(RayHandle):
         return self.get(reference, ANSWER_S) or f"{self.name} did not answer within {ANSWER_S:g} s"
 
 
-def _failures(handles: Sequence[RayRolloutHandle]) -> dict[str, int]:
-    return {"actor_failures": sum(handle.failures for handle in handles)}
-
-
 class RaySyncRolloutLoop(SyncRolloutLoop):
     """See the module and :class:`SyncRolloutLoop`.
 
@@ -183,8 +185,7 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
     def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
         assert setup.remote is not None
         with contextlib.ExitStack() as opened:
-            if connect(setup.remote, setup.actors):
-                opened.callback(disconnect)
+            opened.enter_context(connection(setup.remote, setup.actors))
             super().__init__(setup, saved)
             for handle in self._actors:
                 handle.start()
@@ -216,7 +217,7 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
         return rollout.counts
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        return super()._figures(elapsed) | _failures(self._actors)
+        return super()._figures(elapsed) | actor_failures(self._actors)
 
     def _actor_states(self) -> list[bytes | None]:
         return [state_or_warn(handle.name, handle.state, exact=True) for handle in self._actors]
@@ -241,8 +242,7 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
         self._weights: WeightsRef | None = None
         self._connection = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
-            if connect(setup.remote, setup.actors):
-                opened.callback(disconnect)
+            opened.enter_context(connection(setup.remote, setup.actors))
             super().__init__(setup, saved)
             self._connection = opened.pop_all()
 
@@ -275,7 +275,7 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
                 )
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        return super()._figures(elapsed) | _failures(self._handles)
+        return super()._figures(elapsed) | actor_failures(self._handles)
 
     def _actor_states(self) -> list[bytes | None]:
         """See :class:`Loop`; an actor that fails now has none."""
