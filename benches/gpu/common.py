@@ -20,6 +20,9 @@ TWENTY_GAMES = (
     "enduro beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
 ).split()
 
+# Environment variables that change how kernels are compiled and launched.
+VARIABLES = ("PARL_CUDA_LANES", "PARL_CUDA_WARPS", "PARL_NVRTC_OPTIONS")
+
 
 def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Namespace:
     """Parses the command line, which is the same for all scripts."""
@@ -81,6 +84,7 @@ def machine(device: str) -> dict[str, Any]:
         "commit": os.environ.get("PARL_COMMIT")
         or _output_of("git", "-C", here, "rev-parse", "--short", "HEAD"),
         "cores": os.cpu_count(),
+        "variables": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
         **dict(_native.cuda_report(nvrtc_folders())),
     }
 
@@ -137,7 +141,8 @@ class Session:
         for path in sorted(given.out.glob(f"*-gpu-{name}*.jsonl")):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             first = lines[0] if lines else {}
-            alike = all(first.get(key) == facts[key] for key in ("commit", "device", "driver, clock, power"))
+            same = ("commit", "device", "driver, clock, power", "variables")
+            alike = all(first.get(key) == facts.get(key) for key in same)
             before = {
                 key: value
                 for key, value in first.get("arguments", {}).items()

@@ -155,7 +155,7 @@ profile() {
     fi
     mkdir -p "$out"
     found=0
-    once "ncu-$1" ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --force-overwrite \
+    once "ncu-$1" ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --clock-control none --force-overwrite \
         --export "$out/parl_step-$1" "$python" "$here/steps.py" --games "$1" --envs 32768 --steps 24
     if [ "$found" = 0 ] && [ -e "$out/parl_step-$1.ncu-rep" ]; then
         ncu --import "$out/parl_step-$1.ncu-rep" --page details >"$out/details-$1.txt"

@@ -32,6 +32,7 @@ def row(facts: dict[str, Any], claim: str, case: str, metric: str, unit: str, **
     given += ["--mixed"] if options["mixed"] else []
     command = " ".join([f"python benches/gpu/{facts['script']}.py", *given])
     words = f"CUDA driver {facts['driver, clock, power'].split(',')[0]}, NVRTC {facts['NVRTC'].split()[0]}"
+    words += "".join(f", {name}={value}" for name, value in facts.get("variables", {}).items())
     columns = {"library": "parl", "machine": f"{facts['device']}, {facts['cores']} cores", **columns}
     return Row(
         claim=claim,

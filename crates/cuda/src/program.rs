@@ -9,6 +9,9 @@ use super::nvrtc::Nvrtc;
 use super::{OLDEST_DEVICE, OLDEST_DRIVER, cache};
 use crate::CudaError;
 
+/// Environment variable with additional options of the compiler, for measurements.
+const OPTIONS_VARIABLE: &str = "PARL_NVRTC_OPTIONS";
+
 /// Sources of kernels: files that are compiled separately, the headers they include, and the kernels of each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources {
@@ -43,7 +46,9 @@ impl Sources {
         driver: u32,
         files: &[String],
     ) -> Result<Vec<Image>, CudaError> {
-        let options = ["--std=c++17".to_string(), format!("--gpu-architecture={target}")];
+        let mut options = vec!["--std=c++17".to_string(), format!("--gpu-architecture={target}")];
+        let more = std::env::var(OPTIONS_VARIABLE).unwrap_or_default();
+        options.extend(more.split_whitespace().map(String::from));
         let folder = cache::folder();
         let chosen =
             self.files.iter().filter(|(file, _)| files.is_empty() || files.iter().any(|name| name == file));

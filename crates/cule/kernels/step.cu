@@ -92,8 +92,13 @@ static __device__ void reset_within_step(const Batch& b, const Call& call, uint3
     request = ShowRequest{env, head.newest, 0, 0, output};
 }
 
+// Blocks of 128 threads whose registers fit into a multiprocessor.
+#ifndef STEP_BLOCKS
+#define STEP_BLOCKS 2
+#endif
+
 // Steps every environment. Each block runs several groups of environments, one after the other.
-extern "C" __global__ void __launch_bounds__(128, 2) parl_step(Batch b, Call call) {
+extern "C" __global__ void __launch_bounds__(128, STEP_BLOCKS) parl_step(Batch b, Call call) {
     __shared__ ShowRequest requests[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
         const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NO_ENV;

@@ -51,11 +51,32 @@ def test_any_number_of_environments_in_a_warp(lanes: str, monkeypatch: pytest.Mo
     envs.close()
 
 
-@pytest.mark.parametrize("lanes", ["0", "33", "few"])
-def test_a_wrong_number_of_environments_in_a_warp(lanes: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARL_CUDA_LANES", lanes)
-    with pytest.raises(ValueError, match=f'PARL_CUDA_LANES is "{lanes}", expected 1 to 32'):
+@pytest.mark.parametrize(
+    ("variable", "most", "value"),
+    [
+        ("PARL_CUDA_LANES", 32, "0"),
+        ("PARL_CUDA_LANES", 32, "33"),
+        ("PARL_CUDA_LANES", 32, "few"),
+        ("PARL_CUDA_WARPS", 16, "17"),
+    ],
+)
+def test_variables_outside_of_their_bounds(
+    variable: str, most: int, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=f'{variable} is "{value}", expected 1 to {most}'):
         made()
+
+
+def test_the_number_of_resident_warps_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CUDA_WARPS", "1")
+    envs, reference = made("pong", 100), parl.AtariVectorEnv("pong", 100, boot="snapshot")
+    assert (envs.reset(seed=2)[0].numpy(force=True) == reference.reset(seed=2)[0]).all()
+    actions = np.arange(100) % 6
+    ours, theirs = envs.step(torch.from_numpy(actions))[0], reference.step(actions)[0]
+    assert (ours.numpy(force=True) == theirs).all()
+    assert (envs.get_state() == reference.get_state()).all()
+    envs.close()
 
 
 def test_forms_change_between_steps() -> None:

@@ -26,20 +26,26 @@ pub const SOURCES: Sources = Sources {
     ],
     kernels: &KERNELS,
 };
-/// Maximum number of warps per multiprocessor; their registers fill it.
+/// Maximum number of warps per multiprocessor, unless `PARL_CUDA_WARPS` sets it; their registers fill it.
 const WARPS_PER_UNIT: u32 = 8;
+/// Number of warps of 128 registers whose registers fill a multiprocessor.
+const MOST_WARPS_PER_UNIT: u32 = 16;
 /// Shared memory of a block besides the machines of its environments: display, game settings and what CUDA
 /// reserves, in bytes.
 const OTHER_SHARED_BYTES: u32 = 2048;
 
 /// Environment variable with the number of environments of a warp, for measurements.
 const LANES_VARIABLE: &str = "PARL_CUDA_LANES";
+/// Environment variable with the maximum number of warps per multiprocessor, for measurements.
+const WARPS_VARIABLE: &str = "PARL_CUDA_WARPS";
 
 /// A device with the kernels of a batch loaded.
 pub struct Cuda {
     pub(super) program: Program,
     /// Environments of a warp, if `PARL_CUDA_LANES` sets them.
     lanes: Option<u32>,
+    /// Maximum number of warps per multiprocessor.
+    warps: u32,
     /// Whether all kernels came from the cache.
     pub from_cache: bool,
 }
@@ -48,35 +54,38 @@ impl Cuda {
     /// Loads the kernels on device number `ordinal`. `folders` are searched for NVRTC first.
     ///
     /// # Errors
-    /// As [`Program::new`], and [`CuleError::Setting`] if `PARL_CUDA_LANES` is not 1 to 32.
+    /// As [`Program::new`], and [`CuleError::Setting`] if `PARL_CUDA_LANES` is not 1 to 32, or `PARL_CUDA_WARPS` not 1
+    /// to 16.
     pub fn new(ordinal: u32, folders: &[PathBuf]) -> Result<Self, CuleError> {
-        let lanes = lanes_variable()?;
+        let lanes = number_of(LANES_VARIABLE, LANES, "1 to 32")?;
+        let warps = number_of(WARPS_VARIABLE, MOST_WARPS_PER_UNIT, "1 to 16")?.unwrap_or(WARPS_PER_UNIT);
         let program = Program::new(ordinal, folders, &SOURCES)?;
         let from_cache = program.from_cache;
-        Ok(Self { program, lanes, from_cache })
+        Ok(Self { program, lanes, warps, from_cache })
     }
 }
 
-/// The value of `PARL_CUDA_LANES`, if it is set.
-fn lanes_variable() -> Result<Option<u32>, CuleError> {
-    let Some(text) = std::env::var_os(LANES_VARIABLE).filter(|text| !text.is_empty()) else {
+/// The value of an environment variable, 1 to `most`, if it is set.
+fn number_of(name: &'static str, most: u32, bound: &'static str) -> Result<Option<u32>, CuleError> {
+    let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let lanes = text.to_str().and_then(|text| text.parse().ok()).filter(|lanes| (1..=LANES).contains(lanes));
+    let number =
+        text.to_str().and_then(|text| text.parse().ok()).filter(|number| (1..=most).contains(number));
     let value = format!("{text:?}");
-    lanes.map(Some).ok_or(CuleError::Setting { name: LANES_VARIABLE, value, bound: "1 to 32" })
+    number.map(Some).ok_or(CuleError::Setting { name, value, bound })
 }
 
-/// Number of warps that run at the same time on a multiprocessor with `shared_bytes` of shared memory.
-fn warps_per_unit(shared_bytes: u32) -> u32 {
-    (shared_bytes / (SHARED_BYTES + OTHER_SHARED_BYTES)).clamp(1, WARPS_PER_UNIT)
+/// Number of warps, at most `most`, that run at the same time on a multiprocessor with `shared_bytes` of shared memory.
+fn warps_per_unit(shared_bytes: u32, most: u32) -> u32 {
+    (shared_bytes / (SHARED_BYTES + OTHER_SHARED_BYTES)).clamp(1, most)
 }
 
 impl Device for Cuda {
     type Memory = Memory;
 
     fn resident_warps(&self) -> u32 {
-        self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
+        self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes, self.warps)
     }
 
     fn lanes(&self) -> Option<u32> {
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn warps_fit_into_the_shared_memory_of_every_architecture() {
         // KiB of compute capability 7.5; 8.6, 8.9 and 12.0; 8.0; 9.0 and 10.0.
-        assert_eq!([64, 100, 164, 228].map(|kib| warps_per_unit(kib << 10)), [3, 5, 8, 8]);
-        assert_eq!(warps_per_unit(0), 1);
+        assert_eq!([64, 100, 164, 228].map(|kib| warps_per_unit(kib << 10, WARPS_PER_UNIT)), [3, 5, 8, 8]);
+        assert_eq!(warps_per_unit(0, WARPS_PER_UNIT), 1);
     }
 }
