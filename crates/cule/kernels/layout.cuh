@@ -135,6 +135,17 @@ PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
     }
 }
 
+#ifdef __CUDACC__
+static_assert(sizeof(cule::machine::Line) <= 8 * LINE_PAIRS, "a line fits");
+#endif
+
+// Makes the line of a board ready for frames. Frames begin without up-to-date values, except for the incomplete row.
+[[maybe_unused]] static __device__ void begin_line(cule::machine::Board& board) {
+    cule::machine::tia::rows::PartialRow& row = PARL_LINE(board).partial_row;
+    row.row = 0;
+    row.uses_classes = 1;
+}
+
 // Buffers of a lane.
 struct Workspace {
     cule::machine::Board* board;
@@ -563,7 +574,7 @@ template <class Runs>
                                                       const Workspace& workspace) {
     const cule::env::state::EnvGame& game = b.games[b.env_games[env]];
     Runs runner{rom_of(b, game)};
-    workspace.board->partial_row.uses_classes = 1;
+    begin_line(*workspace.board);
     cule::env::reset::copy_reset_state(runner, head, output, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
                              Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), rules_of(b, env), game);
     keep_pictures(b, env, output, workspace);

@@ -540,15 +540,6 @@ struct Game {
 
 namespace cule::machine::tia::rows {
 
-// A row of a picture.
-struct Row {
-    uint32_t kind;
-    uint32_t colors;
-    Array<uint64_t, 5> classes;
-};
-static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
-static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
-
 // The class row that is being drawn and is not complete.
 struct PartialRow {
     uint32_t uses_classes;
@@ -565,21 +556,44 @@ static_assert(PARL_OFFSET(PartialRow, kind) == 16 && PARL_OFFSET(PartialRow, col
 
 namespace cule::machine {
 
+// Values of the row that is being drawn, which can be recomputed from the `Machine`. Kernels have them in shared memory
+// (`PARL_LINE` in `prelude.cuh`), since every store to the TIA reads or writes some.
+struct Line {
+    Array<uint64_t, 6> cells;
+    uint64_t playfield_partners;
+    uint64_t any_cells;
+    Array<Array<uint32_t, 5>, 6> masks;
+    machine::tia::rows::PartialRow partial_row;
+};
+static_assert(sizeof(Line) == 208 && alignof(Line) == 8);
+static_assert(PARL_OFFSET(Line, cells) == 0 && PARL_OFFSET(Line, playfield_partners) == 48 && PARL_OFFSET(Line, any_cells) == 56 && PARL_OFFSET(Line, masks) == 64);
+static_assert(PARL_OFFSET(Line, partial_row) == 184);
+}
+
+namespace cule::machine::tia::rows {
+
+// A row of a picture.
+struct Row {
+    uint32_t kind;
+    uint32_t colors;
+    Array<uint64_t, 5> classes;
+};
+static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
+static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
+}
+
+namespace cule::machine {
+
 // Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 struct Board {
     Array<Array<uint8_t, 48000>, 2> picture;
     Array<Array<machine::tia::rows::Row, 300>, 2> rows;
-    machine::tia::rows::PartialRow partial_row;
-    Array<Array<uint32_t, 5>, 6> masks;
-    Array<uint64_t, 6> cells;
-    uint64_t playfield_partners;
-    uint64_t any_cells;
+    machine::Line line;
     Array<uint8_t, 32768> ram;
     Array<uint8_t, 8> sound;
 };
 static_assert(sizeof(Board) == 157784 && alignof(Board) == 8);
-static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, partial_row) == 124800 && PARL_OFFSET(Board, masks) == 124824);
-static_assert(PARL_OFFSET(Board, cells) == 124944 && PARL_OFFSET(Board, playfield_partners) == 124992 && PARL_OFFSET(Board, any_cells) == 125000 && PARL_OFFSET(Board, ram) == 125008);
+static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, line) == 124800 && PARL_OFFSET(Board, ram) == 125008);
 static_assert(PARL_OFFSET(Board, sound) == 157776);
 }
 
@@ -4951,7 +4965,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
     }
-    if (board.partial_row.uses_classes != 0u) {
+    if (PARL_LINE(board).partial_row.uses_classes != 0u) {
         machine::tia::rows::mark_all_as_bytes(board);
     }
     machine::cart::reset(m.cart, board, rom);
@@ -9246,7 +9260,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
     for (uint32_t object = 0u; object < machine::tia::PF; ++object) {
-        const uint64_t cells = board.cells[object];
+        const uint64_t cells = PARL_LINE(board).cells[object];
         any |= cells;
         if (((t.enabled & machine::tia::bit(object)) != 0) && (((t.collisions >> ((2u * object) + 5u)) & 1) == 0)) {
             partners |= cells;
@@ -9254,7 +9268,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     }
     uint32_t pairs = 0u;
     for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        if ((board.cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & board.cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
+        if ((PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
             pairs |= 1u << latch;
         }
     }
@@ -9279,15 +9293,15 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     }
     t.may_collide = may_collide;
     t.needs_beam = (m.draw != 0) ? machine::tia::ALL_NEED_BEAM : may_collide;
-    board.playfield_partners = partners;
-    board.any_cells = any;
+    PARL_LINE(board).playfield_partners = partners;
+    PARL_LINE(board).any_cells = any;
 }
 
 // Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
 PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
-    const uint64_t cells = board.cells[object];
+    const uint64_t cells = PARL_LINE(board).cells[object];
     if (object < machine::tia::PF) {
-        board.any_cells |= cells;
+        PARL_LINE(board).any_cells |= cells;
     }
     if ((t.may_collide_outdated != 0) || machine::tia::hidden(t)) {
         return;
@@ -9299,7 +9313,7 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
         t.may_collide_overestimated |= (may_collide >> object) & 1;
         uint32_t near_ = 0u;
         for (uint32_t other = 0u; other < 6u; ++other) {
-            if ((board.cells[other] & cells) != 0ull) {
+            if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
                 near_ |= 1u << other;
             }
         }
@@ -9309,7 +9323,7 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
             may_collide |= machine::tia::bit(object);
         }
         if (object < machine::tia::PF) {
-            board.playfield_partners |= cells;
+            PARL_LINE(board).playfield_partners |= cells;
         }
     }
     t.may_collide = may_collide;
@@ -9356,7 +9370,7 @@ PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board
     const machine::tia::Tia& t = m.tia;
     uint32_t near_ = 0u;
     for (uint32_t other = 0u; other < 6u; ++other) {
-        if ((board.cells[other] & cells) != 0ull) {
+        if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
             near_ |= 1u << other;
         }
     }
@@ -9397,8 +9411,8 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     uint64_t shared = 0ull;
     for (uint32_t object = 0u; object < 6u; ++object) {
         if (((enabled >> object) & 1u) != 0u) {
-            shared |= seen & board.cells[object];
-            seen |= board.cells[object];
+            shared |= seen & PARL_LINE(board).cells[object];
+            seen |= PARL_LINE(board).cells[object];
         }
     }
     if (shared == 0ull) {
@@ -9411,7 +9425,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     const bool all_here = here == shared;
     uint32_t covering = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        if ((board.cells[object_2] & here) != 0ull) {
+        if ((PARL_LINE(board).cells[object_2] & here) != 0ull) {
             covering |= 1u << object_2;
         }
     }
@@ -9437,7 +9451,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
         uint32_t inside = 0u;
         for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
-            const uint32_t both = board.masks[a][w_2] & board.masks[b][w_2];
+            const uint32_t both = PARL_LINE(board).masks[a][w_2] & PARL_LINE(board).masks[b][w_2];
             any |= both;
             inside |= both & span[w_2];
         }
@@ -9706,7 +9720,7 @@ PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
 // Recomputes the cells of all objects.
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
     for (uint32_t object = 0u; object < 6u; ++object) {
-        board.cells[object] = machine::tia::objects::cells(t, object);
+        PARL_LINE(board).cells[object] = machine::tia::objects::cells(t, object);
     }
 }
 
@@ -9717,28 +9731,28 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             if (t.graphics[p] != 0) {
-                board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+                PARL_LINE(board).masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
             } else {
-                board.masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+                PARL_LINE(board).masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-                board.masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+                PARL_LINE(board).masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
             } else {
-                board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+                PARL_LINE(board).masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
-            board.masks[machine::tia::BL] = machine::tia::objects::ball(t);
+            PARL_LINE(board).masks[machine::tia::BL] = machine::tia::objects::ball(t);
         } else {
-            board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+            PARL_LINE(board).masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::PF)) != 0) {
-        board.masks[machine::tia::PF] = machine::tia::objects::playfield(t);
+        PARL_LINE(board).masks[machine::tia::PF] = machine::tia::objects::playfield(t);
     }
 }
 }
@@ -9776,7 +9790,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
-    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
+    if ((PARL_LINE(board).partial_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
         return;
     }
     PARL_ROLLED
@@ -9789,7 +9803,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
 // Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
 // writes ahead of them.
 PARL_FN void draw_clocks(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
+    if ((PARL_LINE(board).partial_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
         return;
     }
     const bool access_by_access = m.access_by_access != 0;
@@ -9841,10 +9855,10 @@ PARL_FN uint8_t drawing_order(const machine::tia::Tia& t) {
 // Masks of the 32 pixels of word `w` that have the color of player 0, player 1 and the playfield. Requires
 // up-to-date masks.
 PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Board& board, uint32_t w, uint8_t order) {
-    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
-    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
-    const uint32_t playfield = board.masks[machine::tia::PF][w];
-    const uint32_t ball = board.masks[machine::tia::BL][w];
+    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
+    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
+    const uint32_t playfield = PARL_LINE(board).masks[machine::tia::PF][w];
+    const uint32_t ball = PARL_LINE(board).masks[machine::tia::BL][w];
     uint32_t c0 = zeros;
     uint32_t c1 = ones & (~zeros);
     uint32_t cf = playfield | ball;
@@ -9908,7 +9922,7 @@ PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32
     }
     const uint8_t on = t.enabled;
     const bool score = (t.ctrlpf & machine::tia::paint::SCORE) != 0;
-    const bool field = ((board.masks[machine::tia::PF][static_cast<uint32_t>(group >> 5)] >> (group & 31)) & 1u) != 0u;
+    const bool field = ((PARL_LINE(board).masks[machine::tia::PF][static_cast<uint32_t>(group >> 5)] >> (group & 31)) & 1u) != 0u;
     uint8_t color = t.color[machine::tia::paint::BACKGROUND];
     if (on == machine::tia::bit(machine::tia::PF)) {
         if (field) {
@@ -10202,7 +10216,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
     const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        const bool continues = (((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (board.rows[buffer][number].kind == machine::tia::rows::BLANKED)));
+        const bool continues = (((PARL_LINE(board).partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).partial_row.buffer == static_cast<uint32_t>(buffer))) && (PARL_LINE(board).partial_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (board.rows[buffer][number].kind == machine::tia::rows::BLANKED)));
         const bool fits = continues && ((board.rows[buffer][number].colors == colors) || machine::tia::rows::shows_no_other_color(board, buffer, number, a, colors));
         if (!fits) {
             machine::tia::rows::expand(board, buffer, number);
@@ -10213,7 +10227,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         }
         board.rows[buffer][number].colors = colors;
         if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-            board.partial_row.row = 0u;
+            PARL_LINE(board).partial_row.row = 0u;
         }
     } else {
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
@@ -10221,15 +10235,15 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         }
         machine::tia::rows::expand_partial_row(board);
         if (b < static_cast<int32_t>(machine::tia::WIDTH)) {
-            board.partial_row.row = static_cast<uint32_t>(number) + 1u;
-            board.partial_row.buffer = static_cast<uint32_t>(buffer);
-            board.partial_row.kind = board.rows[buffer][number].kind;
-            board.partial_row.colors = board.rows[buffer][number].colors;
+            PARL_LINE(board).partial_row.row = static_cast<uint32_t>(number) + 1u;
+            PARL_LINE(board).partial_row.buffer = static_cast<uint32_t>(buffer);
+            PARL_LINE(board).partial_row.kind = board.rows[buffer][number].kind;
+            PARL_LINE(board).partial_row.colors = board.rows[buffer][number].colors;
         }
         board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
         board.rows[buffer][number].colors = colors;
     }
-    board.partial_row.drawn_pixels = b;
+    PARL_LINE(board).partial_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
@@ -10297,9 +10311,9 @@ PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
 // Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
 // up-to-date masks.
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
-    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
-    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
-    const uint32_t field = board.masks[machine::tia::PF][w] | board.masks[machine::tia::BL][w];
+    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
+    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
+    const uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w] | PARL_LINE(board).masks[machine::tia::BL][w];
     return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
 }
 
@@ -10358,10 +10372,10 @@ PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t numbe
     }
     int32_t to = static_cast<int32_t>(machine::tia::WIDTH);
     uint32_t words = 5u;
-    if ((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) {
-        to = board.partial_row.drawn_pixels;
-        board.partial_row.row = 0u;
-        if (!machine::tia::rows::has_classes(board.partial_row.kind)) {
+    if ((PARL_LINE(board).partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).partial_row.buffer == static_cast<uint32_t>(buffer))) {
+        to = PARL_LINE(board).partial_row.drawn_pixels;
+        PARL_LINE(board).partial_row.row = 0u;
+        if (!machine::tia::rows::has_classes(PARL_LINE(board).partial_row.kind)) {
             words = (static_cast<uint32_t>(to) + 31u) / 32u;
         }
     }
@@ -10371,8 +10385,8 @@ PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t numbe
         const uint64_t classes = board.rows[buffer][number].classes[word];
         const uint32_t drawn = machine::tia::collision::span_word(word, 0, to);
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(board.partial_row.kind)) {
-            machine::tia::rows::pixels(classes, board.partial_row.kind, board.partial_row.colors, word, fours);
+        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(PARL_LINE(board).partial_row.kind)) {
+            machine::tia::rows::pixels(classes, PARL_LINE(board).partial_row.kind, PARL_LINE(board).partial_row.colors, word, fours);
             machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, ~drawn);
         }
         machine::tia::rows::pixels(classes, kind, colors, word, fours);
@@ -10390,16 +10404,16 @@ PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t c
 
 // Converts the incomplete row to bytes: it is not continued, or an older row is read.
 PARL_FN void expand_partial_row(machine::Board& board) {
-    if (board.partial_row.row != 0u) {
-        const uint32_t buffer = static_cast<uint32_t>(board.partial_row.buffer);
-        const uint32_t number = static_cast<uint32_t>(board.partial_row.row) - 1u;
+    if (PARL_LINE(board).partial_row.row != 0u) {
+        const uint32_t buffer = static_cast<uint32_t>(PARL_LINE(board).partial_row.buffer);
+        const uint32_t number = static_cast<uint32_t>(PARL_LINE(board).partial_row.row) - 1u;
         machine::tia::rows::expand(board, buffer, number);
     }
 }
 
 // Marks all rows as bytes, after the pictures were written as bytes.
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board) {
-    board.partial_row.row = 0u;
+    PARL_LINE(board).partial_row.row = 0u;
     PARL_ROLLED
     for (uint32_t number = 0u; number < machine::tia::MAX_ROWS; ++number) {
         board.rows[0u][number].kind = machine::tia::rows::BYTES;
@@ -10424,7 +10438,7 @@ PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32
 
 // As `mark_moved`. `cells` are those of the object.
 PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells) {
-    board.cells[object] = cells;
+    PARL_LINE(board).cells[object] = cells;
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.collisions_final = 0;
     machine::tia::collision::update_may_collide(m.tia, board, object);
@@ -10475,7 +10489,7 @@ PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int3
         return;
     }
     if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object)))) {
-        const uint64_t cells = board.cells[object];
+        const uint64_t cells = PARL_LINE(board).cells[object];
         machine::tia::write::catch_up_over(m, board, target, cells);
     }
 }
@@ -10495,7 +10509,7 @@ PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board,
         seen = ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object))) || machine::tia::collision::would_collide(m, board, object, cells);
     }
     if (seen) {
-        const uint64_t both = cells | board.cells[object];
+        const uint64_t both = cells | PARL_LINE(board).cells[object];
         machine::tia::write::catch_up_over(m, board, target, both);
     }
 }
@@ -10776,7 +10790,7 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
         if (m.tia.may_collide_outdated != 0) {
             machine::tia::collision::refresh_may_collide(m, board);
         }
-        seen = (changes & board.playfield_partners) != 0ull;
+        seen = (changes & PARL_LINE(board).playfield_partners) != 0ull;
     }
     if (seen) {
         const int32_t target = rs::wrapping_add<int32_t>(clock, machine::tia::write::playfield_delay(m, clock));
@@ -10784,12 +10798,12 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
     }
     m.tia.playfield = new_;
     machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::PF));
-    board.cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
+    PARL_LINE(board).cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
     m.tia.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(machine::tia::PF));
     if (new_ != 0u) {
         m.tia.enabled |= machine::tia::bit(machine::tia::PF);
     }
-    if ((changes & board.any_cells) != 0ull) {
+    if ((changes & PARL_LINE(board).any_cells) != 0ull) {
         machine::tia::collision::update_may_collide(m.tia, board, machine::tia::PF);
     }
 }
@@ -10870,8 +10884,8 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
         changes |= machine::tia::bit(machine::tia::BL);
     }
     if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
-        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? board.cells[machine::tia::BL] : 0ull;
-        const uint64_t both = (board.cells[machine::tia::P0] | board.cells[machine::tia::P0 + 1u]) | ball;
+        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? PARL_LINE(board).cells[machine::tia::BL] : 0ull;
+        const uint64_t both = (PARL_LINE(board).cells[machine::tia::P0] | PARL_LINE(board).cells[machine::tia::P0 + 1u]) | ball;
         machine::tia::write::catch_up_over(m, board, rs::wrapping_add<int32_t>(clock, 1), both);
     } else if ((changes != 0) || (m.access_by_access != 0)) {
         const uint32_t object = static_cast<uint32_t>(rs::trailing_zeros<uint8_t>(changes));

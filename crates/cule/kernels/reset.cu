@@ -30,7 +30,7 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
         reset_from_table<Compact>(b, env, head, output, workspace);
     } else {
         Compact runner{rom_of(b, game)};
-        workspace.board->partial_row.uses_classes = 1;
+        begin_line(*workspace.board);
         const uint32_t given_up =
             cule::env::reset::reset(runner, head, output, b.randoms[env], workspace.generators[0], workspace.generators[1],
                                      *workspace.board, kept_of(b, env), boot_of(b, env), rules, game);

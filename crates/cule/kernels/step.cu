@@ -62,7 +62,7 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
     } else {
         Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(workspace.inputs), b.inputs_per_env);
         FormRunner runner{rom_of(b, game)};
-        workspace.board->partial_row.uses_classes = 1;
+        begin_line(*workspace.board);
         cule::env::step::step(runner, head, output, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
                                      inputs, rules, game, action_of(b, call, env, game), cule::env::full_strength(cule::env::NOOP));
         keep_pictures(b, env, output, workspace);

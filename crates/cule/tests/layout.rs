@@ -282,16 +282,23 @@ fn machine_machine() {
 }
 
 #[test]
+fn machine_line() {
+    type T = cule::machine::Line;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (208, 8));
+    assert_eq!(offset_of!(T, cells), 0);
+    assert_eq!(offset_of!(T, playfield_partners), 48);
+    assert_eq!(offset_of!(T, any_cells), 56);
+    assert_eq!(offset_of!(T, masks), 64);
+    assert_eq!(offset_of!(T, partial_row), 184);
+}
+
+#[test]
 fn machine_board() {
     type T = cule::machine::Board;
     assert_eq!((size_of::<T>(), align_of::<T>()), (157784, 8));
     assert_eq!(offset_of!(T, picture), 0);
     assert_eq!(offset_of!(T, rows), 96000);
-    assert_eq!(offset_of!(T, partial_row), 124800);
-    assert_eq!(offset_of!(T, masks), 124824);
-    assert_eq!(offset_of!(T, cells), 124944);
-    assert_eq!(offset_of!(T, playfield_partners), 124992);
-    assert_eq!(offset_of!(T, any_cells), 125000);
+    assert_eq!(offset_of!(T, line), 124800);
     assert_eq!(offset_of!(T, ram), 125008);
     assert_eq!(offset_of!(T, sound), 157776);
 }

@@ -128,9 +128,9 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
     let blank: bool = a < BLANK_PIXELS && m.tia.blank_pending != 0;
     if a > 0 {
-        let continues: bool = board.partial_row.row == number as u32 + 1
-            && board.partial_row.buffer == buffer as u32
-            && board.partial_row.drawn_pixels == a
+        let continues: bool = board.line.partial_row.row == number as u32 + 1
+            && board.line.partial_row.buffer == buffer as u32
+            && board.line.partial_row.drawn_pixels == a
             && (a >= BLANK_PIXELS || blank == (board.rows[buffer][number].kind == BLANKED));
         let fits: bool = continues
             && (board.rows[buffer][number].colors == colors
@@ -144,7 +144,7 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         }
         board.rows[buffer][number].colors = colors;
         if b == WIDTH as i32 {
-            board.partial_row.row = 0;
+            board.line.partial_row.row = 0;
         }
     } else {
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
@@ -152,15 +152,15 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         }
         expand_partial_row(board);
         if b < WIDTH as i32 {
-            board.partial_row.row = number as u32 + 1;
-            board.partial_row.buffer = buffer as u32;
-            board.partial_row.kind = board.rows[buffer][number].kind;
-            board.partial_row.colors = board.rows[buffer][number].colors;
+            board.line.partial_row.row = number as u32 + 1;
+            board.line.partial_row.buffer = buffer as u32;
+            board.line.partial_row.kind = board.rows[buffer][number].kind;
+            board.line.partial_row.colors = board.rows[buffer][number].colors;
         }
         board.rows[buffer][number].kind = if blank { BLANKED } else { CLASSES };
         board.rows[buffer][number].colors = colors;
     }
-    board.partial_row.drawn_pixels = b;
+    board.line.partial_row.drawn_pixels = b;
     if !dark && m.tia.dirty != 0 {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
@@ -225,9 +225,9 @@ pub fn two_words(low: u32, high: u32) -> u64 {
 /// up-to-date masks.
 #[inline(always)]
 fn usual_classes(board: &Board, w: usize, before: u32) -> (u32, u32) {
-    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
-    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
-    let field: u32 = board.masks[PF][w] | board.masks[BL][w];
+    let zeros: u32 = board.line.masks[P0][w] | board.line.masks[M0][w];
+    let ones: u32 = board.line.masks[P1][w] | board.line.masks[M1][w];
+    let field: u32 = board.line.masks[PF][w] | board.line.masks[BL][w];
     (zeros | field & !(ones & !before), (ones | field) & !(zeros & !(field & before)))
 }
 
@@ -286,10 +286,10 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
     }
     let mut to: i32 = WIDTH as i32;
     let mut words: usize = 5;
-    if board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32 {
-        to = board.partial_row.drawn_pixels;
-        board.partial_row.row = 0;
-        if !has_classes(board.partial_row.kind) {
+    if board.line.partial_row.row == number as u32 + 1 && board.line.partial_row.buffer == buffer as u32 {
+        to = board.line.partial_row.drawn_pixels;
+        board.line.partial_row.row = 0;
+        if !has_classes(board.line.partial_row.kind) {
             // The older pixels are stored as bytes already.
             words = (to as usize + 31) / 32;
         }
@@ -300,8 +300,8 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
         let drawn: u32 = span_word(word, 0, to);
         let mut fours: [u32; 8] = [0; 8];
         // The older pixels are kept after the drawn ones.
-        if drawn != 0xFFFF_FFFF && has_classes(board.partial_row.kind) {
-            pixels(classes, board.partial_row.kind, board.partial_row.colors, word, &mut fours);
+        if drawn != 0xFFFF_FFFF && has_classes(board.line.partial_row.kind) {
+            pixels(classes, board.line.partial_row.kind, board.line.partial_row.colors, word, &mut fours);
             store_pixels(board, buffer, line + 32 * word, &fours, !drawn);
         }
         pixels(classes, kind, colors, word, &mut fours);
@@ -320,9 +320,9 @@ pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
 
 /// Converts the incomplete row to bytes: it is not continued, or an older row is read.
 pub fn expand_partial_row(board: &mut Board) {
-    if board.partial_row.row != 0 {
-        let buffer: usize = board.partial_row.buffer as usize;
-        let number: usize = board.partial_row.row as usize - 1;
+    if board.line.partial_row.row != 0 {
+        let buffer: usize = board.line.partial_row.buffer as usize;
+        let number: usize = board.line.partial_row.row as usize - 1;
         expand(board, buffer, number);
     }
 }
@@ -330,7 +330,7 @@ pub fn expand_partial_row(board: &mut Board) {
 /// Marks all rows as bytes, after the pictures were written as bytes.
 #[inline(never)]
 pub fn mark_all_as_bytes(board: &mut Board) {
-    board.partial_row.row = 0;
+    board.line.partial_row.row = 0;
     for number in 0..MAX_ROWS {
         board.rows[0][number].kind = BYTES;
         board.rows[1][number].kind = BYTES;
