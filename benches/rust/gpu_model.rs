@@ -397,7 +397,7 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
             println!("    memory {name:10} {accesses:9} accesses {sectors:9} sectors {misses:9} misses");
         }
         let mut places: Vec<_> = memory.places.iter().collect();
-        places.sort_by_key(|(_, traffic)| std::cmp::Reverse(traffic.misses));
+        places.sort_by_key(|(_, traffic)| std::cmp::Reverse(traffic.sectors));
         for ((function, at), traffic) in places.into_iter().take(options.lines) {
             let function = &module.functions[*function];
             let line = function.code[*at as usize].line;

@@ -141,8 +141,8 @@ static_assert(sizeof(cule::machine::Line) <= 8 * LINE_PAIRS, "a line fits");
 
 // Makes the line of a board ready for frames. Frames begin without up-to-date values, except for the incomplete row.
 [[maybe_unused]] static __device__ void begin_line(cule::machine::Board& board) {
-    cule::machine::tia::rows::PartialRow& row = PARL_LINE(board).partial_row;
-    row.row = 0;
+    cule::machine::tia::rows::CurrentRow& row = PARL_LINE(board).current_row;
+    row.number = 0;
     row.uses_classes = 1;
 }
 

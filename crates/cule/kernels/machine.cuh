@@ -540,18 +540,26 @@ struct Game {
 
 namespace cule::machine::tia::rows {
 
-// The class row that is being drawn and is not complete.
-struct PartialRow {
-    uint32_t uses_classes;
-    uint32_t row;
-    uint32_t buffer;
-    int32_t drawn_pixels;
+// A row of a picture.
+struct Row {
     uint32_t kind;
     uint32_t colors;
+    Array<uint64_t, 5> classes;
 };
-static_assert(sizeof(PartialRow) == 24 && alignof(PartialRow) == 4);
-static_assert(PARL_OFFSET(PartialRow, uses_classes) == 0 && PARL_OFFSET(PartialRow, row) == 4 && PARL_OFFSET(PartialRow, buffer) == 8 && PARL_OFFSET(PartialRow, drawn_pixels) == 12);
-static_assert(PARL_OFFSET(PartialRow, kind) == 16 && PARL_OFFSET(PartialRow, colors) == 20);
+static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
+static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
+
+// The class row that was drawn last. It is stored in `Board::rows` when it is complete.
+struct CurrentRow {
+    uint32_t uses_classes;
+    uint32_t number;
+    uint32_t buffer;
+    int32_t drawn_pixels;
+    machine::tia::rows::Row row;
+};
+static_assert(sizeof(CurrentRow) == 64 && alignof(CurrentRow) == 8);
+static_assert(PARL_OFFSET(CurrentRow, uses_classes) == 0 && PARL_OFFSET(CurrentRow, number) == 4 && PARL_OFFSET(CurrentRow, buffer) == 8 && PARL_OFFSET(CurrentRow, drawn_pixels) == 12);
+static_assert(PARL_OFFSET(CurrentRow, row) == 16);
 }
 
 namespace cule::machine {
@@ -563,26 +571,11 @@ struct Line {
     uint64_t playfield_partners;
     uint64_t any_cells;
     Array<Array<uint32_t, 5>, 6> masks;
-    machine::tia::rows::PartialRow partial_row;
+    machine::tia::rows::CurrentRow current_row;
 };
-static_assert(sizeof(Line) == 208 && alignof(Line) == 8);
+static_assert(sizeof(Line) == 248 && alignof(Line) == 8);
 static_assert(PARL_OFFSET(Line, cells) == 0 && PARL_OFFSET(Line, playfield_partners) == 48 && PARL_OFFSET(Line, any_cells) == 56 && PARL_OFFSET(Line, masks) == 64);
-static_assert(PARL_OFFSET(Line, partial_row) == 184);
-}
-
-namespace cule::machine::tia::rows {
-
-// A row of a picture.
-struct Row {
-    uint32_t kind;
-    uint32_t colors;
-    Array<uint64_t, 5> classes;
-};
-static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
-static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
-}
-
-namespace cule::machine {
+static_assert(PARL_OFFSET(Line, current_row) == 184);
 
 // Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 struct Board {
@@ -592,9 +585,9 @@ struct Board {
     Array<uint8_t, 32768> ram;
     Array<uint8_t, 8> sound;
 };
-static_assert(sizeof(Board) == 157784 && alignof(Board) == 8);
-static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, line) == 124800 && PARL_OFFSET(Board, ram) == 125008);
-static_assert(PARL_OFFSET(Board, sound) == 157776);
+static_assert(sizeof(Board) == 157824 && alignof(Board) == 8);
+static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, line) == 124800 && PARL_OFFSET(Board, ram) == 125048);
+static_assert(PARL_OFFSET(Board, sound) == 157816);
 }
 
 namespace cule::machine::tia::position {
@@ -2829,16 +2822,18 @@ PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint3
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
-PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors);
+PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number);
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors);
 PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
 PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
 PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
+PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
-PARL_FN void expand_partial_row(machine::Board& board);
+PARL_FN void expand_incomplete_row(machine::Board& board);
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 }
 
@@ -4965,7 +4960,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
     }
-    if (PARL_LINE(board).partial_row.uses_classes != 0u) {
+    if (PARL_LINE(board).current_row.uses_classes != 0u) {
         machine::tia::rows::mark_all_as_bytes(board);
     }
     machine::cart::reset(m.cart, board, rom);
@@ -5007,7 +5002,7 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
 // Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
     const int32_t lines = machine::lines(m);
-    machine::tia::rows::expand_partial_row(board);
+    machine::tia::rows::expand_incomplete_row(board);
     if (m.tia.stop != 0) {
         m.unfinished = 0;
         m.tia.last_lines = lines;
@@ -9790,7 +9785,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
-    if ((PARL_LINE(board).partial_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
+    if ((PARL_LINE(board).current_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
         return;
     }
     PARL_ROLLED
@@ -9803,7 +9798,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
 // Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
 // writes ahead of them.
 PARL_FN void draw_clocks(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((PARL_LINE(board).partial_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
+    if ((PARL_LINE(board).current_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
         return;
     }
     const bool access_by_access = m.access_by_access != 0;
@@ -10216,8 +10211,8 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
     const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        const bool continues = (((PARL_LINE(board).partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).partial_row.buffer == static_cast<uint32_t>(buffer))) && (PARL_LINE(board).partial_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (board.rows[buffer][number].kind == machine::tia::rows::BLANKED)));
-        const bool fits = continues && ((board.rows[buffer][number].colors == colors) || machine::tia::rows::shows_no_other_color(board, buffer, number, a, colors));
+        const bool continues = (machine::tia::rows::is_current(board, buffer, number) && (PARL_LINE(board).current_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (PARL_LINE(board).current_row.row.kind == machine::tia::rows::BLANKED)));
+        const bool fits = continues && ((PARL_LINE(board).current_row.row.colors == colors) || machine::tia::rows::shows_no_other_color(board, a, colors));
         if (!fits) {
             machine::tia::rows::expand(board, buffer, number);
             if (!blank) {
@@ -10225,25 +10220,17 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
             }
             return false;
         }
-        board.rows[buffer][number].colors = colors;
-        if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-            PARL_LINE(board).partial_row.row = 0u;
-        }
     } else {
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
-        machine::tia::rows::expand_partial_row(board);
-        if (b < static_cast<int32_t>(machine::tia::WIDTH)) {
-            PARL_LINE(board).partial_row.row = static_cast<uint32_t>(number) + 1u;
-            PARL_LINE(board).partial_row.buffer = static_cast<uint32_t>(buffer);
-            PARL_LINE(board).partial_row.kind = board.rows[buffer][number].kind;
-            PARL_LINE(board).partial_row.colors = board.rows[buffer][number].colors;
-        }
-        board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
-        board.rows[buffer][number].colors = colors;
+        machine::tia::rows::expand_incomplete_row(board);
+        PARL_LINE(board).current_row.number = static_cast<uint32_t>(number) + 1u;
+        PARL_LINE(board).current_row.buffer = static_cast<uint32_t>(buffer);
+        PARL_LINE(board).current_row.row.kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
     }
-    PARL_LINE(board).partial_row.drawn_pixels = b;
+    PARL_LINE(board).current_row.row.colors = colors;
+    PARL_LINE(board).current_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
@@ -10251,45 +10238,53 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
     if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
-        machine::tia::rows::draw_whole(board, buffer, number, before);
-        return true;
-    }
-    for (uint32_t w = 0u; w < 5u; ++w) {
-        const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
-        if (wanted != 0u) {
-            Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-            if (usual) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
-            } else if (!dark) {
-                const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
-                const uint32_t c0 = t1._0;
-                const uint32_t c1 = t1._1;
-                const uint32_t cf = t1._2;
-                classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+        machine::tia::rows::draw_whole(board, before);
+    } else {
+        for (uint32_t w = 0u; w < 5u; ++w) {
+            const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
+            if (wanted != 0u) {
+                Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+                if (usual) {
+                    classes = machine::tia::rows::usual_classes(board, w, before);
+                } else if (!dark) {
+                    const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
+                    const uint32_t c0 = t1._0;
+                    const uint32_t c1 = t1._1;
+                    const uint32_t cf = t1._2;
+                    classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+                }
+                const uint64_t old = PARL_LINE(board).current_row.row.classes[w];
+                const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
+                const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
+                PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
             }
-            const uint64_t old = board.rows[buffer][number].classes[w];
-            const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
-            const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
-            board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
         }
+    }
+    if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
+        rs::put(board.rows[buffer][number], PARL_LINE(board).current_row.row);
     }
     return true;
 }
 
-// True if no pixel before pixel `to` of the class row has one of the colors that are replaced by `colors`.
-PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors) {
-    const int32_t from = (board.rows[buffer][number].kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
+// True if this is the row that was drawn last.
+PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number) {
+    return (PARL_LINE(board).current_row.number == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).current_row.buffer == static_cast<uint32_t>(buffer));
+}
+
+// True if no pixel before pixel `to` of the current row has one of the colors that are replaced by `colors`.
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors) {
+    const int32_t from = (PARL_LINE(board).current_row.row.kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
     Array<uint32_t, 4> shown = Array<uint32_t, 4>{};
     for (uint32_t w = 0u; w < 5u; ++w) {
         const uint32_t inside = machine::tia::collision::span_word(w, from, to);
-        const uint32_t low = static_cast<uint32_t>(board.rows[buffer][number].classes[w]);
-        const uint32_t high = static_cast<uint32_t>(board.rows[buffer][number].classes[w] >> 32);
+        const uint32_t low = static_cast<uint32_t>(PARL_LINE(board).current_row.row.classes[w]);
+        const uint32_t high = static_cast<uint32_t>(PARL_LINE(board).current_row.row.classes[w] >> 32);
         shown[0u] |= inside & (~(low | high));
         shown[1u] |= (inside & low) & (~high);
         shown[2u] |= (inside & high) & (~low);
         shown[3u] |= (inside & low) & high;
     }
-    const uint32_t changed = board.rows[buffer][number].colors ^ colors;
+    const uint32_t changed = PARL_LINE(board).current_row.row.colors ^ colors;
     uint32_t differs = 0u;
     for (uint32_t class_ = 0u; class_ < 4u; ++class_) {
         if (shown[class_] != 0u) {
@@ -10318,19 +10313,27 @@ PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board
 }
 
 // Draws a row of usual classes.
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before) {
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before) {
     PARL_UNROLLED
     for (uint32_t w = 0u; w < 5u; ++w) {
         const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
         const uint32_t low = t1._0;
         const uint32_t high = t1._1;
-        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
+        PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
     }
 }
 
 // Copies the class row above. Returns false if that row is stored as bytes.
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number) {
+    if (machine::tia::rows::is_current(board, buffer, above) && (PARL_LINE(board).current_row.drawn_pixels == static_cast<int32_t>(machine::tia::WIDTH))) {
+        rs::put(board.rows[buffer][number], PARL_LINE(board).current_row.row);
+        PARL_LINE(board).current_row.number = static_cast<uint32_t>(number) + 1u;
+        return true;
+    }
     if (!machine::tia::rows::has_classes(board.rows[buffer][above].kind)) {
+        if (machine::tia::rows::is_current(board, buffer, number)) {
+            PARL_LINE(board).current_row.number = 0u;
+        }
         board.rows[buffer][number].kind = machine::tia::rows::BYTES;
         return false;
     }
@@ -10363,36 +10366,37 @@ PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t a
     }
 }
 
+// Stores the pixels `from..to` of a class row as bytes.
+PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to) {
+    const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
+    for (uint32_t word = 0u; word < 5u; ++word) {
+        const uint32_t wanted = machine::tia::collision::span_word(word, from, to);
+        if (wanted != 0u) {
+            Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+            machine::tia::rows::pixels(row.classes[word], row.kind, row.colors, word, fours);
+            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, wanted);
+        }
+    }
+}
+
 // Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
-    const uint32_t kind = board.rows[buffer][number].kind;
-    const uint32_t colors = board.rows[buffer][number].colors;
-    if (!machine::tia::rows::has_classes(kind)) {
-        return;
+    const bool current = machine::tia::rows::is_current(board, buffer, number);
+    const bool stored = machine::tia::rows::has_classes(board.rows[buffer][number].kind);
+    int32_t from = 0;
+    if (current) {
+        const machine::tia::rows::Row row = PARL_LINE(board).current_row.row;
+        from = PARL_LINE(board).current_row.drawn_pixels;
+        PARL_LINE(board).current_row.number = 0u;
+        machine::tia::rows::store_row(board, buffer, number, row, 0, from);
     }
-    int32_t to = static_cast<int32_t>(machine::tia::WIDTH);
-    uint32_t words = 5u;
-    if ((PARL_LINE(board).partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).partial_row.buffer == static_cast<uint32_t>(buffer))) {
-        to = PARL_LINE(board).partial_row.drawn_pixels;
-        PARL_LINE(board).partial_row.row = 0u;
-        if (!machine::tia::rows::has_classes(PARL_LINE(board).partial_row.kind)) {
-            words = (static_cast<uint32_t>(to) + 31u) / 32u;
-        }
+    if (stored) {
+        const machine::tia::rows::Row older = board.rows[buffer][number];
+        machine::tia::rows::store_row(board, buffer, number, older, from, static_cast<int32_t>(machine::tia::WIDTH));
     }
-    const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
-    const uint32_t t1 = words;
-    for (uint32_t word = 0u; word < t1; ++word) {
-        const uint64_t classes = board.rows[buffer][number].classes[word];
-        const uint32_t drawn = machine::tia::collision::span_word(word, 0, to);
-        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(PARL_LINE(board).partial_row.kind)) {
-            machine::tia::rows::pixels(classes, PARL_LINE(board).partial_row.kind, PARL_LINE(board).partial_row.colors, word, fours);
-            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, ~drawn);
-        }
-        machine::tia::rows::pixels(classes, kind, colors, word, fours);
-        machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, drawn);
+    if (current || stored) {
+        board.rows[buffer][number].kind = machine::tia::rows::BYTES;
     }
-    board.rows[buffer][number].kind = machine::tia::rows::BYTES;
 }
 
 // Converts the first `count` rows of a picture to bytes.
@@ -10402,18 +10406,18 @@ PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t c
     }
 }
 
-// Converts the incomplete row to bytes: it is not continued, or an older row is read.
-PARL_FN void expand_partial_row(machine::Board& board) {
-    if (PARL_LINE(board).partial_row.row != 0u) {
-        const uint32_t buffer = static_cast<uint32_t>(PARL_LINE(board).partial_row.buffer);
-        const uint32_t number = static_cast<uint32_t>(PARL_LINE(board).partial_row.row) - 1u;
+// Converts the current row to bytes if it is incomplete: it is not continued, or an older row is read.
+PARL_FN void expand_incomplete_row(machine::Board& board) {
+    if ((PARL_LINE(board).current_row.number != 0u) && (PARL_LINE(board).current_row.drawn_pixels < static_cast<int32_t>(machine::tia::WIDTH))) {
+        const uint32_t buffer = static_cast<uint32_t>(PARL_LINE(board).current_row.buffer);
+        const uint32_t number = static_cast<uint32_t>(PARL_LINE(board).current_row.number) - 1u;
         machine::tia::rows::expand(board, buffer, number);
     }
 }
 
 // Marks all rows as bytes, after the pictures were written as bytes.
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board) {
-    PARL_LINE(board).partial_row.row = 0u;
+    PARL_LINE(board).current_row.number = 0u;
     PARL_ROLLED
     for (uint32_t number = 0u; number < machine::tia::MAX_ROWS; ++number) {
         board.rows[0u][number].kind = machine::tia::rows::BYTES;

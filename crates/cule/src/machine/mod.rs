@@ -110,8 +110,8 @@ pub struct Line {
     pub any_cells: u64,
     /// Pixels of the six objects in the current row. `Tia::dirty` has the bits of those that are out of date.
     pub masks: [tia::Mask; 6],
-    /// The class row that is being drawn.
-    pub partial_row: tia::rows::PartialRow,
+    /// The class row that was drawn last.
+    pub current_row: tia::rows::CurrentRow,
 }
 
 /// Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
@@ -159,7 +159,7 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
         board.picture[0][i] = 0;
         board.picture[1][i] = 0;
     }
-    if board.line.partial_row.uses_classes != 0 {
+    if board.line.current_row.uses_classes != 0 {
         tia::rows::mark_all_as_bytes(board);
     }
     cart::reset(&mut m.cart, board, rom);
@@ -204,7 +204,7 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
 /// Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 pub fn end_step(m: &mut Machine, board: &mut Board) {
     let lines: i32 = lines(m);
-    tia::rows::expand_partial_row(board);
+    tia::rows::expand_incomplete_row(board);
     if m.tia.stop != 0 {
         m.unfinished = 0;
         m.tia.last_lines = lines;

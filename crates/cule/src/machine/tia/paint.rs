@@ -122,7 +122,7 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
     let line: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE);
     let above: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE - 1);
     let buffer: usize = m.tia.buffer as usize;
-    if board.line.partial_row.uses_classes != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
+    if board.line.current_row.uses_classes != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
         return;
     }
     for group in 0..WIDTH / 8 {
@@ -134,7 +134,7 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
 /// Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
 /// writes ahead of them.
 pub fn draw_clocks(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if board.line.partial_row.uses_classes != 0 && rows::draw(m, board, from, to) {
+    if board.line.current_row.uses_classes != 0 && rows::draw(m, board, from, to) {
         return;
     }
     let access_by_access: bool = m.access_by_access != 0;
