@@ -23,9 +23,9 @@ use std::rc::Rc;
 use cuda::nvrtc::Nvrtc;
 use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan, SOURCES, Shape, Targets};
 use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
-use cule::machine::Board;
 use cule::env::full_strength;
 use cule::env::state::{FLAGS, NUMBERS};
+use cule::machine::Board;
 use cule::{CuleError, console, rom};
 use simt::{Counts, Memory, Module, Region};
 
@@ -110,13 +110,20 @@ fn regions(plan: &Plan, _call: &Call, lanes: u32) -> Vec<Region> {
     let (rows, line, ram) =
         (offset_of!(Board, rows) as u64, offset_of!(Board, line) as u64, offset_of!(Board, ram) as u64);
     let to = scratch + u64::from(lanes * stride);
-    let parts = [("pictures", 0..rows), ("rows", rows..line), ("line", line..ram), ("board", ram..u64::from(stride))];
+    let parts =
+        [("pictures", 0..rows), ("rows", rows..line), ("line", line..ram), ("board", ram..u64::from(stride))];
     let mut all: Vec<Region> = parts
         .into_iter()
         .map(|(name, part)| Region { name, from: scratch, to, stride: u64::from(stride), part })
         .collect();
     let (planes, bytes) = plan.planes();
-    all.push(Region { name: "planes", from: planes, to: planes + bytes, stride: u64::MAX, part: 0..u64::MAX });
+    all.push(Region {
+        name: "planes",
+        from: planes,
+        to: planes + bytes,
+        stride: u64::MAX,
+        part: 0..u64::MAX,
+    });
     all
 }
 
@@ -401,7 +408,13 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
         for ((function, at), traffic) in places.into_iter().take(options.lines) {
             let function = &module.functions[*function];
             let line = function.code[*at as usize].line;
-            println!("    {:9} misses {:9} sectors {:8} accesses line {line} of {}", traffic.misses / steps, traffic.sectors / steps, traffic.accesses / steps, function.name);
+            println!(
+                "    {:9} misses {:9} sectors {:8} accesses line {line} of {}",
+                traffic.misses / steps,
+                traffic.sectors / steps,
+                traffic.accesses / steps,
+                function.name
+            );
         }
     }
     let mut lines: Vec<(u64, u32, usize)> = vec![];

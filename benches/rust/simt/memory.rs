@@ -57,7 +57,8 @@ impl Memory {
 
     fn region_of(&self, at: u64) -> usize {
         let inside = |region: &Region| {
-            (region.from..region.to).contains(&at) && region.part.contains(&((at - region.from) % region.stride))
+            (region.from..region.to).contains(&at)
+                && region.part.contains(&((at - region.from) % region.stride))
         };
         self.regions.iter().position(inside).unwrap_or(self.regions.len())
     }

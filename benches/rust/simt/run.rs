@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "kernels read and write the memory that their arguments point to")]
 
 use super::LANES;
-use super::decode::{Address, Alu, Atomic, Compare, Instruction, KINDS, Kind, Op, Place, Space, Special, Type};
+use super::decode::{
+    Address, Alu, Atomic, Compare, Instruction, KINDS, Kind, Op, Place, Space, Special, Type,
+};
 use super::flow::EXIT;
 use super::memory::Memory;
 use super::parse::{ARGUMENTS_AT, CONSTANT, Function, Module};

@@ -719,6 +719,8 @@ PARL_TABLE Array<uint32_t, 2> PLAYERS = Array<uint32_t, 2>{{0x40u, 16u}};
 namespace cule::env::reset {
 // The action code of FIRE.
 PARL_CONST uint32_t FIRE = 1u;
+// No reset state was copied.
+PARL_CONST uint32_t NO_RESET_STATE = 0xFFFFFFFFu;
 }
 
 namespace cule::env::rules {
@@ -780,6 +782,8 @@ PARL_CONST uint8_t PUSH_PICTURES = 1;
 PARL_CONST uint8_t PUSH_COPY = 2;
 // Adds a plane with the console RAM.
 PARL_CONST uint8_t PUSH_RAM = 3;
+// Adds the plane of a reset state.
+PARL_CONST uint8_t PUSH_RESET_PLANE = 4;
 // Fills the older planes with zeros.
 PARL_CONST uint8_t CLEAR_ZERO = 1;
 // Fills the older planes with copies of the added plane.
@@ -2421,6 +2425,8 @@ namespace cule::random {
 // Number of state words.
 PARL_CONST uint32_t STATE_WORDS = 624u;
 PARL_CONST uint32_t MIDDLE = 397u;
+// The number of outputs that [`early_draw`] knows.
+PARL_CONST uint32_t EARLY_DRAWS = 227u;
 }
 
 namespace cule::env {
@@ -2469,7 +2475,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
 
 namespace cule::env::reset {
 PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
 PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft);
 PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft);
 template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
@@ -2832,6 +2838,7 @@ PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32
 PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
 PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
+PARL_NOINLINE void expand_complete(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
 PARL_FN void expand_incomplete_row(machine::Board& board);
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
@@ -2924,7 +2931,10 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
 namespace cule::random {
 PARL_FN random::Random seeded(uint32_t seed);
 PARL_NOINLINE void seed(random::Random& random, uint32_t seed);
+PARL_INLINE uint32_t twisted(uint32_t word, uint32_t next, uint32_t later);
+PARL_INLINE uint32_t tempered(uint32_t word);
 PARL_NOINLINE void refill(random::Random& random);
+PARL_NOINLINE uint32_t early_draw(uint32_t seed, uint32_t number);
 PARL_FN uint32_t draw(random::Random& random);
 PARL_NOINLINE void skip(random::Random& random, uint32_t count);
 }
@@ -3378,9 +3388,11 @@ PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state
     return ((game.reset_state_frames != 0u) && snapshot) && !soft;
 }
 
-// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws, copies the reset state
-// that they lead to, and runs at most two frames to draw the pictures.
-template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws and copies the reset state
+// that they lead to. Returns its number, or [`NO_RESET_STATE`] if it has run one frame or none instead, since
+// pictures of the boot are still visible.
+template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    uint32_t found = env::reset::NO_RESET_STATE;
     const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     const uint32_t acts = idle + game.fires;
@@ -3411,15 +3423,15 @@ template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& ru
             }
             random::draw(random);
         }
-        const uint32_t number = static_cast<uint32_t>(game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired));
-        rs::put(head.state, states[number].state);
-        rs::put(head.last_frames, states[number].last_frames);
-        if (settings.draws != 0) {
-            machine::Machine machine = head.last_frames.start;
-            env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.last_frames.inputs), 0u, 2u, board);
-        }
+        found = game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired);
+        rs::put(head.state, states[static_cast<uint32_t>(found)].state);
+        rs::put(head.last_frames, states[static_cast<uint32_t>(found)].last_frames);
     }
     env::reset::finish(head, output, settings, false);
+    if ((found != env::reset::NO_RESET_STATE) && (settings.draws != 0)) {
+        output.push = env::state::PUSH_RESET_PLANE;
+    }
+    return found;
 }
 
 // The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
@@ -3726,13 +3738,18 @@ PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t
 // Draws a number below `n` from the environment's generator of idle frames, which is rebuilt in `spare` from
 // its seed and its number of draws.
 PARL_NOINLINE uint32_t draw_below(env::state::Head& head, random::Random& spare, uint32_t n) {
-    random::seed(spare, head.noop_seed);
-    random::skip(spare, head.noop_draws);
     uint64_t product = 0ull;
     bool found = false;
     while (!found) {
+        uint32_t drawn{};
+        if (head.noop_draws < random::EARLY_DRAWS) {
+            drawn = random::early_draw(head.noop_seed, head.noop_draws);
+        } else {
+            random::seed(spare, head.noop_seed);
+            random::skip(spare, head.noop_draws);
+            drawn = random::draw(spare);
+        }
         head.noop_draws += 1u;
-        const uint32_t drawn = random::draw(spare);
         product = static_cast<uint64_t>(drawn) * static_cast<uint64_t>(n);
         found = (static_cast<uint32_t>(product) >= n) || (static_cast<uint32_t>(product) >= (rs::wrapping_neg<uint32_t>(n) % n));
     }
@@ -10381,20 +10398,26 @@ PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t nu
 
 // Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
-    const bool current = machine::tia::rows::is_current(board, buffer, number);
-    const bool stored = machine::tia::rows::has_classes(board.rows[buffer][number].kind);
-    int32_t from = 0;
-    if (current) {
-        const machine::tia::rows::Row row = PARL_LINE(board).current_row.row;
-        from = PARL_LINE(board).current_row.drawn_pixels;
-        PARL_LINE(board).current_row.number = 0u;
-        machine::tia::rows::store_row(board, buffer, number, row, 0, from);
+    if (!machine::tia::rows::is_current(board, buffer, number)) {
+        machine::tia::rows::expand_complete(board, buffer, number);
+        return;
     }
-    if (stored) {
-        const machine::tia::rows::Row older = board.rows[buffer][number];
-        machine::tia::rows::store_row(board, buffer, number, older, from, static_cast<int32_t>(machine::tia::WIDTH));
+    const machine::tia::rows::Row row = PARL_LINE(board).current_row.row;
+    const int32_t drawn = PARL_LINE(board).current_row.drawn_pixels;
+    PARL_LINE(board).current_row.number = 0u;
+    machine::tia::rows::store_row(board, buffer, number, row, 0, drawn);
+    const machine::tia::rows::Row older = board.rows[buffer][number];
+    if (machine::tia::rows::has_classes(older.kind)) {
+        machine::tia::rows::store_row(board, buffer, number, older, drawn, static_cast<int32_t>(machine::tia::WIDTH));
     }
-    if (current || stored) {
+    board.rows[buffer][number].kind = machine::tia::rows::BYTES;
+}
+
+// Converts a class row that is complete to bytes. Any thread may call this when no frame is open.
+PARL_NOINLINE void expand_complete(machine::Board& board, uint32_t buffer, uint32_t number) {
+    const machine::tia::rows::Row row = board.rows[buffer][number];
+    if (machine::tia::rows::has_classes(row.kind)) {
+        machine::tia::rows::store_row(board, buffer, number, row, 0, static_cast<int32_t>(machine::tia::WIDTH));
         board.rows[buffer][number].kind = machine::tia::rows::BYTES;
     }
 }
@@ -11590,17 +11613,45 @@ PARL_NOINLINE void seed(random::Random& random, uint32_t seed) {
     random.position = static_cast<uint32_t>(random::STATE_WORDS);
 }
 
+// The word that follows a word, given its next one and the one [`MIDDLE`] places later.
+PARL_INLINE uint32_t twisted(uint32_t word, uint32_t next, uint32_t later) {
+    const uint32_t y = (word & 0x80000000u) | (next & 0x7FFFFFFFu);
+    const uint32_t low = y & 1u;
+    return (later ^ (y >> 1)) ^ (0x9908B0DFu & rs::wrapping_neg<uint32_t>(low));
+}
+
+PARL_INLINE uint32_t tempered(uint32_t word) {
+    uint32_t y = word;
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+}
+
 PARL_NOINLINE void refill(random::Random& random) {
     PARL_ROLLED
     for (uint32_t i = 0u; i < random::STATE_WORDS; ++i) {
-        const uint32_t y = (random.words[i] & 0x80000000u) | (random.words[(i + 1u) % random::STATE_WORDS] & 0x7FFFFFFFu);
-        uint32_t next = random.words[(i + random::MIDDLE) % random::STATE_WORDS] ^ (y >> 1);
-        if ((y & 1u) != 0u) {
-            next ^= 0x9908B0DFu;
-        }
-        random.words[i] = next;
+        random.words[i] = random::twisted(random.words[i], random.words[(i + 1u) % random::STATE_WORDS], random.words[(i + random::MIDDLE) % random::STATE_WORDS]);
     }
     random.position = 0u;
+}
+
+// Output number `number` of a generator that was seeded with `seed`; it must be less than [`EARLY_DRAWS`]. Needs no state, and a
+// thirtieth of the time of seeding and drawing.
+PARL_NOINLINE uint32_t early_draw(uint32_t seed, uint32_t number) {
+    uint32_t word = seed;
+    uint32_t first = seed;
+    uint32_t second = 0u;
+    for (uint32_t i = 1u; i < ((number + static_cast<uint32_t>(random::MIDDLE)) + 1u); ++i) {
+        word = rs::wrapping_add<uint32_t>(rs::wrapping_mul<uint32_t>(1812433253u, word ^ (word >> 30)), i);
+        if (i == number) {
+            first = word;
+        }
+        if (i == (number + 1u)) {
+            second = word;
+        }
+    }
+    return random::tempered(random::twisted(first, second, word));
 }
 
 // Returns the next output.
@@ -11608,12 +11659,9 @@ PARL_FN uint32_t draw(random::Random& random) {
     if (static_cast<uint32_t>(random.position) >= random::STATE_WORDS) {
         random::refill(random);
     }
-    uint32_t y = random.words[static_cast<uint32_t>(random.position)];
+    const uint32_t word = random.words[static_cast<uint32_t>(random.position)];
     random.position += 1u;
-    y ^= y >> 11;
-    y ^= (y << 7) & 0x9D2C5680u;
-    y ^= (y << 15) & 0xEFC60000u;
-    return y ^ (y >> 18);
+    return random::tempered(word);
 }
 
 // Skips `count` outputs, in a tenth of the time of drawing them.

@@ -60,6 +60,7 @@ pub struct Plan {
     pub(super) games: u64,
     pub(super) rules: u64,
     pub(super) reset_states: u64,
+    pub(super) reset_planes: u64,
     pub(super) roms: u64,
     pub(super) records: u64,
     pub(super) choices: u64,

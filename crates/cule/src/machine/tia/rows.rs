@@ -298,21 +298,28 @@ fn store_row(board: &mut Board, buffer: usize, number: usize, row: &Row, from: i
 /// Converts a class row to bytes.
 #[inline(never)]
 pub fn expand(board: &mut Board, buffer: usize, number: usize) {
-    let current: bool = is_current(board, buffer, number);
-    let stored: bool = has_classes(board.rows[buffer][number].kind);
-    let mut from: i32 = 0;
-    if current {
-        let row: Row = board.line.current_row.row;
-        from = board.line.current_row.drawn_pixels;
-        board.line.current_row.number = 0;
-        store_row(board, buffer, number, &row, 0, from);
+    if !is_current(board, buffer, number) {
+        expand_complete(board, buffer, number);
+        return;
     }
-    if stored {
-        // The pixels that are not drawn belong to the older row.
-        let older: Row = board.rows[buffer][number];
-        store_row(board, buffer, number, &older, from, WIDTH as i32);
+    let row: Row = board.line.current_row.row;
+    let drawn: i32 = board.line.current_row.drawn_pixels;
+    board.line.current_row.number = 0;
+    store_row(board, buffer, number, &row, 0, drawn);
+    // The other pixels belong to the older row.
+    let older: Row = board.rows[buffer][number];
+    if has_classes(older.kind) {
+        store_row(board, buffer, number, &older, drawn, WIDTH as i32);
     }
-    if current || stored {
+    board.rows[buffer][number].kind = BYTES;
+}
+
+/// Converts a class row that is complete to bytes. Any thread may call this when no frame is open.
+#[inline(never)]
+pub fn expand_complete(board: &mut Board, buffer: usize, number: usize) {
+    let row: Row = board.rows[buffer][number];
+    if has_classes(row.kind) {
+        store_row(board, buffer, number, &row, 0, WIDTH as i32);
         board.rows[buffer][number].kind = BYTES;
     }
 }
