@@ -36,6 +36,7 @@ const CACHE_BYTES: usize = (88 << 10) / 8;
 struct Simulated {
     modules: Rc<HashMap<String, Module>>,
     lanes: u32,
+    warps: u32,
     /// What `parl_step` has run.
     counts: Rc<RefCell<Counts>>,
 }
@@ -55,7 +56,7 @@ impl Device for Simulated {
     type Memory = Bytes;
 
     fn resident_warps(&self) -> u32 {
-        1
+        self.warps
     }
 
     fn lanes(&self) -> Option<u32> {
@@ -156,7 +157,9 @@ impl Pair {
             entropy: 77,
         };
         let counts = Rc::new(RefCell::new(Counts::new(&modules["step.cu"])));
-        let device = Simulated { modules: modules.clone(), lanes: options.lanes, counts: counts.clone() };
+        let warps = options.envs.div_ceil(options.lanes as usize) as u32;
+        let device =
+            Simulated { modules: modules.clone(), lanes: options.lanes, warps, counts: counts.clone() };
         let cpu = CpuBatch::new(&config, Settings::default()).map_err(text)?;
         let gpu = CudaBatch::new(device, &config, Settings::default()).map_err(text)?;
         let bytes = options.envs * cpu.obs_bytes();
@@ -371,6 +374,12 @@ fn modules(texts: Vec<(String, String)>) -> Result<HashMap<String, Module>, Stri
 
 /// Prints what the steps of a game have cost.
 fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &Options) {
+    if options.envs > options.lanes as usize {
+        let mut blocks = counts.of_block.clone();
+        blocks.sort_unstable();
+        let [least, middle, most] = [0, blocks.len() / 2, blocks.len() - 1].map(|at| blocks[at]);
+        println!("    blocks: {} of {least} to {most} instructions, median {middle}", blocks.len());
+    }
     let steps = steps as u64;
     let sum = |kind: usize| counts.warp.iter().map(|all| all[kind]).sum::<u64>() / steps;
     let kinds = ["free", "arithmetic", "control", "local", "shared", "global", "sync"];
@@ -389,8 +398,9 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
         order.sort_by_key(|k| std::cmp::Reverse(without_free(k)));
         for k in order.into_iter().filter(|k| without_free(k) * 200 > all * steps) {
             println!(
-                "    {:10} {:5.1} lanes  {}",
+                "    {:10} {:8} local {:5.1} lanes  {}",
                 without_free(&k) / steps,
+                counts.warp[k][3] / steps,
                 counts.lanes[k] as f64 / counts.warp[k].iter().sum::<u64>() as f64,
                 module.functions[k].name
             );

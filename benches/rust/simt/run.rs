@@ -33,6 +33,8 @@ pub struct Counts {
     pub turns: u64,
     /// Per function and instruction.
     pub of_line: Vec<Vec<u64>>,
+    /// Instructions of each block of the last launch.
+    pub of_block: Vec<u64>,
     /// Accesses to global memory, if they are counted.
     pub memory: Option<Memory>,
 }
@@ -46,8 +48,14 @@ impl Counts {
             lanes: vec![0; count],
             turns: 0,
             of_line: module.functions.iter().map(|function| vec![0; function.code.len()]).collect(),
+            of_block: vec![],
             memory: None,
         }
+    }
+
+    /// Instructions, without moves and arguments in registers.
+    fn instructions(&self) -> u64 {
+        self.warp.iter().flat_map(|all| &all[1..]).sum()
     }
 }
 
@@ -126,7 +134,9 @@ pub fn launch(
             block: [0; 3],
         })
         .collect();
+    counts.of_block.clear();
     for block in 0..blocks {
+        let before = counts.instructions();
         for (i, warp) in all.iter_mut().enumerate() {
             warp.first_thread = 32 * i as u32;
             warp.block = [block, threads, blocks];
@@ -147,6 +157,8 @@ pub fn launch(
                 break;
             }
         }
+        let all = counts.instructions() - before;
+        counts.of_block.push(all);
     }
     Ok(())
 }

@@ -203,7 +203,18 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         }
         PARL_COUNT_LANES(1, together, key == first);
         if (key != first) continue;
-        cule::brx::run(r, machine, time.cycles, time.until, program);
+        for (;;) {
+            cule::brx::run(r, machine, time.cycles, time.until, program);
+            if (r.code != cule::brx::READ) break;
+            if (m.cart.claims != 0) {
+                r.spent -= r.value;
+                r.code = cule::brx::SLOW;
+                break;
+            }
+            r.value = cule::machine::tia::read(m, board, r.address, cycles_of(time, r));
+            m.bus = r.value;
+            r.code = cule::brx::VALUE;
+        }
         if (r.code < cule::brx::SLOW) {
             // A branch, a jump, or a store of another lane.
         } else if (r.code == cule::brx::STORE) {

@@ -47,6 +47,9 @@ PARL_CONST uint32_t STORED = 1;
 PARL_CONST uint32_t SLOW = 2;
 // `machine::bus::write_tia` must write `value` to `address` to complete the instruction.
 PARL_CONST uint32_t STORE = 3;
+// The instruction at `place` reads `address` of the TIA. The block runs again with code `VALUE` and the byte in `value`, which now
+// has what the instruction has added to `spent`.
+PARL_CONST uint32_t READ = 4, VALUE = 5;
 ",
     );
     let _ = writeln!(
@@ -133,7 +136,7 @@ fn numbered(line: &str, operands: &[&str]) -> String {
 
 fn is_label(word: &str) -> bool {
     let handler = word
-        .strip_prefix(['H', 'R', 'C', 'S', 'T'])
+        .strip_prefix(['A', 'C', 'H', 'R', 'S', 'T', 'V'])
         .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     handler
         || word == "TBL"

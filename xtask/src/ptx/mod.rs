@@ -6,7 +6,8 @@
 //! nothing. It ends before any other instruction (code 2: `machine::compact` executes it), after a branch or jump (code 0), where
 //! lanes of a warp that have diverged can converge (`kernels/forms.cuh`), and at a store to the TIA that changes something: it
 //! has executed everything except the store (code 3: `machine::bus` writes `value` to `address`), or another lane stops there
-//! (code 1: the lane goes on where it is).
+//! (code 1: the lane goes on where it is). It also ends at a load from the TIA (code 4): the caller reads `address` and runs the
+//! block again with code 5 and the value, for the same instruction.
 //!
 //! Decoded instructions are in records of 8 bytes per ROM address, created once per ROM by `machine/records.rs`. The program
 //! counter is the place of a record plus an offset that only jumps change. Cycles and instructions are counted in one register.
@@ -67,11 +68,12 @@ mod field {
     pub const STAR_FIELD: u32 = TIA + 96;
     pub const MIRROR: u32 = TIA + 98;
     pub const SEGMENT: u32 = 416;
+    pub const BUS: u32 = 460;
     pub const DRAW: u32 = 470;
 }
 
 /// C++ expressions of these offsets.
-const ASSERTED: [(&str, u32); 27] = [
+const ASSERTED: [(&str, u32); 28] = [
     ("cpu) + PARL_OFFSET(Cpu, interrupt", field::INTERRUPT),
     ("riot) + PARL_OFFSET(Riot, ram", field::RAM),
     ("riot) + PARL_OFFSET(Riot, set_at", field::TIMER_SET_AT),
@@ -98,6 +100,7 @@ const ASSERTED: [(&str, u32); 27] = [
     ("tia) + PARL_OFFSET(Tia, star_field", field::STAR_FIELD),
     ("tia) + PARL_OFFSET(Tia, mirror", field::MIRROR),
     ("cart) + PARL_OFFSET(Cart, segment", field::SEGMENT),
+    ("bus", field::BUS),
     ("draw", field::DRAW),
 ];
 
@@ -128,6 +131,10 @@ pub enum Form {
     Tia,
     /// As `Tia`, in an instruction of three bytes.
     TiaAbsolute,
+    /// TIA, read only, at an address that the instruction contains.
+    TiaRead,
+    /// As `TiaRead`, in an instruction of three bytes.
+    TiaReadAbsolute,
     /// A byte of the bank that executes, which the record contains.
     Bank,
     /// Cartridge window, read only, at an address that the instruction contains.
@@ -172,7 +179,14 @@ fn forms(instruction: &Instruction) -> [Form; FORMS] {
         return one(Form::Slow);
     }
     let (reads, writes) = (access == Access::Read, access == Access::Write);
-    let tia = |form: Form| if writes { form } else { Form::Slow };
+    // Other loads from the TIA are rare.
+    let loads = ["LDA", "LDX", "LDY", "BIT", "AND", "ORA", "EOR", "CMP"].contains(&instruction.name)
+        && (instruction.mode == Mode::Zp || matches!(instruction.name, "LDA" | "LDX" | "LDY" | "BIT"));
+    let tia = |form: Form, other: Form| match () {
+        () if writes => form,
+        () if loads => other,
+        () => Form::Slow,
+    };
     match (instruction.mode, access) {
         (_, Access::Branch) => two(Form::Branch, Form::BranchAcross),
         (Mode::Abs, Access::Special) => two(Form::Special, Form::JumpInBank),
@@ -184,9 +198,11 @@ fn forms(instruction: &Instruction) -> [Form; FORMS] {
         (Mode::Imp, _) => one(Form::Implied),
         (Mode::Acc, _) => one(Form::Accumulator),
         (Mode::Imm, _) => one(Form::Immediate),
-        (Mode::Zp, _) => two(Form::Ram, tia(Form::Tia)),
-        (Mode::Abs, _) if reads => [Form::RamAbsolute, Form::Slow, Form::Bank, Form::Window, Form::Timer],
-        (Mode::Abs, _) => two(Form::RamAbsolute, tia(Form::TiaAbsolute)),
+        (Mode::Zp, _) => two(Form::Ram, tia(Form::Tia, Form::TiaRead)),
+        (Mode::Abs, _) if reads => {
+            [Form::RamAbsolute, tia(Form::Slow, Form::TiaReadAbsolute), Form::Bank, Form::Window, Form::Timer]
+        }
+        (Mode::Abs, _) => two(Form::RamAbsolute, tia(Form::TiaAbsolute, Form::Slow)),
         (Mode::Zpx, _) => one(Form::ZeroX),
         (Mode::Zpy, _) => one(Form::ZeroY),
         (Mode::Absx, Access::Read | Access::Write) => one(Form::IndexX),
@@ -201,7 +217,7 @@ fn forms(instruction: &Instruction) -> [Form; FORMS] {
 fn bytes_of(form: Form) -> u32 {
     match form {
         Form::Slow | Form::Implied | Form::Accumulator => 1,
-        Form::Bank | Form::Window | Form::Timer | Form::IndexX | Form::IndexY => 3,
+        Form::TiaReadAbsolute | Form::Bank | Form::Window | Form::Timer | Form::IndexX | Form::IndexY => 3,
         _ => 2,
     }
 }
@@ -357,8 +373,18 @@ fn place_in_segment(to: &str, from: &str) -> String {
 /// Loads the ROM byte at offset `t0`.
 const LOAD_ROM: &str = "mad.wide.u32 dd,t0,1,rom; ld.global.nc.u8 o,[dd]";
 
-/// Reads address `q` into `o`, from plain ROM or RAM; other addresses end the block. `number` is that of the handler. Returns
-/// instructions that follow the handler.
+/// Begins the completion of an instruction for which the caller has read the TIA: it has been counted before.
+const TAKE_VALUE: &str = "mov.u32 code,0; shr.u32 t0,e0,16; sub.u32 acc,acc,t0";
+
+/// Instructions after a handler that reads address `q` of the TIA with `bus` on the bus, and go on at `C` with the value in `o`.
+fn read_tia(number: usize, bus: &str) -> String {
+    format!(
+        "setp.eq.u32 p,code,5; @p bra V{number}; {bus}; bra LREAD; V{number}:; {TAKE_VALUE}; bra C{number}"
+    )
+}
+
+/// Reads address `q` into `o`, from plain ROM, RAM or the TIA; other addresses end the block. `number` is that of the handler.
+/// Returns instructions that follow the handler.
 fn read_any(w: &mut Writer, number: usize) -> String {
     w.puts(&format!(
         "{}; {}; {LOAD_ROM}; C{number}:",
@@ -367,11 +393,15 @@ fn read_any(w: &mut Writer, number: usize) -> String {
     ));
     format!(
         "R{number}:; {}; {}; {LOAD_ROM}; bra C{number}; \
-         S{number}:; and.b32 t0,q,0x1280; setp.ne.u32 p,t0,0x80; @p bra LSLOW; {}; ld.shared.u8 o,{}; bra C{number}",
+         S{number}:; and.b32 t0,q,0x1280; setp.ne.u32 p,t0,0x80; @p bra A{number}; {}; ld.shared.u8 o,{}; bra C{number}; \
+         A{number}:; and.b32 t0,q,0x1080; xor.b32 t1,w,q; and.b32 t1,t1,0xFF00; or.b32 t0,t0,t1; setp.ne.u32 p,t0,0; \
+         @p bra LSLOW; {}",
         check_plain("q", "span", &format!("S{number}")),
         place_in_segment("t0", "q"),
         ram_place("t0", "q"),
-        ram("t0", 0)
+        ram("t0", 0),
+        // Another page would cost a cycle before the access.
+        read_tia(number, "shr.u32 t1,w,8")
     )
 }
 
@@ -425,7 +455,7 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
     if text.contains("ADD") || text.contains("SUB") {
         w.puts("setp.ne.u32 p,d,0; @p bra LSLOW");
     }
-    let writes = access == Access::Write;
+    let (reads, writes) = (access == Access::Read, access == Access::Write);
     match form {
         Form::Slow | Form::Implied => {}
         Form::Accumulator => w.put("mov.u32 o,a"),
@@ -435,6 +465,11 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         Form::Tia => {
             w.operation(text);
             return w.puts("and.b32 q,e0,0xFFFF; add.u32 at,at,2; bra LTIA");
+        }
+        Form::TiaRead | Form::TiaReadAbsolute => {
+            w.put("and.b32 q,e0,0xFFFF");
+            w.put(if form == Form::TiaRead { "mov.u32 t1,q" } else { "shr.u32 t1,q,8" });
+            w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {TAKE_VALUE}"));
         }
         Form::TiaAbsolute => return w.puts(&format!("add.u32 at,at,1; bra H{}", number_of(name, Form::Tia))),
         Form::Window => w.puts(&format!(
@@ -459,7 +494,8 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             let index = if form == Form::ZeroX { "x" } else { "y" };
             w.puts(&format!("{OPERAND}; add.u32 q,w,{index}; and.b32 q,q,0xFF"));
             if !writes {
-                w.puts("setp.lt.u32 p,q,128; @p bra LSLOW");
+                let otherwise = if reads { format!("S{number}") } else { "LSLOW".into() };
+                w.puts(&format!("setp.lt.u32 p,q,128; @p bra {otherwise}"));
                 w.puts(&ram_place("q", "q"));
             }
         }
@@ -494,13 +530,21 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
     if writes && (any || matches!(form, Form::ZeroX | Form::ZeroY)) {
         return write_any(w, text, form, number);
     }
-    let after = if any { read_any(w, number) } else { String::new() };
+    let indexed = reads && matches!(form, Form::ZeroX | Form::ZeroY);
+    let after = match () {
+        () if any => read_any(w, number),
+        () if indexed => format!("S{number}:; {}", read_tia(number, "mov.u32 t1,w")),
+        () => String::new(),
+    };
     if any && form != Form::PointerX && has_penalty(name, form) {
         w.puts(&penalty("w"));
     }
     let in_ram = matches!(form, Form::Ram | Form::ZeroX | Form::ZeroY);
     if in_ram && access != Access::Write {
         w.put(format!("ld.shared.u8 o,{}", ram("q", 0)));
+    }
+    if indexed {
+        w.put(format!("C{number}:"));
     }
     w.operation(text);
     if in_ram && access != Access::Read {
@@ -621,6 +665,9 @@ pub fn block() -> Block {
     w.put("LCHECK:");
     w.puts("setp.ne.u32 p,t0,0; activemask.b32 t1; vote.sync.any.pred p2,p,t1; @!p2 bra LTOP");
     w.puts("selp.u32 code,3,1,p; bra LEND");
+    // What was on the bus before is in `t1`; the upper bytes of the field are 0. The caller may want to undo the count.
+    w.put("LREAD:");
+    w.puts(&format!("st.shared.u8 [m+{}],t1; shr.u32 o,e0,16; mov.u32 code,4; bra LEND", field::BUS));
     w.put("LJUMP:");
     w.puts(&check_plain("q", "span", "LNOWHERE"));
     w.puts(&format!("{}; sub.u32 off,q,at; bra LTURN", place_in_segment("at", "q")));
