@@ -99,7 +99,7 @@ def check_recordable(config: Any, grouped: bool) -> None:
     if not config.cuda_graph:
         return
     off = {"normalize_observations": False, "normalize_rewards": False, "target_kl": 0.0}
-    off |= {"anneal_clip": False, "window": 0, "env_groups": 1}
+    off |= {"window": 0, "env_groups": 1}
     for name, value in off.items():
         if getattr(config, name, value) != value:
             raise ConfigError(
@@ -309,7 +309,8 @@ class OnPolicyLearner(ABC):
 
     def differentiate(self, *tensors: Tensor) -> None:
         """As :meth:`make_gradients`; on a CPU it is recorded and replayed if possible."""
-        self.figures = (self._update if self.device.type == "cpu" else self.make_gradients)(*tensors)
+        on_host = self.device.type == "cpu" and self._device_schedule is None
+        self.figures = (self._update if on_host else self.make_gradients)(*tensors)
 
     def apply(self, progress: float, average: Average) -> None:
         """Averages the gradients over all learners and makes one optimizer step."""
@@ -319,11 +320,11 @@ class OnPolicyLearner(ABC):
         if config.optimizer == "adam" and self._device_schedule is None:
             self.count_updates(1)
             steps, rate = self._updates - 1, self.learning_rate(progress)
-            self._adam.step(steps, torch.tensor(float(steps), device=self.device), rate, epsilon, longest)
+            self._adam.step(steps, torch.full((), float(steps), device=self.device), rate, epsilon, longest)
             self.refresh()
             return
         if longest:
-            limit_norm(self.gradients, longest)
+            limit_norm(self.gradients, longest, check=self._device_schedule is None)
         rate: float | Tensor
         number: int | Tensor
         if self._device_schedule is None:
