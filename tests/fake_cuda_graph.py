@@ -32,6 +32,8 @@ class FakeCudaGraph(TorchDispatchMode):
         if func is torch.ops.aten.unsqueeze_.default:
             return  # the recording has changed the tensor's shape in place
         again = func(*args, **kwargs)
+        if made is None:
+            return
         for to, value in zip(
             *(x if isinstance(x, tuple | list) else [x] for x in (made, again)), strict=True
         ):

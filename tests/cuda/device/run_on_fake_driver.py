@@ -16,6 +16,8 @@ from typing import Any
 
 import fake_driver
 import torch
+from captures import refusing
+from fake_cuda_graph import FakeCudaGraph
 from torch.overrides import TorchFunctionMode
 
 from parl.ops import execution
@@ -34,32 +36,56 @@ class Event:
         return 1000 * (other.time - self.time)
 
 
-class Graph:
-    """Replaces torch.cuda.CUDAGraph on the fake driver. Captures launches, but not torch's own operations."""
+class Graph(FakeCudaGraph):
+    """Replaces torch.cuda.CUDAGraph on the fake driver: keeps launches and torch's operations in their order.
 
-    keeping: fake_driver.KeepTensorsAlive
+    The driver captures the launches between two operations of torch as one part. Recording also runs
+    everything once, since torch's operations would otherwise read what no launch has written.
+    """
 
-    def __init__(self) -> None:
-        self.graph = fake_driver.Graph()
+    def begin(self) -> None:
+        """Begins to record launches."""
+        assert self._driver.cuStreamBeginCapture_v2(self._stream, 0) == 0
 
-    def replay(self) -> None:
-        self.graph.replay()
+    def end(self) -> None:
+        """Ends a part, and runs its launches."""
+        part = fake_driver.ctypes.c_void_p()
+        status = self._driver.cuStreamEndCapture(self._stream, fake_driver.ctypes.byref(part))
+        assert status == 0, f"the capture ended with error {status}"
+        self._launch(part)
+        self.calls.append((self._launch, (part,), {}, None))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.end()
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        self.begin()
+        return made
+
+    @property
+    def _driver(self) -> Any:
+        driver = fake_driver.library()
+        assert driver is not None
+        return driver
+
+    @property
+    def _stream(self) -> Any:
+        return fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
+
+    def _launch(self, part: Any) -> None:
+        assert self._driver.cuGraphLaunch(part, fake_driver.ctypes.c_void_p(0)) == 0
 
 
 @contextlib.contextmanager
 def captured(graph: Graph) -> Iterator[None]:
-    driver = graph.graph.driver
-    assert driver is not None
-    stream = fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
-    assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+    """Replaces torch.cuda.graph; work that a real capture refuses raises an error."""
     fake_driver.Stream.handle = fake_driver.Graph.HANDLE
-    graph.keeping = fake_driver.KeepTensorsAlive()
+    graph.begin()
     try:
-        with graph.keeping:
+        with refusing(graph.generators), graph:
             yield
     finally:
         fake_driver.Stream.handle = 0
-        assert driver.cuStreamEndCapture(stream, fake_driver.ctypes.byref(graph.graph.graph)) == 0
+        graph.end()
 
 
 def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
