@@ -19,6 +19,7 @@ from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
+from parl.ops.batches import select_rows
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import ExecutionModule, Precision
 from parl.ops.finite import check_state, with_metrics
@@ -289,7 +290,7 @@ class OnPolicyLearner(ABC):
         flat, where = valid.flatten(), columns[0].device
         if not flat.all():
             rows = flat.nonzero().squeeze(1).to(where)
-            columns = [column.index_select(0, rows) for column in columns]
+            columns = [select_rows(column, rows) for column in columns]
         count = len(columns[0])
         parts = max(1, round(flat.numel() * self.learners / size))
         for _ in range(epochs):
@@ -297,7 +298,7 @@ class OnPolicyLearner(ABC):
                 yield tuple(columns)
                 continue
             order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(where)
-            cut = [column.index_select(0, order).tensor_split(parts) for column in columns]
+            cut = [select_rows(column, order).tensor_split(parts) for column in columns]
             yield from zip(*cut, strict=True)
 
     def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
