@@ -20,6 +20,10 @@ from captures import refusing
 from fake_cuda_graph import FakeCudaGraph
 from torch.overrides import TorchFunctionMode
 
+from parl.algos.a2c import A2C
+from parl.algos.dqn import DQN
+from parl.algos.ppo import PPO
+from parl.algos.pqn import PQN
 from parl.ops import execution
 
 
@@ -109,14 +113,30 @@ def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "graph", captured)
 
 
+def place_learners(put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """With the fake driver, places learners where tensors of the device are: on the CPU."""
+    if fake_driver.library() is None:
+        return
+    for kind in (A2C, DQN, PPO, PQN):
+        made: Any = kind.make_learner
+
+        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
+            return made(self, seed, "cpu")
+
+        put(kind, "make_learner", placed)
+
+
 class OnTheProcessor(TorchFunctionMode):
-    """Places tensors that a script makes with ``device="cuda"`` in host memory."""
+    """Places tensors that a script puts on ``"cuda"`` in host memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if str(kwargs.get("device")).startswith("cuda"):
-            kwargs["device"] = "cpu"
-        return func(*args, **kwargs)
+        kwargs = {name: self._place(value) for name, value in (kwargs or {}).items()}
+        return func(*map(self._place, args), **kwargs)
+
+    @staticmethod
+    def _place(value: Any) -> Any:
+        on_device = isinstance(value, str | torch.device) and str(value).startswith("cuda")
+        return torch.device("cpu") if on_device else value
 
 
 def run(arguments: list[str]) -> None:
@@ -134,6 +154,7 @@ def run(arguments: list[str]) -> None:
 def main() -> None:
     fake_driver.patch_torch()
     patch_torch()
+    place_learners()
     place = OnTheProcessor() if fake_driver.library() else contextlib.nullcontext()
     with fake_driver.current_context(), place:
         run(sys.argv[1:])

@@ -15,10 +15,6 @@ import torch
 
 import parl
 from parl.algos import dqn
-from parl.algos.a2c import A2C
-from parl.algos.dqn import DQN
-from parl.algos.ppo import PPO
-from parl.algos.pqn import PQN
 from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.replay.cuda.replay import CudaReplay
@@ -48,15 +44,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places learners where the device's tensors are: with the fake driver, on the CPU."""
-    if fake_driver.library() is None:
-        return
-    for kind in (A2C, DQN, PPO, PQN):
-        made: Any = kind.make_learner
-
-        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
-            return made(self, seed, "cpu")
-
-        monkeypatch.setattr(kind, "make_learner", placed)
+    run_on_fake_driver.place_learners(monkeypatch.setattr)
 
 
 def trained(folder: Path, **options: Any) -> Any:
