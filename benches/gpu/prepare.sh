@@ -64,7 +64,7 @@ END
 . "$folder/environment"
 export PARL_WHEELS="$folder/wheels" ALE_ROMS_DIR="$folder/roms" PYTHON="$folder/python" TMPDIR="$folder/rehearsal"
 mkdir -p "$TMPDIR"
-export PONG_ENVS=2 PONG_STEPS=300 RATE_ENVS=2 STRATEGY_ENVS=16 BENCH_S=1
+export PONG_ENVS=2 PONG_STEPS=600 RATE_ENVS=2 STRATEGY_ENVS=16 BENCH_S=1
 for part in first learn cores; do
     started=$(date +%s)
     "$here/run.sh" "$part" --quick --games pong --envs 2 --steps 6 --sizes 2 --grid 2 --out "$folder/rehearsal/out"
