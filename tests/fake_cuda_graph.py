@@ -1,8 +1,9 @@
 """A replacement of CUDA graphs that records and replays operations on the CPU."""
 
 import torch
-from captures import refusing
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from captures import refusing
 
 
 class FakeCudaGraph(TorchDispatchMode):

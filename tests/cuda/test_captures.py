@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from captures import CaptureError, refusing
 
 DEVICE = torch.device("cpu")  # stands for a CUDA device: named explicitly

@@ -198,7 +198,7 @@ def setup(made, spec=SPEC, total=100_000, random_steps=0, envs=6):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_cuda_graphs_read_changing_values_from_the_device(monkeypatch, fake_cuda_graph, name):
-    """Learning rate, update number, clip range, exploration and draws change; runs with and without graphs are equal."""
+    """Rates, update number, clip range, exploration and draws change; runs with and without graphs agree."""
     options = {"cuda_graph": True, "max_gradient_norm": 0.1, "learning_rate": 1e-3}
     if name != "a2c":
         options |= {"epochs": 2, "minibatch_size": 24}

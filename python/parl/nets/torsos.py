@@ -135,8 +135,8 @@ class NatureCNN(ExecutionModule):
         first, *rest = self.convolutions
         assert isinstance(first, nn.Conv2d)
         x = _convolve_blocks(first, observations)
-        for layer in rest:
-            x = layer(x)
+        for one in rest:
+            x = one(x)
         return self.dense(x)
 
 

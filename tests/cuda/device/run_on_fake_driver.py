@@ -16,10 +16,10 @@ from typing import Any
 
 import fake_driver
 import torch
-from captures import refusing
-from fake_cuda_graph import FakeCudaGraph
 from torch.overrides import TorchFunctionMode
 
+from captures import refusing
+from fake_cuda_graph import FakeCudaGraph
 from parl.algos.a2c import A2C
 from parl.algos.dqn import DQN
 from parl.algos.ppo import PPO
