@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -213,16 +214,42 @@ GRAPHED: dict[str, dict[str, Any]] = {
 GRAPHED["dqn"] |= {"learning_starts": 18, "noisy": True, "max_gradient_norm": 0.1}
 
 
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are recorded."""
+    found: list[Any] = []
+    record = execution.record_graph
+    monkeypatch.setattr(execution, "record_graph", lambda *work: found.append(record(*work)) or found[-1])
+    return found
+
+
+@pytest.mark.usefixtures("graphs")
+@pytest.mark.parametrize(("name", "graphs_recorded"), [("ppo", 2), ("pqn", 2), ("a2c", 0)])
+def test_presets_for_a_gpu_run(name: str, graphs_recorded: int, tmp_path: Path, recorded: list[Any]) -> None:
+    steps = 32 if name == "a2c" else 6 * 16
+    small = {"num_envs": 4, "random_starts": 2, "total_steps": 4 * (steps + 2), "evaluation_episodes": 0}
+    run = parl.train(name, preset="atari-gpu", **small, quiet=True, runs=str(tmp_path))
+    assert (run.env_steps, len(recorded)) == (small["total_steps"], graphs_recorded)
+    assert run.updates == {"ppo": 6 * 4, "pqn": 6 * 2, "a2c": steps - 19}[name]
+    config = tomllib.loads((Path(run.path) / "config.toml").read_text())
+    assert (config["run"]["device"], config[name]["precision"]) == ("cuda", "bfloat16")
+
+
 @pytest.mark.usefixtures("graphs")
 @pytest.mark.parametrize("name", GRAPHED)
-def test_graphs_give_the_same_numbers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Episodes end within the rollouts. Precision and layout are those of the presets for a GPU."""
-    recorded: list[Any] = []
-    record = execution.record_graph
-    monkeypatch.setattr(execution, "record_graph", lambda *w: recorded.append(record(*w)) or recorded[-1])
+def test_graphs_give_the_same_numbers(
+    name: str, tmp_path: Path, recorded: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Episodes end within the rollouts. Settings are those of the presets for a GPU, as far as possible."""
+    precision = "bfloat16"
+    if fake_driver.library() is None:
+        # On a device convolutions are equal only if cuDNN is told so.
+        monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+        precision = "float32"
     options = {**{key: ROLLOUTS[key] for key in ("env", "env_options", "device", "num_envs", "hidden")}}
     options |= {"checkpoint_every": 120, "evaluation_episodes": 0, "quiet": True, "total_steps": 120}
-    options |= GRAPHED[name] | {"precision": "bfloat16", "channels_last": True, "runs": str(tmp_path)}
+    options |= GRAPHED[name] | {"precision": precision, "channels_last": True, "runs": str(tmp_path)}
     found: list[torch.Tensor] = []
     updates: list[int] = []
     for by_graphs in (False, True):
