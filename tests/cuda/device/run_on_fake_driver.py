@@ -43,8 +43,7 @@ class Event:
 class Graph(FakeCudaGraph):
     """Replaces torch.cuda.CUDAGraph on the fake driver: keeps launches and torch's operations in their order.
 
-    The driver captures the launches between two operations of torch as one part. Recording also runs
-    everything once, since torch's operations would otherwise read what no launch has written.
+    The driver captures the launches between two operations of torch as one part.
     """
 
     def begin(self) -> None:
@@ -52,11 +51,10 @@ class Graph(FakeCudaGraph):
         assert self._driver.cuStreamBeginCapture_v2(self._stream, 0) == 0
 
     def end(self) -> None:
-        """Ends a part, and runs its launches."""
+        """Ends a part."""
         part = fake_driver.ctypes.c_void_p()
         status = self._driver.cuStreamEndCapture(self._stream, fake_driver.ctypes.byref(part))
         assert status == 0, f"the capture ended with error {status}"
-        self._launch(part)
         self.calls.append((self._launch, (part,), {}, None))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,6 +88,7 @@ def captured(graph: Graph) -> Iterator[None]:
     finally:
         fake_driver.Stream.handle = 0
         graph.end()
+    graph.undo()
 
 
 def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
