@@ -16,6 +16,7 @@ mod simt;
 
 use std::cell::{RefCell, UnsafeCell};
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -24,8 +25,12 @@ use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan,
 use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
 use cule::env::full_strength;
 use cule::env::state::{FLAGS, NUMBERS};
+use cule::machine::Board;
 use cule::{CuleError, console, rom};
-use simt::{Counts, Module};
+use simt::{Counts, Memory, Module, Region};
+
+/// A warp's share of the first-level cache of an H200, with eight warps: 256 KiB without shared memory.
+const CACHE_BYTES: usize = (88 << 10) / 8;
 
 /// A GPU whose instructions run on the host.
 struct Simulated {
@@ -89,10 +94,37 @@ impl Device for Simulated {
         parameters.extend_from_slice(bytemuck::bytes_of(call));
         let mut other = Counts::new(module);
         let mut counts = self.counts.borrow_mut();
+        if let Some(memory) = &mut counts.memory {
+            memory.regions = regions(plan, call, self.lanes);
+            memory.traffic.resize(memory.regions.len() + 1, simt::Traffic::default());
+        }
         let counts = if kernel == "parl_step" { &mut *counts } else { &mut other };
         simt::launch(module, kernel, (shape.blocks, shape.threads), &parameters, counts)
             .map_err(|reason| ::cuda::CudaError::Failed { reason }.into())
     }
+}
+
+/// What the buffers of a step hold.
+fn regions(plan: &Plan, _call: &Call, lanes: u32) -> Vec<Region> {
+    let (scratch, stride) = plan.scratch();
+    let (rows, line, ram) =
+        (offset_of!(Board, rows) as u64, offset_of!(Board, line) as u64, offset_of!(Board, ram) as u64);
+    let to = scratch + u64::from(lanes * stride);
+    let parts =
+        [("pictures", 0..rows), ("rows", rows..line), ("line", line..ram), ("board", ram..u64::from(stride))];
+    let mut all: Vec<Region> = parts
+        .into_iter()
+        .map(|(name, part)| Region { name, from: scratch, to, stride: u64::from(stride), part })
+        .collect();
+    let (planes, bytes) = plan.planes();
+    all.push(Region {
+        name: "planes",
+        from: planes,
+        to: planes + bytes,
+        stride: u64::MAX,
+        part: 0..u64::MAX,
+    });
+    all
 }
 
 /// The same environments on the CPU and as simulated kernels.
@@ -255,6 +287,7 @@ struct Options {
     windows: Vec<u32>,
     forms: Vec<String>,
     functions: bool,
+    memory: bool,
     lines: usize,
     architecture: u32,
 }
@@ -270,6 +303,7 @@ impl Options {
             windows: vec![4],
             forms: vec!["grouped".into()],
             functions: false,
+            memory: false,
             lines: 0,
             architecture: 90,
         };
@@ -277,6 +311,10 @@ impl Options {
         while let Some(word) = words.next() {
             if word == "--functions" {
                 options.functions = true;
+                continue;
+            }
+            if word == "--memory" {
+                options.memory = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{word}: no value"))?;
@@ -358,6 +396,27 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
             );
         }
     }
+    if let Some(memory) = &counts.memory {
+        let names = memory.regions.iter().map(|region| region.name).chain(["other"]);
+        for (name, traffic) in names.zip(&memory.traffic) {
+            let [accesses, sectors, misses] =
+                [traffic.accesses, traffic.sectors, traffic.misses].map(|count| count / steps);
+            println!("    memory {name:10} {accesses:9} accesses {sectors:9} sectors {misses:9} misses");
+        }
+        let mut places: Vec<_> = memory.places.iter().collect();
+        places.sort_by_key(|(_, traffic)| std::cmp::Reverse(traffic.sectors));
+        for ((function, at), traffic) in places.into_iter().take(options.lines) {
+            let function = &module.functions[*function];
+            let line = function.code[*at as usize].line;
+            println!(
+                "    {:9} misses {:9} sectors {:8} accesses line {line} of {}",
+                traffic.misses / steps,
+                traffic.sectors / steps,
+                traffic.accesses / steps,
+                function.name
+            );
+        }
+    }
     let mut lines: Vec<(u64, u32, usize)> = vec![];
     for (k, function) in module.functions.iter().enumerate() {
         lines.extend(counts.of_line[k].iter().zip(&function.code).map(|(&n, i)| (n / steps, i.line, k)));
@@ -385,6 +444,9 @@ fn run() -> Result<(), String> {
                 let choice = Choice::named(form, window).map_err(|error| error.to_string())?;
                 pair.gpu.choose(&[choice], 0).map_err(|error| error.to_string())?;
                 *pair.counts.borrow_mut() = Counts::new(&modules["step.cu"]);
+                if options.memory {
+                    pair.counts.borrow_mut().memory = Some(Memory::new(CACHE_BYTES, vec![]));
+                }
                 pair.draws = draws;
                 let head = format!("game={game} envs={} form={form} window={window}", options.envs);
                 pair.steps(&states, options.steps).map_err(|error| format!("{head}: {error}"))?;

@@ -9,9 +9,11 @@
 
 mod decode;
 mod flow;
+mod memory;
 mod parse;
 mod run;
 
+pub use memory::{Memory, Region, Traffic};
 pub use parse::{Module, parse};
 pub use run::{Counts, launch};
 

@@ -3,8 +3,11 @@
 #![allow(unsafe_code, reason = "kernels read and write the memory that their arguments point to")]
 
 use super::LANES;
-use super::decode::{Address, Alu, Atomic, Compare, Instruction, KINDS, Op, Place, Space, Special, Type};
+use super::decode::{
+    Address, Alu, Atomic, Compare, Instruction, KINDS, Kind, Op, Place, Space, Special, Type,
+};
 use super::flow::EXIT;
+use super::memory::Memory;
 use super::parse::{ARGUMENTS_AT, CONSTANT, Function, Module};
 
 /// The values of a register in all lanes of a warp.
@@ -30,6 +33,8 @@ pub struct Counts {
     pub turns: u64,
     /// Per function and instruction.
     pub of_line: Vec<Vec<u64>>,
+    /// Accesses to global memory, if they are counted.
+    pub memory: Option<Memory>,
 }
 
 impl Counts {
@@ -41,6 +46,7 @@ impl Counts {
             lanes: vec![0; count],
             turns: 0,
             of_line: module.functions.iter().map(|function| vec![0; function.code.len()]).collect(),
+            memory: None,
         }
     }
 }
@@ -225,6 +231,16 @@ impl Warp<'_> {
             counts.warp[number][instruction.kind as usize] += 1;
             counts.lanes[number] += u64::from(all.count_ones());
             counts.of_line[number][at as usize] += 1;
+            if let Some(memory) = &mut counts.memory
+                && let Op::Load(of, address, count, _) | Op::Store(of, address, count, _) = instruction.op
+                && instruction.kind == Kind::Global
+            {
+                let mut addresses = vec![];
+                each_lane(lanes, |lane| addresses.push(self.place(base, address, lane)));
+                let shared = self.shared as u64;
+                addresses.retain(|at| !(shared..shared + self.module.shared_bytes as u64).contains(at));
+                memory.access((number, at), &addresses, u64::from(of.bits / 8 * count));
+            }
             match instruction.op {
                 Op::Branch => {
                     self.branch(function, at, &[(instruction.target, lanes), (at + 1, all & !lanes)])

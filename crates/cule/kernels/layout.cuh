@@ -46,6 +46,7 @@ struct Batch {
     const cule::env::state::EnvGame* games;
     const cule::env::state::EnvSettings* rules;  // per game
     const cule::env::state::ResetState* reset_states;
+    const uint8_t* reset_planes;  // per reset state, what an observation shows of it
     const uint8_t* roms;
     const uint64_t* records;   // one record of the jump-table interpreter per ROM byte
     const uint32_t* choices;   // per game: form and window
@@ -133,6 +134,17 @@ PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
         const uint32_t at = stored_word(b, w);
         if (at != NO_ENV) b.heads[static_cast<uint64_t>(at) * b.count + env] = words[w];
     }
+}
+
+#ifdef __CUDACC__
+static_assert(sizeof(cule::machine::Line) <= 8 * LINE_PAIRS, "a line fits");
+#endif
+
+// Makes the line of a board ready for frames. Frames begin without up-to-date values, except for the incomplete row.
+[[maybe_unused]] static __device__ void begin_line(cule::machine::Board& board) {
+    cule::machine::tia::rows::CurrentRow& row = PARL_LINE(board).current_row;
+    row.number = 0;
+    row.uses_classes = 1;
 }
 
 // Buffers of a lane.
@@ -248,8 +260,9 @@ struct Workspace {
 struct ShowRequest {
     uint32_t env;      // NO_ENV: nothing
     uint32_t newest;
-    uint32_t to_final_obs;  // the observation goes to `final_obs`
-    uint32_t stack_moved;   // the stack has moved on by one plane
+    uint16_t to_final_obs;  // the observation goes to `final_obs`
+    uint16_t stack_moved;   // the stack has moved on by one plane
+    uint32_t reset_state;   // the state whose plane is added, for PUSH_RESET_PLANE
     cule::env::state::StepOutput output;
 };
 
@@ -508,7 +521,7 @@ struct Strip {
         for (uint32_t i = 0; i < 3; ++i) {
             const uint32_t picture = w.s.output.picture[i];
             for (uint32_t row = threadIdx.x; picture < cule::env::state::FIRST_WORK_PICTURE && row < rows; row += blockDim.x) {
-                cule::machine::tia::rows::expand(*w.workspace.board, picture, row);
+                cule::machine::tia::rows::expand_complete(*w.workspace.board, picture, row);
             }
         }
         __syncthreads();
@@ -539,7 +552,10 @@ struct Strip {
         const ShowTarget w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, b.plane_bytes % 4 == 0};
         const uint8_t push = s.output.push;
         const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_COPY && push != cule::env::state::PUSH_RAM;
-        if (draws && w.reduction().kind == cule::observe::plane::REDUCE_84 && w.reduction().channels == 1) {
+        if (push == cule::env::state::PUSH_RESET_PLANE) {
+            copy_plane(w.planes + static_cast<uint64_t>(s.newest) * b.plane_bytes,
+                       b.reset_planes + static_cast<uint64_t>(s.reset_state) * b.plane_bytes, b.plane_bytes);
+        } else if (draws && w.reduction().kind == cule::observe::plane::REDUCE_84 && w.reduction().channels == 1) {
             show_84(w);
         } else {
             show_plane(w);
@@ -557,16 +573,17 @@ struct Strip {
     return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.env_games[env]) * b.boot_bytes, b.boot_bytes);
 }
 
-// Resets with `env::reset::copy_reset_state`: copies a reset state.
+// Resets with `env::reset::copy_reset_state`: copies a reset state and returns its number.
 template <class Runs>
-[[maybe_unused]] static __device__ void reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::StepOutput& output,
+[[maybe_unused]] static __device__ uint32_t reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::StepOutput& output,
                                                       const Workspace& workspace) {
     const cule::env::state::EnvGame& game = b.games[b.env_games[env]];
     Runs runner{rom_of(b, game)};
-    workspace.board->partial_row.uses_classes = 1;
-    cule::env::reset::copy_reset_state(runner, head, output, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
+    begin_line(*workspace.board);
+    const uint32_t number = cule::env::reset::copy_reset_state(runner, head, output, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
                              Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), rules_of(b, env), game);
     keep_pictures(b, env, output, workspace);
+    return number;
 }
 
 // Writes the figures after a reset. `within` a step, which has written its own, only lives, frame number and

@@ -549,38 +549,45 @@ struct Row {
 static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
 static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
 
-// The class row that is being drawn and is not complete.
-struct PartialRow {
+// The class row that was drawn last. It is stored in `Board::rows` when it is complete.
+struct CurrentRow {
     uint32_t uses_classes;
-    uint32_t row;
+    uint32_t number;
     uint32_t buffer;
     int32_t drawn_pixels;
-    uint32_t kind;
-    uint32_t colors;
+    machine::tia::rows::Row row;
 };
-static_assert(sizeof(PartialRow) == 24 && alignof(PartialRow) == 4);
-static_assert(PARL_OFFSET(PartialRow, uses_classes) == 0 && PARL_OFFSET(PartialRow, row) == 4 && PARL_OFFSET(PartialRow, buffer) == 8 && PARL_OFFSET(PartialRow, drawn_pixels) == 12);
-static_assert(PARL_OFFSET(PartialRow, kind) == 16 && PARL_OFFSET(PartialRow, colors) == 20);
+static_assert(sizeof(CurrentRow) == 64 && alignof(CurrentRow) == 8);
+static_assert(PARL_OFFSET(CurrentRow, uses_classes) == 0 && PARL_OFFSET(CurrentRow, number) == 4 && PARL_OFFSET(CurrentRow, buffer) == 8 && PARL_OFFSET(CurrentRow, drawn_pixels) == 12);
+static_assert(PARL_OFFSET(CurrentRow, row) == 16);
 }
 
 namespace cule::machine {
+
+// Values of the row that is being drawn, which can be recomputed from the `Machine`. Kernels have them in shared memory
+// (`PARL_LINE` in `prelude.cuh`), since every store to the TIA reads or writes some.
+struct Line {
+    Array<uint64_t, 6> cells;
+    uint64_t playfield_partners;
+    uint64_t any_cells;
+    Array<Array<uint32_t, 5>, 6> masks;
+    machine::tia::rows::CurrentRow current_row;
+};
+static_assert(sizeof(Line) == 248 && alignof(Line) == 8);
+static_assert(PARL_OFFSET(Line, cells) == 0 && PARL_OFFSET(Line, playfield_partners) == 48 && PARL_OFFSET(Line, any_cells) == 56 && PARL_OFFSET(Line, masks) == 64);
+static_assert(PARL_OFFSET(Line, current_row) == 184);
 
 // Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 struct Board {
     Array<Array<uint8_t, 48000>, 2> picture;
     Array<Array<machine::tia::rows::Row, 300>, 2> rows;
-    machine::tia::rows::PartialRow partial_row;
-    Array<Array<uint32_t, 5>, 6> masks;
-    Array<uint64_t, 6> cells;
-    uint64_t playfield_partners;
-    uint64_t any_cells;
+    machine::Line line;
     Array<uint8_t, 32768> ram;
     Array<uint8_t, 8> sound;
 };
-static_assert(sizeof(Board) == 157784 && alignof(Board) == 8);
-static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, partial_row) == 124800 && PARL_OFFSET(Board, masks) == 124824);
-static_assert(PARL_OFFSET(Board, cells) == 124944 && PARL_OFFSET(Board, playfield_partners) == 124992 && PARL_OFFSET(Board, any_cells) == 125000 && PARL_OFFSET(Board, ram) == 125008);
-static_assert(PARL_OFFSET(Board, sound) == 157776);
+static_assert(sizeof(Board) == 157824 && alignof(Board) == 8);
+static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, line) == 124800 && PARL_OFFSET(Board, ram) == 125048);
+static_assert(PARL_OFFSET(Board, sound) == 157816);
 }
 
 namespace cule::machine::tia::position {
@@ -712,6 +719,8 @@ PARL_TABLE Array<uint32_t, 2> PLAYERS = Array<uint32_t, 2>{{0x40u, 16u}};
 namespace cule::env::reset {
 // The action code of FIRE.
 PARL_CONST uint32_t FIRE = 1u;
+// No reset state was copied.
+PARL_CONST uint32_t NO_RESET_STATE = 0xFFFFFFFFu;
 }
 
 namespace cule::env::rules {
@@ -773,6 +782,8 @@ PARL_CONST uint8_t PUSH_PICTURES = 1;
 PARL_CONST uint8_t PUSH_COPY = 2;
 // Adds a plane with the console RAM.
 PARL_CONST uint8_t PUSH_RAM = 3;
+// Adds the plane of a reset state.
+PARL_CONST uint8_t PUSH_RESET_PLANE = 4;
 // Fills the older planes with zeros.
 PARL_CONST uint8_t CLEAR_ZERO = 1;
 // Fills the older planes with copies of the added plane.
@@ -2414,6 +2425,8 @@ namespace cule::random {
 // Number of state words.
 PARL_CONST uint32_t STATE_WORDS = 624u;
 PARL_CONST uint32_t MIDDLE = 397u;
+// The number of outputs that [`early_draw`] knows.
+PARL_CONST uint32_t EARLY_DRAWS = 227u;
 }
 
 namespace cule::env {
@@ -2462,7 +2475,7 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
 
 namespace cule::env::reset {
 PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
 PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft);
 PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft);
 template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
@@ -2815,16 +2828,19 @@ PARL_INLINE void fours_of_classes(uint64_t classes, uint32_t values, Array<uint3
 PARL_FN bool has_classes(uint32_t kind);
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
-PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors);
+PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number);
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors);
 PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
 PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
 PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
+PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to);
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
+PARL_NOINLINE void expand_complete(machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
-PARL_FN void expand_partial_row(machine::Board& board);
+PARL_FN void expand_incomplete_row(machine::Board& board);
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board);
 }
 
@@ -2915,7 +2931,10 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
 namespace cule::random {
 PARL_FN random::Random seeded(uint32_t seed);
 PARL_NOINLINE void seed(random::Random& random, uint32_t seed);
+PARL_INLINE uint32_t twisted(uint32_t word, uint32_t next, uint32_t later);
+PARL_INLINE uint32_t tempered(uint32_t word);
 PARL_NOINLINE void refill(random::Random& random);
+PARL_NOINLINE uint32_t early_draw(uint32_t seed, uint32_t number);
 PARL_FN uint32_t draw(random::Random& random);
 PARL_NOINLINE void skip(random::Random& random, uint32_t count);
 }
@@ -3369,9 +3388,11 @@ PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state
     return ((game.reset_state_frames != 0u) && snapshot) && !soft;
 }
 
-// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws, copies the reset state
-// that they lead to, and runs at most two frames to draw the pictures.
-template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws and copies the reset state
+// that they lead to. Returns its number, or [`NO_RESET_STATE`] if it has run one frame or none instead, since
+// pictures of the boot are still visible.
+template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    uint32_t found = env::reset::NO_RESET_STATE;
     const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     const uint32_t acts = idle + game.fires;
@@ -3402,15 +3423,15 @@ template <class FrameRunner> PARL_NOINLINE void copy_reset_state(FrameRunner& ru
             }
             random::draw(random);
         }
-        const uint32_t number = static_cast<uint32_t>(game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired));
-        rs::put(head.state, states[number].state);
-        rs::put(head.last_frames, states[number].last_frames);
-        if (settings.draws != 0) {
-            machine::Machine machine = head.last_frames.start;
-            env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.last_frames.inputs), 0u, 2u, board);
-        }
+        found = game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired);
+        rs::put(head.state, states[static_cast<uint32_t>(found)].state);
+        rs::put(head.last_frames, states[static_cast<uint32_t>(found)].last_frames);
     }
     env::reset::finish(head, output, settings, false);
+    if ((found != env::reset::NO_RESET_STATE) && (settings.draws != 0)) {
+        output.push = env::state::PUSH_RESET_PLANE;
+    }
+    return found;
 }
 
 // The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
@@ -3717,13 +3738,18 @@ PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t
 // Draws a number below `n` from the environment's generator of idle frames, which is rebuilt in `spare` from
 // its seed and its number of draws.
 PARL_NOINLINE uint32_t draw_below(env::state::Head& head, random::Random& spare, uint32_t n) {
-    random::seed(spare, head.noop_seed);
-    random::skip(spare, head.noop_draws);
     uint64_t product = 0ull;
     bool found = false;
     while (!found) {
+        uint32_t drawn{};
+        if (head.noop_draws < random::EARLY_DRAWS) {
+            drawn = random::early_draw(head.noop_seed, head.noop_draws);
+        } else {
+            random::seed(spare, head.noop_seed);
+            random::skip(spare, head.noop_draws);
+            drawn = random::draw(spare);
+        }
         head.noop_draws += 1u;
-        const uint32_t drawn = random::draw(spare);
         product = static_cast<uint64_t>(drawn) * static_cast<uint64_t>(n);
         found = (static_cast<uint32_t>(product) >= n) || (static_cast<uint32_t>(product) >= (rs::wrapping_neg<uint32_t>(n) % n));
     }
@@ -4951,7 +4977,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
     }
-    if (board.partial_row.uses_classes != 0u) {
+    if (PARL_LINE(board).current_row.uses_classes != 0u) {
         machine::tia::rows::mark_all_as_bytes(board);
     }
     machine::cart::reset(m.cart, board, rom);
@@ -4993,7 +5019,7 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
 // Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
     const int32_t lines = machine::lines(m);
-    machine::tia::rows::expand_partial_row(board);
+    machine::tia::rows::expand_incomplete_row(board);
     if (m.tia.stop != 0) {
         m.unfinished = 0;
         m.tia.last_lines = lines;
@@ -9246,7 +9272,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
     for (uint32_t object = 0u; object < machine::tia::PF; ++object) {
-        const uint64_t cells = board.cells[object];
+        const uint64_t cells = PARL_LINE(board).cells[object];
         any |= cells;
         if (((t.enabled & machine::tia::bit(object)) != 0) && (((t.collisions >> ((2u * object) + 5u)) & 1) == 0)) {
             partners |= cells;
@@ -9254,7 +9280,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     }
     uint32_t pairs = 0u;
     for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        if ((board.cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & board.cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
+        if ((PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
             pairs |= 1u << latch;
         }
     }
@@ -9279,15 +9305,15 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     }
     t.may_collide = may_collide;
     t.needs_beam = (m.draw != 0) ? machine::tia::ALL_NEED_BEAM : may_collide;
-    board.playfield_partners = partners;
-    board.any_cells = any;
+    PARL_LINE(board).playfield_partners = partners;
+    PARL_LINE(board).any_cells = any;
 }
 
 // Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
 PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
-    const uint64_t cells = board.cells[object];
+    const uint64_t cells = PARL_LINE(board).cells[object];
     if (object < machine::tia::PF) {
-        board.any_cells |= cells;
+        PARL_LINE(board).any_cells |= cells;
     }
     if ((t.may_collide_outdated != 0) || machine::tia::hidden(t)) {
         return;
@@ -9299,7 +9325,7 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
         t.may_collide_overestimated |= (may_collide >> object) & 1;
         uint32_t near_ = 0u;
         for (uint32_t other = 0u; other < 6u; ++other) {
-            if ((board.cells[other] & cells) != 0ull) {
+            if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
                 near_ |= 1u << other;
             }
         }
@@ -9309,7 +9335,7 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
             may_collide |= machine::tia::bit(object);
         }
         if (object < machine::tia::PF) {
-            board.playfield_partners |= cells;
+            PARL_LINE(board).playfield_partners |= cells;
         }
     }
     t.may_collide = may_collide;
@@ -9356,7 +9382,7 @@ PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board
     const machine::tia::Tia& t = m.tia;
     uint32_t near_ = 0u;
     for (uint32_t other = 0u; other < 6u; ++other) {
-        if ((board.cells[other] & cells) != 0ull) {
+        if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
             near_ |= 1u << other;
         }
     }
@@ -9397,8 +9423,8 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     uint64_t shared = 0ull;
     for (uint32_t object = 0u; object < 6u; ++object) {
         if (((enabled >> object) & 1u) != 0u) {
-            shared |= seen & board.cells[object];
-            seen |= board.cells[object];
+            shared |= seen & PARL_LINE(board).cells[object];
+            seen |= PARL_LINE(board).cells[object];
         }
     }
     if (shared == 0ull) {
@@ -9411,7 +9437,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     const bool all_here = here == shared;
     uint32_t covering = 0u;
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
-        if ((board.cells[object_2] & here) != 0ull) {
+        if ((PARL_LINE(board).cells[object_2] & here) != 0ull) {
             covering |= 1u << object_2;
         }
     }
@@ -9437,7 +9463,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
         uint32_t inside = 0u;
         for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
-            const uint32_t both = board.masks[a][w_2] & board.masks[b][w_2];
+            const uint32_t both = PARL_LINE(board).masks[a][w_2] & PARL_LINE(board).masks[b][w_2];
             any |= both;
             inside |= both & span[w_2];
         }
@@ -9706,7 +9732,7 @@ PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
 // Recomputes the cells of all objects.
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
     for (uint32_t object = 0u; object < 6u; ++object) {
-        board.cells[object] = machine::tia::objects::cells(t, object);
+        PARL_LINE(board).cells[object] = machine::tia::objects::cells(t, object);
     }
 }
 
@@ -9717,28 +9743,28 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             if (t.graphics[p] != 0) {
-                board.masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+                PARL_LINE(board).masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
             } else {
-                board.masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+                PARL_LINE(board).masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-                board.masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+                PARL_LINE(board).masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
             } else {
-                board.masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+                PARL_LINE(board).masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
-            board.masks[machine::tia::BL] = machine::tia::objects::ball(t);
+            PARL_LINE(board).masks[machine::tia::BL] = machine::tia::objects::ball(t);
         } else {
-            board.masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+            PARL_LINE(board).masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
     }
     if ((dirty & machine::tia::bit(machine::tia::PF)) != 0) {
-        board.masks[machine::tia::PF] = machine::tia::objects::playfield(t);
+        PARL_LINE(board).masks[machine::tia::PF] = machine::tia::objects::playfield(t);
     }
 }
 }
@@ -9776,7 +9802,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
-    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
+    if ((PARL_LINE(board).current_row.uses_classes != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
         return;
     }
     PARL_ROLLED
@@ -9789,7 +9815,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
 // Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
 // writes ahead of them.
 PARL_FN void draw_clocks(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((board.partial_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
+    if ((PARL_LINE(board).current_row.uses_classes != 0u) && machine::tia::rows::draw(m, board, from, to)) {
         return;
     }
     const bool access_by_access = m.access_by_access != 0;
@@ -9841,10 +9867,10 @@ PARL_FN uint8_t drawing_order(const machine::tia::Tia& t) {
 // Masks of the 32 pixels of word `w` that have the color of player 0, player 1 and the playfield. Requires
 // up-to-date masks.
 PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> color_masks(const machine::Board& board, uint32_t w, uint8_t order) {
-    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
-    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
-    const uint32_t playfield = board.masks[machine::tia::PF][w];
-    const uint32_t ball = board.masks[machine::tia::BL][w];
+    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
+    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
+    const uint32_t playfield = PARL_LINE(board).masks[machine::tia::PF][w];
+    const uint32_t ball = PARL_LINE(board).masks[machine::tia::BL][w];
     uint32_t c0 = zeros;
     uint32_t c1 = ones & (~zeros);
     uint32_t cf = playfield | ball;
@@ -9908,7 +9934,7 @@ PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32
     }
     const uint8_t on = t.enabled;
     const bool score = (t.ctrlpf & machine::tia::paint::SCORE) != 0;
-    const bool field = ((board.masks[machine::tia::PF][static_cast<uint32_t>(group >> 5)] >> (group & 31)) & 1u) != 0u;
+    const bool field = ((PARL_LINE(board).masks[machine::tia::PF][static_cast<uint32_t>(group >> 5)] >> (group & 31)) & 1u) != 0u;
     uint8_t color = t.color[machine::tia::paint::BACKGROUND];
     if (on == machine::tia::bit(machine::tia::PF)) {
         if (field) {
@@ -10202,8 +10228,8 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
     const bool blank = (a < machine::tia::rows::BLANK_PIXELS) && (m.tia.blank_pending != 0);
     if (a > 0) {
-        const bool continues = (((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) && (board.partial_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (board.rows[buffer][number].kind == machine::tia::rows::BLANKED)));
-        const bool fits = continues && ((board.rows[buffer][number].colors == colors) || machine::tia::rows::shows_no_other_color(board, buffer, number, a, colors));
+        const bool continues = (machine::tia::rows::is_current(board, buffer, number) && (PARL_LINE(board).current_row.drawn_pixels == a)) && ((a >= machine::tia::rows::BLANK_PIXELS) || (blank == (PARL_LINE(board).current_row.row.kind == machine::tia::rows::BLANKED)));
+        const bool fits = continues && ((PARL_LINE(board).current_row.row.colors == colors) || machine::tia::rows::shows_no_other_color(board, a, colors));
         if (!fits) {
             machine::tia::rows::expand(board, buffer, number);
             if (!blank) {
@@ -10211,25 +10237,17 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
             }
             return false;
         }
-        board.rows[buffer][number].colors = colors;
-        if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
-            board.partial_row.row = 0u;
-        }
     } else {
         if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
             return false;
         }
-        machine::tia::rows::expand_partial_row(board);
-        if (b < static_cast<int32_t>(machine::tia::WIDTH)) {
-            board.partial_row.row = static_cast<uint32_t>(number) + 1u;
-            board.partial_row.buffer = static_cast<uint32_t>(buffer);
-            board.partial_row.kind = board.rows[buffer][number].kind;
-            board.partial_row.colors = board.rows[buffer][number].colors;
-        }
-        board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
-        board.rows[buffer][number].colors = colors;
+        machine::tia::rows::expand_incomplete_row(board);
+        PARL_LINE(board).current_row.number = static_cast<uint32_t>(number) + 1u;
+        PARL_LINE(board).current_row.buffer = static_cast<uint32_t>(buffer);
+        PARL_LINE(board).current_row.row.kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
     }
-    board.partial_row.drawn_pixels = b;
+    PARL_LINE(board).current_row.row.colors = colors;
+    PARL_LINE(board).current_row.drawn_pixels = b;
     if (!dark && (m.tia.dirty != 0)) {
         machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
     }
@@ -10237,45 +10255,53 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
     if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
-        machine::tia::rows::draw_whole(board, buffer, number, before);
-        return true;
-    }
-    for (uint32_t w = 0u; w < 5u; ++w) {
-        const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
-        if (wanted != 0u) {
-            Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-            if (usual) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
-            } else if (!dark) {
-                const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
-                const uint32_t c0 = t1._0;
-                const uint32_t c1 = t1._1;
-                const uint32_t cf = t1._2;
-                classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+        machine::tia::rows::draw_whole(board, before);
+    } else {
+        for (uint32_t w = 0u; w < 5u; ++w) {
+            const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
+            if (wanted != 0u) {
+                Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+                if (usual) {
+                    classes = machine::tia::rows::usual_classes(board, w, before);
+                } else if (!dark) {
+                    const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
+                    const uint32_t c0 = t1._0;
+                    const uint32_t c1 = t1._1;
+                    const uint32_t cf = t1._2;
+                    classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
+                }
+                const uint64_t old = PARL_LINE(board).current_row.row.classes[w];
+                const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
+                const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
+                PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
             }
-            const uint64_t old = board.rows[buffer][number].classes[w];
-            const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
-            const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
-            board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
         }
+    }
+    if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
+        rs::put(board.rows[buffer][number], PARL_LINE(board).current_row.row);
     }
     return true;
 }
 
-// True if no pixel before pixel `to` of the class row has one of the colors that are replaced by `colors`.
-PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, uint32_t buffer, uint32_t number, int32_t to, uint32_t colors) {
-    const int32_t from = (board.rows[buffer][number].kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
+// True if this is the row that was drawn last.
+PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number) {
+    return (PARL_LINE(board).current_row.number == (static_cast<uint32_t>(number) + 1u)) && (PARL_LINE(board).current_row.buffer == static_cast<uint32_t>(buffer));
+}
+
+// True if no pixel before pixel `to` of the current row has one of the colors that are replaced by `colors`.
+PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors) {
+    const int32_t from = (PARL_LINE(board).current_row.row.kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
     Array<uint32_t, 4> shown = Array<uint32_t, 4>{};
     for (uint32_t w = 0u; w < 5u; ++w) {
         const uint32_t inside = machine::tia::collision::span_word(w, from, to);
-        const uint32_t low = static_cast<uint32_t>(board.rows[buffer][number].classes[w]);
-        const uint32_t high = static_cast<uint32_t>(board.rows[buffer][number].classes[w] >> 32);
+        const uint32_t low = static_cast<uint32_t>(PARL_LINE(board).current_row.row.classes[w]);
+        const uint32_t high = static_cast<uint32_t>(PARL_LINE(board).current_row.row.classes[w] >> 32);
         shown[0u] |= inside & (~(low | high));
         shown[1u] |= (inside & low) & (~high);
         shown[2u] |= (inside & high) & (~low);
         shown[3u] |= (inside & low) & high;
     }
-    const uint32_t changed = board.rows[buffer][number].colors ^ colors;
+    const uint32_t changed = PARL_LINE(board).current_row.row.colors ^ colors;
     uint32_t differs = 0u;
     for (uint32_t class_ = 0u; class_ < 4u; ++class_) {
         if (shown[class_] != 0u) {
@@ -10297,26 +10323,34 @@ PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
 // Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
 // up-to-date masks.
 PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
-    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
-    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
-    const uint32_t field = board.masks[machine::tia::PF][w] | board.masks[machine::tia::BL][w];
+    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
+    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
+    const uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w] | PARL_LINE(board).masks[machine::tia::BL][w];
     return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
 }
 
 // Draws a row of usual classes.
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t buffer, uint32_t number, uint32_t before) {
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before) {
     PARL_UNROLLED
     for (uint32_t w = 0u; w < 5u; ++w) {
         const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
         const uint32_t low = t1._0;
         const uint32_t high = t1._1;
-        board.rows[buffer][number].classes[w] = machine::tia::rows::two_words(low, high);
+        PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
     }
 }
 
 // Copies the class row above. Returns false if that row is stored as bytes.
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number) {
+    if (machine::tia::rows::is_current(board, buffer, above) && (PARL_LINE(board).current_row.drawn_pixels == static_cast<int32_t>(machine::tia::WIDTH))) {
+        rs::put(board.rows[buffer][number], PARL_LINE(board).current_row.row);
+        PARL_LINE(board).current_row.number = static_cast<uint32_t>(number) + 1u;
+        return true;
+    }
     if (!machine::tia::rows::has_classes(board.rows[buffer][above].kind)) {
+        if (machine::tia::rows::is_current(board, buffer, number)) {
+            PARL_LINE(board).current_row.number = 0u;
+        }
         board.rows[buffer][number].kind = machine::tia::rows::BYTES;
         return false;
     }
@@ -10349,36 +10383,43 @@ PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t a
     }
 }
 
+// Stores the pixels `from..to` of a class row as bytes.
+PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to) {
+    const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
+    for (uint32_t word = 0u; word < 5u; ++word) {
+        const uint32_t wanted = machine::tia::collision::span_word(word, from, to);
+        if (wanted != 0u) {
+            Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+            machine::tia::rows::pixels(row.classes[word], row.kind, row.colors, word, fours);
+            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, wanted);
+        }
+    }
+}
+
 // Converts a class row to bytes.
 PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
-    const uint32_t kind = board.rows[buffer][number].kind;
-    const uint32_t colors = board.rows[buffer][number].colors;
-    if (!machine::tia::rows::has_classes(kind)) {
+    if (!machine::tia::rows::is_current(board, buffer, number)) {
+        machine::tia::rows::expand_complete(board, buffer, number);
         return;
     }
-    int32_t to = static_cast<int32_t>(machine::tia::WIDTH);
-    uint32_t words = 5u;
-    if ((board.partial_row.row == (static_cast<uint32_t>(number) + 1u)) && (board.partial_row.buffer == static_cast<uint32_t>(buffer))) {
-        to = board.partial_row.drawn_pixels;
-        board.partial_row.row = 0u;
-        if (!machine::tia::rows::has_classes(board.partial_row.kind)) {
-            words = (static_cast<uint32_t>(to) + 31u) / 32u;
-        }
-    }
-    const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
-    const uint32_t t1 = words;
-    for (uint32_t word = 0u; word < t1; ++word) {
-        const uint64_t classes = board.rows[buffer][number].classes[word];
-        const uint32_t drawn = machine::tia::collision::span_word(word, 0, to);
-        Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-        if ((drawn != 0xFFFFFFFFu) && machine::tia::rows::has_classes(board.partial_row.kind)) {
-            machine::tia::rows::pixels(classes, board.partial_row.kind, board.partial_row.colors, word, fours);
-            machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, ~drawn);
-        }
-        machine::tia::rows::pixels(classes, kind, colors, word, fours);
-        machine::tia::rows::store_pixels(board, buffer, line + (32u * word), fours, drawn);
+    const machine::tia::rows::Row row = PARL_LINE(board).current_row.row;
+    const int32_t drawn = PARL_LINE(board).current_row.drawn_pixels;
+    PARL_LINE(board).current_row.number = 0u;
+    machine::tia::rows::store_row(board, buffer, number, row, 0, drawn);
+    const machine::tia::rows::Row older = board.rows[buffer][number];
+    if (machine::tia::rows::has_classes(older.kind)) {
+        machine::tia::rows::store_row(board, buffer, number, older, drawn, static_cast<int32_t>(machine::tia::WIDTH));
     }
     board.rows[buffer][number].kind = machine::tia::rows::BYTES;
+}
+
+// Converts a class row that is complete to bytes. Any thread may call this when no frame is open.
+PARL_NOINLINE void expand_complete(machine::Board& board, uint32_t buffer, uint32_t number) {
+    const machine::tia::rows::Row row = board.rows[buffer][number];
+    if (machine::tia::rows::has_classes(row.kind)) {
+        machine::tia::rows::store_row(board, buffer, number, row, 0, static_cast<int32_t>(machine::tia::WIDTH));
+        board.rows[buffer][number].kind = machine::tia::rows::BYTES;
+    }
 }
 
 // Converts the first `count` rows of a picture to bytes.
@@ -10388,18 +10429,18 @@ PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t c
     }
 }
 
-// Converts the incomplete row to bytes: it is not continued, or an older row is read.
-PARL_FN void expand_partial_row(machine::Board& board) {
-    if (board.partial_row.row != 0u) {
-        const uint32_t buffer = static_cast<uint32_t>(board.partial_row.buffer);
-        const uint32_t number = static_cast<uint32_t>(board.partial_row.row) - 1u;
+// Converts the current row to bytes if it is incomplete: it is not continued, or an older row is read.
+PARL_FN void expand_incomplete_row(machine::Board& board) {
+    if ((PARL_LINE(board).current_row.number != 0u) && (PARL_LINE(board).current_row.drawn_pixels < static_cast<int32_t>(machine::tia::WIDTH))) {
+        const uint32_t buffer = static_cast<uint32_t>(PARL_LINE(board).current_row.buffer);
+        const uint32_t number = static_cast<uint32_t>(PARL_LINE(board).current_row.number) - 1u;
         machine::tia::rows::expand(board, buffer, number);
     }
 }
 
 // Marks all rows as bytes, after the pictures were written as bytes.
 PARL_NOINLINE void mark_all_as_bytes(machine::Board& board) {
-    board.partial_row.row = 0u;
+    PARL_LINE(board).current_row.number = 0u;
     PARL_ROLLED
     for (uint32_t number = 0u; number < machine::tia::MAX_ROWS; ++number) {
         board.rows[0u][number].kind = machine::tia::rows::BYTES;
@@ -10424,7 +10465,7 @@ PARL_NOINLINE void mark_moved(machine::Machine& m, machine::Board& board, uint32
 
 // As `mark_moved`. `cells` are those of the object.
 PARL_FN void mark_moved_to(machine::Machine& m, machine::Board& board, uint32_t object, uint64_t cells) {
-    board.cells[object] = cells;
+    PARL_LINE(board).cells[object] = cells;
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.collisions_final = 0;
     machine::tia::collision::update_may_collide(m.tia, board, object);
@@ -10475,7 +10516,7 @@ PARL_NOINLINE void catch_up_for(machine::Machine& m, machine::Board& board, int3
         return;
     }
     if (visible && ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object)))) {
-        const uint64_t cells = board.cells[object];
+        const uint64_t cells = PARL_LINE(board).cells[object];
         machine::tia::write::catch_up_over(m, board, target, cells);
     }
 }
@@ -10495,7 +10536,7 @@ PARL_NOINLINE void catch_up_for_move(machine::Machine& m, machine::Board& board,
         seen = ((m.draw != 0) || machine::tia::write::can_collide(m, board, machine::tia::bit(object))) || machine::tia::collision::would_collide(m, board, object, cells);
     }
     if (seen) {
-        const uint64_t both = cells | board.cells[object];
+        const uint64_t both = cells | PARL_LINE(board).cells[object];
         machine::tia::write::catch_up_over(m, board, target, both);
     }
 }
@@ -10776,7 +10817,7 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
         if (m.tia.may_collide_outdated != 0) {
             machine::tia::collision::refresh_may_collide(m, board);
         }
-        seen = (changes & board.playfield_partners) != 0ull;
+        seen = (changes & PARL_LINE(board).playfield_partners) != 0ull;
     }
     if (seen) {
         const int32_t target = rs::wrapping_add<int32_t>(clock, machine::tia::write::playfield_delay(m, clock));
@@ -10784,12 +10825,12 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
     }
     m.tia.playfield = new_;
     machine::tia::write::mark_dirty(m.tia, machine::tia::bit(machine::tia::PF));
-    board.cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
+    PARL_LINE(board).cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
     m.tia.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(machine::tia::PF));
     if (new_ != 0u) {
         m.tia.enabled |= machine::tia::bit(machine::tia::PF);
     }
-    if ((changes & board.any_cells) != 0ull) {
+    if ((changes & PARL_LINE(board).any_cells) != 0ull) {
         machine::tia::collision::update_may_collide(m.tia, board, machine::tia::PF);
     }
 }
@@ -10870,8 +10911,8 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
         changes |= machine::tia::bit(machine::tia::BL);
     }
     if ((changes & rs::wrapping_sub<uint8_t>(changes, 1)) != 0) {
-        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? board.cells[machine::tia::BL] : 0ull;
-        const uint64_t both = (board.cells[machine::tia::P0] | board.cells[machine::tia::P0 + 1u]) | ball;
+        const uint64_t ball = ((changes & machine::tia::bit(machine::tia::BL)) != 0) ? PARL_LINE(board).cells[machine::tia::BL] : 0ull;
+        const uint64_t both = (PARL_LINE(board).cells[machine::tia::P0] | PARL_LINE(board).cells[machine::tia::P0 + 1u]) | ball;
         machine::tia::write::catch_up_over(m, board, rs::wrapping_add<int32_t>(clock, 1), both);
     } else if ((changes != 0) || (m.access_by_access != 0)) {
         const uint32_t object = static_cast<uint32_t>(rs::trailing_zeros<uint8_t>(changes));
@@ -11572,17 +11613,45 @@ PARL_NOINLINE void seed(random::Random& random, uint32_t seed) {
     random.position = static_cast<uint32_t>(random::STATE_WORDS);
 }
 
+// The word that follows a word, given its next one and the one [`MIDDLE`] places later.
+PARL_INLINE uint32_t twisted(uint32_t word, uint32_t next, uint32_t later) {
+    const uint32_t y = (word & 0x80000000u) | (next & 0x7FFFFFFFu);
+    const uint32_t low = y & 1u;
+    return (later ^ (y >> 1)) ^ (0x9908B0DFu & rs::wrapping_neg<uint32_t>(low));
+}
+
+PARL_INLINE uint32_t tempered(uint32_t word) {
+    uint32_t y = word;
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+}
+
 PARL_NOINLINE void refill(random::Random& random) {
     PARL_ROLLED
     for (uint32_t i = 0u; i < random::STATE_WORDS; ++i) {
-        const uint32_t y = (random.words[i] & 0x80000000u) | (random.words[(i + 1u) % random::STATE_WORDS] & 0x7FFFFFFFu);
-        uint32_t next = random.words[(i + random::MIDDLE) % random::STATE_WORDS] ^ (y >> 1);
-        if ((y & 1u) != 0u) {
-            next ^= 0x9908B0DFu;
-        }
-        random.words[i] = next;
+        random.words[i] = random::twisted(random.words[i], random.words[(i + 1u) % random::STATE_WORDS], random.words[(i + random::MIDDLE) % random::STATE_WORDS]);
     }
     random.position = 0u;
+}
+
+// Output number `number` of a generator that was seeded with `seed`; it must be less than [`EARLY_DRAWS`]. Needs no state, and a
+// thirtieth of the time of seeding and drawing.
+PARL_NOINLINE uint32_t early_draw(uint32_t seed, uint32_t number) {
+    uint32_t word = seed;
+    uint32_t first = seed;
+    uint32_t second = 0u;
+    for (uint32_t i = 1u; i < ((number + static_cast<uint32_t>(random::MIDDLE)) + 1u); ++i) {
+        word = rs::wrapping_add<uint32_t>(rs::wrapping_mul<uint32_t>(1812433253u, word ^ (word >> 30)), i);
+        if (i == number) {
+            first = word;
+        }
+        if (i == (number + 1u)) {
+            second = word;
+        }
+    }
+    return random::tempered(random::twisted(first, second, word));
 }
 
 // Returns the next output.
@@ -11590,12 +11659,9 @@ PARL_FN uint32_t draw(random::Random& random) {
     if (static_cast<uint32_t>(random.position) >= random::STATE_WORDS) {
         random::refill(random);
     }
-    uint32_t y = random.words[static_cast<uint32_t>(random.position)];
+    const uint32_t word = random.words[static_cast<uint32_t>(random.position)];
     random.position += 1u;
-    y ^= y >> 11;
-    y ^= (y << 7) & 0x9D2C5680u;
-    y ^= (y << 15) & 0xEFC60000u;
-    return y ^ (y >> 18);
+    return random::tempered(word);
 }
 
 // Skips `count` outputs, in a tenth of the time of drawing them.

@@ -43,6 +43,19 @@ typedef long long int64_t;
 #define PARL_UNROLLED
 #endif
 
+// The `Line` of a board. A thread of a kernel has one board, and its line is in shared memory: 32 threads that access the same
+// value of theirs need one transaction there, and 32 in global memory. With 31 pairs of words to a line, pairs lie in different banks.
+#ifdef __CUDACC__
+PARL_CONST uint32_t LINE_PAIRS = 31, LINE_THREADS = 32;
+static __device__ void* line_of_thread() {
+    __shared__ uint64_t lines[LINE_THREADS * LINE_PAIRS];
+    return lines + threadIdx.x * LINE_PAIRS;
+}
+#define PARL_LINE(board) (*static_cast<::cule::machine::Line*>(line_of_thread()))
+#else
+#define PARL_LINE(board) ((board).line)
+#endif
+
 #ifdef PARL_CHECKED
 #include <cstdio>
 #include <cstdlib>

@@ -20,17 +20,18 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
         output.clear = 0;
         b.step_outputs[env] = output;
         store_reset_figures(b, call, env, head, false);
-        request = ShowRequest{env, head.newest, 0, 0, output};
+        request = ShowRequest{env, head.newest, 0, 0, 0, output};
         return;
     }
     if (call.mode == RESET_REQUESTED && call.seeds != nullptr && call.seeds[env] >= 0) {
         cule::env::state::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), rules.noops);
     }
+    uint32_t number = cule::env::reset::NO_RESET_STATE;
     if (cule::env::reset::can_copy_reset_state(head, rules, game)) {
-        reset_from_table<Compact>(b, env, head, output, workspace);
+        number = reset_from_table<Compact>(b, env, head, output, workspace);
     } else {
         Compact runner{rom_of(b, game)};
-        workspace.board->partial_row.uses_classes = 1;
+        begin_line(*workspace.board);
         const uint32_t given_up =
             cule::env::reset::reset(runner, head, output, b.randoms[env], workspace.generators[0], workspace.generators[1],
                                      *workspace.board, kept_of(b, env), boot_of(b, env), rules, game);
@@ -40,7 +41,7 @@ static __device__ void reset_env(const Batch& b, const Call& call, uint32_t env,
     store_head(b, env, head);
     b.step_outputs[env] = output;
     store_reset_figures(b, call, env, head, call.mode == RESET_WITHIN);
-    request = ShowRequest{env, head.newest, 0, 0, output};
+    request = ShowRequest{env, head.newest, 0, 0, number, output};
 }
 
 extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call) {

@@ -45,14 +45,15 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
     const EnvSettings& rules = rules_of(b, env);
     const EnvGame& game = b.games[b.env_games[env]];
     bool shows = true;
-    uint32_t stack_moved = 0;
+    uint16_t stack_moved = 0;
+    uint32_t reset_state = 0;
     if (head.ready == 0) {
         fault(b, FAULT_NOT_RESET, env);
     } else if (head.episode.ended != 0 && call.mode == DISABLED) {
         fault(b, FAULT_ENDED, env);
     } else if (head.episode.ended != 0 && call.mode == NEXT_STEP) {
         if (cule::env::reset::can_copy_reset_state(head, rules, game)) {
-            reset_from_table<FormRunner>(b, env, head, output, workspace);
+            reset_state = reset_from_table<FormRunner>(b, env, head, output, workspace);
             store_head(b, env, head);
             store_reset_figures(b, call, env, head, false);
         } else {
@@ -62,7 +63,7 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
     } else {
         Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(workspace.inputs), b.inputs_per_env);
         FormRunner runner{rom_of(b, game)};
-        workspace.board->partial_row.uses_classes = 1;
+        begin_line(*workspace.board);
         cule::env::step::step(runner, head, output, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
                                      inputs, rules, game, action_of(b, call, env, game), cule::env::full_strength(cule::env::NOOP));
         keep_pictures(b, env, output, workspace);
@@ -72,7 +73,7 @@ static __device__ void step_env(const Batch& b, const Call& call, uint32_t env, 
         store_head(b, env, head);
     }
     b.step_outputs[env] = output;
-    if (shows) request = ShowRequest{env, head.newest, output.reset_due, stack_moved, output};
+    if (shows) request = ShowRequest{env, head.newest, output.reset_due, stack_moved, reset_state, output};
 }
 
 // Runs the reset within a step (SAME_STEP), after the last observation of the episode has been written.
@@ -85,11 +86,11 @@ static __device__ void reset_within_step(const Batch& b, const Call& call, uint3
         b.queue[atomicAdd(b.queued, 1)] = env;
         return;
     }
-    reset_from_table<FormRunner>(b, env, head, output, workspace);
+    const uint32_t reset_state = reset_from_table<FormRunner>(b, env, head, output, workspace);
     store_head(b, env, head);
     b.step_outputs[env] = output;
     store_reset_figures(b, call, env, head, true);
-    request = ShowRequest{env, head.newest, 0, 0, output};
+    request = ShowRequest{env, head.newest, 0, 0, reset_state, output};
 }
 
 // Blocks of 128 threads whose registers fit into a multiprocessor.

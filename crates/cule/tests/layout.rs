@@ -282,18 +282,25 @@ fn machine_machine() {
 }
 
 #[test]
+fn machine_line() {
+    type T = cule::machine::Line;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (248, 8));
+    assert_eq!(offset_of!(T, cells), 0);
+    assert_eq!(offset_of!(T, playfield_partners), 48);
+    assert_eq!(offset_of!(T, any_cells), 56);
+    assert_eq!(offset_of!(T, masks), 64);
+    assert_eq!(offset_of!(T, current_row), 184);
+}
+
+#[test]
 fn machine_board() {
     type T = cule::machine::Board;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (157784, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (157824, 8));
     assert_eq!(offset_of!(T, picture), 0);
     assert_eq!(offset_of!(T, rows), 96000);
-    assert_eq!(offset_of!(T, partial_row), 124800);
-    assert_eq!(offset_of!(T, masks), 124824);
-    assert_eq!(offset_of!(T, cells), 124944);
-    assert_eq!(offset_of!(T, playfield_partners), 124992);
-    assert_eq!(offset_of!(T, any_cells), 125000);
-    assert_eq!(offset_of!(T, ram), 125008);
-    assert_eq!(offset_of!(T, sound), 157776);
+    assert_eq!(offset_of!(T, line), 124800);
+    assert_eq!(offset_of!(T, ram), 125048);
+    assert_eq!(offset_of!(T, sound), 157816);
 }
 
 #[test]
@@ -438,15 +445,14 @@ fn machine_tia_rows_row() {
 }
 
 #[test]
-fn machine_tia_rows_partialrow() {
-    type T = cule::machine::tia::rows::PartialRow;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
+fn machine_tia_rows_currentrow() {
+    type T = cule::machine::tia::rows::CurrentRow;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (64, 8));
     assert_eq!(offset_of!(T, uses_classes), 0);
-    assert_eq!(offset_of!(T, row), 4);
+    assert_eq!(offset_of!(T, number), 4);
     assert_eq!(offset_of!(T, buffer), 8);
     assert_eq!(offset_of!(T, drawn_pixels), 12);
-    assert_eq!(offset_of!(T, kind), 16);
-    assert_eq!(offset_of!(T, colors), 20);
+    assert_eq!(offset_of!(T, row), 16);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn classes_give_the_pixels_of_bytes() {
     let mut plain: Box<Board> = bytemuck::zeroed_box();
     let mut board: Box<Board> = bytemuck::zeroed_box();
     let mut seen: Box<Board> = bytemuck::zeroed_box();
-    board.partial_row.uses_classes = 1;
+    board.line.current_row.uses_classes = 1;
     let mut first = machine::new(cart::KIND_4K, 4096, &[0; 128], LAYOUT);
     let mut second = first;
     let mut kinds = [0u32; 4];

@@ -221,7 +221,15 @@ impl Body<'_> {
             },
             (ty, _) => return refuse(e.span(), format!("a field of type {}", ty.rust(self.krate))),
         };
-        Ok(Ex::new(format!("{}.{name}", base.wrapped()), ty, effect))
+        // Kernels have it in shared memory, see `prelude.cuh`.
+        let in_shared_memory = matches!(base.ty.value(), Ty::Struct(id) if self.krate.structs[*id].name == "Board")
+            && name == "line";
+        let code = if in_shared_memory {
+            format!("PARL_LINE({})", base.code)
+        } else {
+            format!("{}.{name}", base.wrapped())
+        };
+        Ok(Ex::new(code, ty, effect))
     }
 
     fn index(&mut self, e: &syn::ExprIndex) -> Result<Ex> {

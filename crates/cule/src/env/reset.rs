@@ -5,17 +5,19 @@
 use super::rules;
 use super::state::{
     CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, EnvGame, EnvSettings, FrameRun, Head, NO_PICTURE,
-    NOOPS_AFTER_FIRE, PUSH_PICTURES, PUSH_RAM, ResetState, StepOutput, UNKNOWN_DRAWS, copy_to_board,
-    height_bytes, idle_frames, rerun, reset_state_number, run_env_frame,
+    NOOPS_AFTER_FIRE, PUSH_PICTURES, PUSH_RAM, PUSH_RESET_PLANE, ResetState, StepOutput, UNKNOWN_DRAWS,
+    copy_to_board, height_bytes, idle_frames, reset_state_number, run_env_frame,
 };
 use super::step::{keep_pictures, restore_previous_pictures};
 use crate::env::boot::{self, BootRules};
 use crate::env::{self, FrameRunner, NOOP, full_strength};
-use crate::machine::{Board, Machine};
+use crate::machine::Board;
 use crate::random::{self, Random};
 
 /// The action code of FIRE.
 const FIRE: u32 = 1;
+/// No reset state was copied.
+pub const NO_RESET_STATE: u32 = 0xFFFF_FFFF;
 
 /// Returns true if [`copy_reset_state`] can do the next reset: it begins with the boot state, and the game
 /// has reset states.
@@ -25,8 +27,9 @@ pub fn can_copy_reset_state(head: &Head, settings: &EnvSettings, game: &EnvGame)
     game.reset_state_frames != 0 && snapshot && !soft
 }
 
-/// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws, copies the reset state
-/// that they lead to, and runs at most two frames to draw the pictures.
+/// Resets as [`reset`] does, if [`can_copy_reset_state`]: makes the same random draws and copies the reset state
+/// that they lead to. Returns its number, or [`NO_RESET_STATE`] if it has run one frame or none instead, since
+/// pictures of the boot are still visible.
 #[inline(never)]
 pub fn copy_reset_state<R: FrameRunner>(
     runner: &mut R,
@@ -39,7 +42,8 @@ pub fn copy_reset_state<R: FrameRunner>(
     states: &[ResetState],
     settings: &EnvSettings,
     game: &EnvGame,
-) {
+) -> u32 {
+    let mut found: u32 = NO_RESET_STATE;
     let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     let acts: u32 = idle + game.fires;
@@ -83,15 +87,15 @@ pub fn copy_reset_state<R: FrameRunner>(
             // The draw of the second player.
             random::draw(random);
         }
-        let number: usize = (game.reset_states_at + reset_state_number(settings.noops, acts, fired)) as usize;
-        head.state = states[number].state;
-        head.last_frames = states[number].last_frames;
-        if settings.draws != 0 {
-            let mut machine: Machine = head.last_frames.start;
-            rerun(runner, &mut machine, &head.last_frames.inputs, 0, 2, board);
-        }
+        found = game.reset_states_at + reset_state_number(settings.noops, acts, fired);
+        head.state = states[found as usize].state;
+        head.last_frames = states[found as usize].last_frames;
     }
     finish(head, output, settings, false);
+    if found != NO_RESET_STATE && settings.draws != 0 {
+        output.push = PUSH_RESET_PLANE;
+    }
+    found
 }
 
 /// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset

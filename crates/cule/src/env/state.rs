@@ -191,6 +191,8 @@ pub const PUSH_PICTURES: u8 = 1;
 pub const PUSH_COPY: u8 = 2;
 /// Adds a plane with the console RAM.
 pub const PUSH_RAM: u8 = 3;
+/// Adds the plane of a reset state.
+pub const PUSH_RESET_PLANE: u8 = 4;
 /// Fills the older planes with zeros.
 pub const CLEAR_ZERO: u8 = 1;
 /// Fills the older planes with copies of the added plane.
@@ -311,13 +313,17 @@ pub fn seed(head: &mut Head, random: &mut Random, seed: u64, noops: u32) {
 /// its seed and its number of draws.
 #[inline(never)]
 pub fn draw_below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
-    random::seed(spare, head.noop_seed);
-    random::skip(spare, head.noop_draws);
     let mut product: u64 = 0;
     let mut found: bool = false;
     while !found {
+        let drawn: u32 = if head.noop_draws < random::EARLY_DRAWS {
+            random::early_draw(head.noop_seed, head.noop_draws)
+        } else {
+            random::seed(spare, head.noop_seed);
+            random::skip(spare, head.noop_draws);
+            random::draw(spare)
+        };
         head.noop_draws += 1;
-        let drawn: u32 = random::draw(spare);
         product = drawn as u64 * n as u64;
         found = product as u32 >= n || product as u32 >= n.wrapping_neg() % n;
     }

@@ -97,6 +97,23 @@ pub struct Machine {
 #[cfg(not(device))]
 const _: () = assert!(size_of::<Machine>() < 512);
 
+/// Values of the row that is being drawn, which can be recomputed from the `Machine`. Kernels have them in shared memory
+/// (`PARL_LINE` in `prelude.cuh`), since every store to the TIA reads or writes some.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub struct Line {
+    /// Cells (four pixels each) that each object can cover.
+    pub cells: [u64; 6],
+    /// Cells in which a change of the playfield could cause a collision, and cells of all other objects.
+    pub playfield_partners: u64,
+    /// Cells of all objects except the playfield.
+    pub any_cells: u64,
+    /// Pixels of the six objects in the current row. `Tia::dirty` has the bits of those that are out of date.
+    pub masks: [tia::Mask; 6],
+    /// The class row that was drawn last.
+    pub current_row: tia::rows::CurrentRow,
+}
+
 /// Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -105,16 +122,8 @@ pub struct Board {
     pub picture: [[u8; tia::PICTURE_BYTES]; 2],
     /// The same rows as class rows, where `Row::kind` says so.
     pub rows: [[tia::rows::Row; tia::MAX_ROWS]; 2],
-    /// The class row that is being drawn.
-    pub partial_row: tia::rows::PartialRow,
-    /// Pixels of the six objects in the current row. `Tia::dirty` has the bits of those that are out of date.
-    pub masks: [tia::Mask; 6],
-    /// For each object the cells (four pixels each) that it can cover.
-    pub cells: [u64; 6],
-    /// Cells in which a change of the playfield could cause a collision, and cells of all other objects.
-    pub playfield_partners: u64,
-    /// Cells of all objects except the playfield.
-    pub any_cells: u64,
+    /// Values of the current row.
+    pub line: Line,
     /// RAM of cartridges that have more than `Cart` holds.
     pub ram: [u8; LARGE_RAM_BYTES],
     /// Values last written to AUDC0, AUDC1, AUDF0, AUDF1, AUDV0 and AUDV1, and two bytes of padding. Sound is
@@ -150,7 +159,7 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
         board.picture[0][i] = 0;
         board.picture[1][i] = 0;
     }
-    if board.partial_row.uses_classes != 0 {
+    if board.line.current_row.uses_classes != 0 {
         tia::rows::mark_all_as_bytes(board);
     }
     cart::reset(&mut m.cart, board, rom);
@@ -195,7 +204,7 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
 /// Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 pub fn end_step(m: &mut Machine, board: &mut Board) {
     let lines: i32 = lines(m);
-    tia::rows::expand_partial_row(board);
+    tia::rows::expand_incomplete_row(board);
     if m.tia.stop != 0 {
         m.unfinished = 0;
         m.tia.last_lines = lines;

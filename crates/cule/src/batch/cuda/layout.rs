@@ -60,6 +60,7 @@ pub struct Plan {
     pub(super) games: u64,
     pub(super) rules: u64,
     pub(super) reset_states: u64,
+    pub(super) reset_planes: u64,
     pub(super) roms: u64,
     pub(super) records: u64,
     pub(super) choices: u64,
@@ -85,6 +86,18 @@ pub struct Plan {
     pub(super) table_bytes: u32,
     pub(super) cart_ram: u32,
     pub(super) lanes: u32,
+}
+
+impl Plan {
+    /// Address of the boards and work pictures of the lanes, and bytes of each lane.
+    pub fn scratch(&self) -> (u64, u32) {
+        (self.scratch, self.scratch_bytes)
+    }
+
+    /// Address and bytes of the planes of all environments.
+    pub fn planes(&self) -> (u64, u64) {
+        (self.planes, u64::from(self.count) * u64::from(self.stack) * u64::from(self.plane_bytes))
+    }
 }
 
 /// Arguments of one launch; 0 if the kernel does not use them.

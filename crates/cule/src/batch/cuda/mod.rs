@@ -247,6 +247,7 @@ impl<D: Device> CudaBatch<D> {
             games: allocations.upload(&tables.games)?,
             rules: allocations.upload(&rules)?,
             reset_states: allocations.upload(&tables.reset_states)?,
+            reset_planes: allocations.upload(&tables.reset_planes)?,
             roms: allocations.upload(&tables.roms)?,
             records: allocations.upload(&tables.records)?,
             choices: 0,

@@ -5,13 +5,14 @@
 use bytemuck::Zeroable;
 
 use super::super::game::Game;
+use super::super::screen::Canvas;
 use crate::console::undrawn::{CpuRunner, UndrawnFrames};
 use crate::env::state::{
     self, EnvSettings, FrameRun, MAX_RESET_STATE_FRAMES, NOOPS_AFTER_FIRE, ResetState, UNKNOWN_DRAWS,
     reset_state_number,
 };
 use crate::env::{self, NOOP, State};
-use crate::machine::Board;
+use crate::machine::{Board, tia};
 
 /// The action code of FIRE.
 const FIRE: u32 = 1;
@@ -114,6 +115,24 @@ impl ResetStates {
             usable &= fired == fired_at_most || run.run_frame(FIRE, &mut board, game);
         }
         usable
+    }
+
+    /// The plane that an observation shows of each state after at least two frames; zeros for the others.
+    pub(super) fn planes(&self, game: &Game) -> Vec<u8> {
+        let size = game.screen.size_bytes();
+        let mut planes = vec![0; size * self.all.len()];
+        let mut board: Box<Board> = bytemuck::zeroed_box();
+        let (mut undrawn, mut canvas) = (UndrawnFrames::new(), Canvas::default());
+        let shown = self.all.iter().zip(planes.chunks_exact_mut(size));
+        for (one, plane) in shown.filter(|(one, _)| one.last_frames.whole_frames == 2) {
+            let mut machine = one.last_frames.start;
+            let mut runner =
+                CpuRunner { code: &game.code, undrawn: &mut undrawn, keeps_undrawn: false, sound: None };
+            state::rerun(&mut runner, &mut machine, &one.last_frames.inputs, 0, 2, &mut board);
+            let picture = &board.picture[usize::from(machine.tia.buffer & 1)][..game.height() * tia::WIDTH];
+            game.screen.draw(&[picture], &mut canvas, plane);
+        }
+        planes
     }
 
     /// Stores one reset state. Returns false if its screen shows older pictures than those of its last two

@@ -13,6 +13,8 @@ use crate::observe::{Blend, Cell};
 pub(super) struct Tables {
     pub games: Vec<EnvGame>,
     pub reset_states: Vec<ResetState>,
+    /// What an observation shows of each reset state, one plane each. Empty if observations are RAM.
+    pub reset_planes: Vec<u8>,
     /// Per game: its frames may be short, so that every environment may need saved pictures at the same time.
     pub has_short_frames: Vec<bool>,
     pub reductions: Vec<Reduction>,
@@ -46,6 +48,9 @@ impl Tables {
                 actions,
                 ..game.env_game
             });
+            if rules.draws != 0 {
+                tables.reset_planes.extend(found.planes(game));
+            }
             tables.reset_states.extend(found.all);
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);

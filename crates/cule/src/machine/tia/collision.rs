@@ -46,7 +46,7 @@ pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     let mut any: u64 = 0;
     let mut partners: u64 = 0;
     for object in 0..PF {
-        let cells: u64 = board.cells[object];
+        let cells: u64 = board.line.cells[object];
         any |= cells;
         if t.enabled & bit(object) != 0 && t.collisions >> (2 * object + 5) & 1 == 0 {
             partners |= cells;
@@ -55,7 +55,7 @@ pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     // Pairs that share a cell and have not collided yet, by latch.
     let mut pairs: u32 = 0;
     for latch in 0..16 {
-        if board.cells[FIRST[latch] as usize] & board.cells[SECOND[latch] as usize] != 0 {
+        if board.line.cells[FIRST[latch] as usize] & board.line.cells[SECOND[latch] as usize] != 0 {
             pairs |= 1 << latch;
         }
     }
@@ -82,15 +82,15 @@ pub fn refresh_may_collide(m: &mut Machine, board: &mut Board) {
     }
     t.may_collide = may_collide;
     t.needs_beam = if m.draw != 0 { ALL_NEED_BEAM } else { may_collide };
-    board.playfield_partners = partners;
-    board.any_cells = any;
+    board.line.playfield_partners = partners;
+    board.line.any_cells = any;
 }
 
 /// Updates `may_collide` after `object` moved or was enabled. The result may contain too many objects.
 pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
-    let cells: u64 = board.cells[object];
+    let cells: u64 = board.line.cells[object];
     if object < PF {
-        board.any_cells |= cells;
+        board.line.any_cells |= cells;
     }
     if t.may_collide_outdated != 0 || hidden(t) {
         return;
@@ -104,7 +104,7 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
         t.may_collide_overestimated |= may_collide >> object & 1;
         let mut near: u32 = 0;
         for other in 0..6 {
-            if board.cells[other] & cells != 0 {
+            if board.line.cells[other] & cells != 0 {
                 near |= 1 << other;
             }
         }
@@ -114,7 +114,7 @@ pub fn update_may_collide(t: &mut Tia, board: &mut Board, object: usize) {
             may_collide |= bit(object);
         }
         if object < PF {
-            board.playfield_partners |= cells;
+            board.line.playfield_partners |= cells;
         }
     }
     t.may_collide = may_collide;
@@ -142,7 +142,7 @@ pub fn would_collide(m: &Machine, board: &Board, object: usize, cells: u64) -> b
     let t: &Tia = &m.tia;
     let mut near: u32 = 0;
     for other in 0..6 {
-        if board.cells[other] & cells != 0 {
+        if board.line.cells[other] & cells != 0 {
             near |= 1 << other;
         }
     }
@@ -183,8 +183,8 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let mut shared: u64 = 0;
     for object in 0..6 {
         if enabled >> object & 1 != 0 {
-            shared |= seen & board.cells[object];
-            seen |= board.cells[object];
+            shared |= seen & board.line.cells[object];
+            seen |= board.line.cells[object];
         }
     }
     if shared == 0 {
@@ -198,7 +198,7 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let all_here: bool = here == shared;
     let mut covering: u32 = 0;
     for object in 0..6 {
-        if board.cells[object] & here != 0 {
+        if board.line.cells[object] & here != 0 {
             covering |= 1 << object;
         }
     }
@@ -224,7 +224,7 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         let b: usize = SECOND[latch] as usize;
         let mut inside: u32 = 0;
         for w in 0..5 {
-            let both: u32 = board.masks[a][w] & board.masks[b][w];
+            let both: u32 = board.line.masks[a][w] & board.line.masks[b][w];
             any |= both;
             inside |= both & span[w];
         }

@@ -186,7 +186,7 @@ pub fn cells(t: &Tia, object: usize) -> u64 {
 /// Recomputes the cells of all objects.
 pub fn refresh_cells(t: &Tia, board: &mut Board) {
     for object in 0..6 {
-        board.cells[object] = cells(t, object);
+        board.line.cells[object] = cells(t, object);
     }
 }
 
@@ -197,27 +197,27 @@ pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
     for p in 0..2 {
         if dirty & bit(P0 + p) != 0 {
             if t.graphics[p] != 0 {
-                board.masks[P0 + p] = player(t, p, t.graphics[p]);
+                board.line.masks[P0 + p] = player(t, p, t.graphics[p]);
             } else {
-                board.masks[P0 + p] = [0, 0, 0, 0, 0];
+                board.line.masks[P0 + p] = [0, 0, 0, 0, 0];
             }
         }
         if dirty & bit(M0 + p) != 0 {
             if t.enabled & bit(M0 + p) != 0 {
-                board.masks[M0 + p] = missile(t, p);
+                board.line.masks[M0 + p] = missile(t, p);
             } else {
-                board.masks[M0 + p] = [0, 0, 0, 0, 0];
+                board.line.masks[M0 + p] = [0, 0, 0, 0, 0];
             }
         }
     }
     if dirty & bit(BL) != 0 {
         if t.enabled & bit(BL) != 0 {
-            board.masks[BL] = ball(t);
+            board.line.masks[BL] = ball(t);
         } else {
-            board.masks[BL] = [0, 0, 0, 0, 0];
+            board.line.masks[BL] = [0, 0, 0, 0, 0];
         }
     }
     if dirty & bit(PF) != 0 {
-        board.masks[PF] = playfield(t);
+        board.line.masks[PF] = playfield(t);
     }
 }

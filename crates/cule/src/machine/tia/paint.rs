@@ -122,7 +122,7 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
     let line: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE);
     let above: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE - 1);
     let buffer: usize = m.tia.buffer as usize;
-    if board.partial_row.uses_classes != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
+    if board.line.current_row.uses_classes != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
         return;
     }
     for group in 0..WIDTH / 8 {
@@ -134,7 +134,7 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
 /// Draws the pixels of clocks `from..to` of the current row and, if `access_by_access`, those that ale-py
 /// writes ahead of them.
 pub fn draw_clocks(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if board.partial_row.uses_classes != 0 && rows::draw(m, board, from, to) {
+    if board.line.current_row.uses_classes != 0 && rows::draw(m, board, from, to) {
         return;
     }
     let access_by_access: bool = m.access_by_access != 0;
@@ -193,10 +193,10 @@ pub fn drawing_order(t: &Tia) -> u8 {
 /// up-to-date masks.
 #[inline(always)]
 pub fn color_masks(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
-    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
-    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
-    let playfield: u32 = board.masks[PF][w];
-    let ball: u32 = board.masks[BL][w];
+    let zeros: u32 = board.line.masks[P0][w] | board.line.masks[M0][w];
+    let ones: u32 = board.line.masks[P1][w] | board.line.masks[M1][w];
+    let playfield: u32 = board.line.masks[PF][w];
+    let ball: u32 = board.line.masks[BL][w];
     let mut c0: u32 = zeros;
     let mut c1: u32 = ones & !zeros;
     let mut cf: u32 = playfield | ball;
@@ -257,7 +257,7 @@ fn draw_ahead(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     }
     let on: u8 = t.enabled;
     let score: bool = t.ctrlpf & SCORE != 0;
-    let field: bool = board.masks[PF][(group >> 5) as usize] >> (group & 31) & 1 != 0;
+    let field: bool = board.line.masks[PF][(group >> 5) as usize] >> (group & 31) & 1 != 0;
     let mut color: u8 = t.color[BACKGROUND];
     if on == bit(PF) {
         if field {

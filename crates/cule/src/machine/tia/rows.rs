@@ -1,5 +1,5 @@
 //! Class rows: which of four colors each pixel has, in two bits, and the four colors. GPUs draw these
-//! (`PartialRow::uses_classes`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if
+//! (`CurrentRow::uses_classes`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if
 //! a color that they show changes within the row, if they are drawn access by access, or if the frame ends within them.
 //!
 //! Device subset.
@@ -40,22 +40,20 @@ pub struct Row {
     pub classes: [u64; 5],
 }
 
-/// The class row that is being drawn and is not complete.
+/// The class row that was drawn last. It is stored in `Board::rows` when it is complete.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub struct PartialRow {
+pub struct CurrentRow {
     /// Rows are drawn as classes where possible.
     pub uses_classes: u32,
     /// Number of the row plus one, 0 if there is none.
-    pub row: u32,
+    pub number: u32,
     /// Picture buffer of the row.
     pub buffer: u32,
-    /// Number of pixels drawn. The others still belong to the older row in this place.
+    /// Number of pixels drawn. The others are those of the older row in this place.
     pub drawn_pixels: i32,
-    /// `Row::kind` of the older row.
-    pub kind: u32,
-    /// `Row::colors` of the older row.
-    pub colors: u32,
+    /// The row, of which the drawn pixels count.
+    pub row: Row,
 }
 
 /// Bytes of `low` (numbers 0 to 3) and `high` (4 to 7), selected by the lowest four hexadecimal digits of `digits`, the first in
@@ -128,13 +126,11 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let colors: u32 = if dark { 0 } else { colors_of(&m.tia) };
     let blank: bool = a < BLANK_PIXELS && m.tia.blank_pending != 0;
     if a > 0 {
-        let continues: bool = board.partial_row.row == number as u32 + 1
-            && board.partial_row.buffer == buffer as u32
-            && board.partial_row.drawn_pixels == a
-            && (a >= BLANK_PIXELS || blank == (board.rows[buffer][number].kind == BLANKED));
+        let continues: bool = is_current(board, buffer, number)
+            && board.line.current_row.drawn_pixels == a
+            && (a >= BLANK_PIXELS || blank == (board.line.current_row.row.kind == BLANKED));
         let fits: bool = continues
-            && (board.rows[buffer][number].colors == colors
-                || shows_no_other_color(board, buffer, number, a, colors));
+            && (board.line.current_row.row.colors == colors || shows_no_other_color(board, a, colors));
         if !fits {
             expand(board, buffer, number);
             if !blank {
@@ -142,25 +138,17 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
             }
             return false;
         }
-        board.rows[buffer][number].colors = colors;
-        if b == WIDTH as i32 {
-            board.partial_row.row = 0;
-        }
     } else {
         if b < WIDTH as i32 && board.rows[buffer][number].kind == MIXED {
             return false;
         }
-        expand_partial_row(board);
-        if b < WIDTH as i32 {
-            board.partial_row.row = number as u32 + 1;
-            board.partial_row.buffer = buffer as u32;
-            board.partial_row.kind = board.rows[buffer][number].kind;
-            board.partial_row.colors = board.rows[buffer][number].colors;
-        }
-        board.rows[buffer][number].kind = if blank { BLANKED } else { CLASSES };
-        board.rows[buffer][number].colors = colors;
+        expand_incomplete_row(board);
+        board.line.current_row.number = number as u32 + 1;
+        board.line.current_row.buffer = buffer as u32;
+        board.line.current_row.row.kind = if blank { BLANKED } else { CLASSES };
     }
-    board.partial_row.drawn_pixels = b;
+    board.line.current_row.row.colors = colors;
+    board.line.current_row.drawn_pixels = b;
     if !dark && m.tia.dirty != 0 {
         objects::refresh(&mut m.tia, board, ALL_OBJECTS);
     }
@@ -169,43 +157,52 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     // Where the playfield is before the players.
     let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
     if a == 0 && b == WIDTH as i32 && usual {
-        draw_whole(board, buffer, number, before);
-        return true;
-    }
-    for w in 0..5usize {
-        let wanted: u32 = span_word(w, a, b);
-        if wanted != 0 {
-            let mut classes: (u32, u32) = (0, 0);
-            if usual {
-                classes = usual_classes(board, w, before);
-            } else if !dark {
-                let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-                classes = (c0 | cf, c1 | cf);
+        draw_whole(board, before);
+    } else {
+        for w in 0..5usize {
+            let wanted: u32 = span_word(w, a, b);
+            if wanted != 0 {
+                let mut classes: (u32, u32) = (0, 0);
+                if usual {
+                    classes = usual_classes(board, w, before);
+                } else if !dark {
+                    let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
+                    classes = (c0 | cf, c1 | cf);
+                }
+                let old: u64 = board.line.current_row.row.classes[w];
+                let low: u32 = classes.0 & wanted | old as u32 & !wanted;
+                let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
+                board.line.current_row.row.classes[w] = two_words(low, high);
             }
-            let old: u64 = board.rows[buffer][number].classes[w];
-            let low: u32 = classes.0 & wanted | old as u32 & !wanted;
-            let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
-            board.rows[buffer][number].classes[w] = two_words(low, high);
         }
+    }
+    if b == WIDTH as i32 {
+        board.rows[buffer][number] = board.line.current_row.row;
     }
     true
 }
 
-/// True if no pixel before pixel `to` of the class row has one of the colors that are replaced by `colors`.
+/// True if this is the row that was drawn last.
+#[inline(always)]
+fn is_current(board: &Board, buffer: usize, number: usize) -> bool {
+    board.line.current_row.number == number as u32 + 1 && board.line.current_row.buffer == buffer as u32
+}
+
+/// True if no pixel before pixel `to` of the current row has one of the colors that are replaced by `colors`.
 #[inline(never)]
-fn shows_no_other_color(board: &Board, buffer: usize, number: usize, to: i32, colors: u32) -> bool {
-    let from: i32 = if board.rows[buffer][number].kind == BLANKED { BLANK_PIXELS } else { 0 };
+fn shows_no_other_color(board: &Board, to: i32, colors: u32) -> bool {
+    let from: i32 = if board.line.current_row.row.kind == BLANKED { BLANK_PIXELS } else { 0 };
     let mut shown: [u32; 4] = [0; 4];
     for w in 0..5usize {
         let inside: u32 = span_word(w, from, to);
-        let low: u32 = board.rows[buffer][number].classes[w] as u32;
-        let high: u32 = (board.rows[buffer][number].classes[w] >> 32) as u32;
+        let low: u32 = board.line.current_row.row.classes[w] as u32;
+        let high: u32 = (board.line.current_row.row.classes[w] >> 32) as u32;
         shown[0] |= inside & !(low | high);
         shown[1] |= inside & low & !high;
         shown[2] |= inside & high & !low;
         shown[3] |= inside & low & high;
     }
-    let changed: u32 = board.rows[buffer][number].colors ^ colors;
+    let changed: u32 = board.line.current_row.row.colors ^ colors;
     let mut differs: u32 = 0;
     for class in 0..4usize {
         if shown[class] != 0 {
@@ -225,24 +222,32 @@ pub fn two_words(low: u32, high: u32) -> u64 {
 /// up-to-date masks.
 #[inline(always)]
 fn usual_classes(board: &Board, w: usize, before: u32) -> (u32, u32) {
-    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
-    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
-    let field: u32 = board.masks[PF][w] | board.masks[BL][w];
+    let zeros: u32 = board.line.masks[P0][w] | board.line.masks[M0][w];
+    let ones: u32 = board.line.masks[P1][w] | board.line.masks[M1][w];
+    let field: u32 = board.line.masks[PF][w] | board.line.masks[BL][w];
     (zeros | field & !(ones & !before), (ones | field) & !(zeros & !(field & before)))
 }
 
 /// Draws a row of usual classes.
 #[inline(always)]
-fn draw_whole(board: &mut Board, buffer: usize, number: usize, before: u32) {
+fn draw_whole(board: &mut Board, before: u32) {
     for w in 0..5usize {
         let (low, high): (u32, u32) = usual_classes(board, w, before);
-        board.rows[buffer][number].classes[w] = two_words(low, high);
+        board.line.current_row.row.classes[w] = two_words(low, high);
     }
 }
 
 /// Copies the class row above. Returns false if that row is stored as bytes.
 pub fn repeat(board: &mut Board, buffer: usize, above: usize, number: usize) -> bool {
+    if is_current(board, buffer, above) && board.line.current_row.drawn_pixels == WIDTH as i32 {
+        board.rows[buffer][number] = board.line.current_row.row;
+        board.line.current_row.number = number as u32 + 1;
+        return true;
+    }
     if !has_classes(board.rows[buffer][above].kind) {
+        if is_current(board, buffer, number) {
+            board.line.current_row.number = 0;
+        }
         board.rows[buffer][number].kind = BYTES;
         return false;
     }
@@ -276,38 +281,47 @@ pub fn store_pixels(board: &mut Board, buffer: usize, at: usize, fours: &[u32; 8
     }
 }
 
+/// Stores the pixels `from..to` of a class row as bytes.
+#[inline(never)]
+fn store_row(board: &mut Board, buffer: usize, number: usize, row: &Row, from: i32, to: i32) {
+    let line: usize = line_start(number as i32);
+    for word in 0..5usize {
+        let wanted: u32 = span_word(word, from, to);
+        if wanted != 0 {
+            let mut fours: [u32; 8] = [0; 8];
+            pixels(row.classes[word], row.kind, row.colors, word, &mut fours);
+            store_pixels(board, buffer, line + 32 * word, &fours, wanted);
+        }
+    }
+}
+
 /// Converts a class row to bytes.
 #[inline(never)]
 pub fn expand(board: &mut Board, buffer: usize, number: usize) {
-    let kind: u32 = board.rows[buffer][number].kind;
-    let colors: u32 = board.rows[buffer][number].colors;
-    if !has_classes(kind) {
+    if !is_current(board, buffer, number) {
+        expand_complete(board, buffer, number);
         return;
     }
-    let mut to: i32 = WIDTH as i32;
-    let mut words: usize = 5;
-    if board.partial_row.row == number as u32 + 1 && board.partial_row.buffer == buffer as u32 {
-        to = board.partial_row.drawn_pixels;
-        board.partial_row.row = 0;
-        if !has_classes(board.partial_row.kind) {
-            // The older pixels are stored as bytes already.
-            words = (to as usize + 31) / 32;
-        }
-    }
-    let line: usize = line_start(number as i32);
-    for word in 0..words {
-        let classes: u64 = board.rows[buffer][number].classes[word];
-        let drawn: u32 = span_word(word, 0, to);
-        let mut fours: [u32; 8] = [0; 8];
-        // The older pixels are kept after the drawn ones.
-        if drawn != 0xFFFF_FFFF && has_classes(board.partial_row.kind) {
-            pixels(classes, board.partial_row.kind, board.partial_row.colors, word, &mut fours);
-            store_pixels(board, buffer, line + 32 * word, &fours, !drawn);
-        }
-        pixels(classes, kind, colors, word, &mut fours);
-        store_pixels(board, buffer, line + 32 * word, &fours, drawn);
+    let row: Row = board.line.current_row.row;
+    let drawn: i32 = board.line.current_row.drawn_pixels;
+    board.line.current_row.number = 0;
+    store_row(board, buffer, number, &row, 0, drawn);
+    // The other pixels belong to the older row.
+    let older: Row = board.rows[buffer][number];
+    if has_classes(older.kind) {
+        store_row(board, buffer, number, &older, drawn, WIDTH as i32);
     }
     board.rows[buffer][number].kind = BYTES;
+}
+
+/// Converts a class row that is complete to bytes. Any thread may call this when no frame is open.
+#[inline(never)]
+pub fn expand_complete(board: &mut Board, buffer: usize, number: usize) {
+    let row: Row = board.rows[buffer][number];
+    if has_classes(row.kind) {
+        store_row(board, buffer, number, &row, 0, WIDTH as i32);
+        board.rows[buffer][number].kind = BYTES;
+    }
 }
 
 /// Converts the first `count` rows of a picture to bytes.
@@ -318,11 +332,11 @@ pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
     }
 }
 
-/// Converts the incomplete row to bytes: it is not continued, or an older row is read.
-pub fn expand_partial_row(board: &mut Board) {
-    if board.partial_row.row != 0 {
-        let buffer: usize = board.partial_row.buffer as usize;
-        let number: usize = board.partial_row.row as usize - 1;
+/// Converts the current row to bytes if it is incomplete: it is not continued, or an older row is read.
+pub fn expand_incomplete_row(board: &mut Board) {
+    if board.line.current_row.number != 0 && board.line.current_row.drawn_pixels < WIDTH as i32 {
+        let buffer: usize = board.line.current_row.buffer as usize;
+        let number: usize = board.line.current_row.number as usize - 1;
         expand(board, buffer, number);
     }
 }
@@ -330,7 +344,7 @@ pub fn expand_partial_row(board: &mut Board) {
 /// Marks all rows as bytes, after the pictures were written as bytes.
 #[inline(never)]
 pub fn mark_all_as_bytes(board: &mut Board) {
-    board.partial_row.row = 0;
+    board.line.current_row.number = 0;
     for number in 0..MAX_ROWS {
         board.rows[0][number].kind = BYTES;
         board.rows[1][number].kind = BYTES;

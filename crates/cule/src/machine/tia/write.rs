@@ -28,7 +28,7 @@ pub fn mark_moved(m: &mut Machine, board: &mut Board, object: usize) {
 
 /// As `mark_moved`. `cells` are those of the object.
 pub fn mark_moved_to(m: &mut Machine, board: &mut Board, object: usize, cells: u64) {
-    board.cells[object] = cells;
+    board.line.cells[object] = cells;
     m.tia.dirty |= bit(object);
     m.tia.collisions_final = 0;
     collision::update_may_collide(&mut m.tia, board, object);
@@ -79,7 +79,7 @@ pub fn catch_up_for(m: &mut Machine, board: &mut Board, target: i32, object: usi
         return;
     }
     if visible && (m.draw != 0 || can_collide(m, board, bit(object))) {
-        let cells: u64 = board.cells[object];
+        let cells: u64 = board.line.cells[object];
         catch_up_over(m, board, target, cells);
     }
 }
@@ -101,7 +101,7 @@ pub fn catch_up_for_move(m: &mut Machine, board: &mut Board, target: i32, object
             || collision::would_collide(m, board, object, cells);
     }
     if seen {
-        let both: u64 = cells | board.cells[object];
+        let both: u64 = cells | board.line.cells[object];
         catch_up_over(m, board, target, both);
     }
 }
@@ -356,7 +356,7 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
         if m.tia.may_collide_outdated != 0 {
             collision::refresh_may_collide(m, board);
         }
-        seen = changes & board.playfield_partners != 0;
+        seen = changes & board.line.playfield_partners != 0;
     }
     if seen {
         let target: i32 = clock.wrapping_add(playfield_delay(m, clock));
@@ -365,12 +365,12 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
     m.tia.playfield = new;
     mark_dirty(&mut m.tia, bit(PF));
     // A row entered by `catch_up` may have reversed the right half.
-    board.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
+    board.line.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
     m.tia.enabled &= ALL_OBJECTS & !bit(PF);
     if new != 0 {
         m.tia.enabled |= bit(PF);
     }
-    if changes & board.any_cells != 0 {
+    if changes & board.line.any_cells != 0 {
         collision::update_may_collide(&mut m.tia, board, PF);
     }
 }
@@ -436,8 +436,8 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
     if changes & changes.wrapping_sub(1) != 0 {
         // Two objects that change together may collide with each other, though neither collides with the
         // other's old form.
-        let ball: u64 = if changes & bit(BL) != 0 { board.cells[BL] } else { 0 };
-        let both: u64 = board.cells[P0] | board.cells[P0 + 1] | ball;
+        let ball: u64 = if changes & bit(BL) != 0 { board.line.cells[BL] } else { 0 };
+        let both: u64 = board.line.cells[P0] | board.line.cells[P0 + 1] | ball;
         catch_up_over(m, board, clock.wrapping_add(1), both);
     } else if changes != 0 || m.access_by_access != 0 {
         let object: usize = changes.trailing_zeros() as usize;
