@@ -8,7 +8,8 @@
 # machine lacks of numpy and of gymnasium with its dependencies.
 #
 #   first      all games in one batch beside the CPU; the sanitizer; twenty games at many sizes; a profile of a step
-#   learn      Pong to 18 from pictures with PPO and PQN; frame rates of training; A2C's batching strategies
+#   learn      Pong to 18 from pictures with PPO and PQN; frame rates of training; A2C's batching strategies.
+#              PONG_ENVS, PONG_STEPS, RATE_ENVS, STRATEGY_ENVS and BENCH_S change environments, steps and seconds
 #   cores      CPU cores: frame rates of vector environments, threads of the replay
 #   tests      the tests that otherwise run on the fake driver; compute-sanitizer, if it is installed
 #   exactness  compares all games with the CPU: mixed batches, both autoreset modes, states moved between both
@@ -167,15 +168,16 @@ learn() {
     for sticky in 0.25 0.0; do
         for algorithm in ppo pqn; do
             name=pong-$algorithm-$sticky
-            once "$name" "$python" -m parl train "$algorithm" --preset atari-gpu --num-envs "${PONG_ENVS:-4096}" \
+            once "$name" "$python" -m parl train "$algorithm" --preset atari-gpu --num-envs "${PONG_ENVS:-1024}" \
                 --env-options device=cuda "repeat_action_probability=$sticky" --stop-at-return 18 \
                 --total-steps "${PONG_STEPS:-20000000}" --evaluation-episodes 30 --seed 0 --runs "$out" --name "$name"
         done
     done
-    once bench-atari "$python" -m parl bench atari --device cuda --algorithms ppo pqn --num-envs 1024 4096 32768 \
-        --out "$out/atari-rates.png"
+    # shellcheck disable=SC2086  # several numbers
+    once bench-atari "$python" -m parl bench atari --device cuda --algorithms ppo pqn \
+        --num-envs ${RATE_ENVS:-1024 4096 32768} --seconds "${BENCH_S:-5}" --out "$out/atari-rates.png"
     once tradeoff "$python" -m parl bench tradeoff --device cuda --env parl/Breakout-v0 --env-options device=cuda \
-        --num-envs 1024 --goal 30 --out "$out/tradeoff.png"
+        --num-envs "${STRATEGY_ENVS:-1024}" --goal 30 --seconds "${BENCH_S:-30}" --out "$out/tradeoff.png"
 }
 cores() {
     mkdir -p "$out"

@@ -5,6 +5,7 @@ import re
 import time
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,6 +59,26 @@ def test_atari_prints_a_row_for_each_number_and_writes_a_plot(tmp_path, capsys, 
     assert out.read_bytes()[:4] == b"\x89PNG"
 
 
+def test_measurements_begin_when_environments_differ():
+    """After a reset all are at the same frame; after random steps they are not, as in training."""
+
+    class Envs:
+        def __init__(self):
+            self.calls, self.action_space = [], types.SimpleNamespace(seed=int, sample=lambda: "random")
+
+        def reset(self, seed):
+            return np.zeros(1), {}
+
+        def step(self, action):
+            self.calls.append(action)
+            return np.zeros(1), 0, False, False, {}
+
+    envs = Envs()
+    assert atari._frames(envs, lambda obs: "chosen", 0.01) > 0
+    assert envs.calls[: atari._WARM_UP_STEPS] == ["random"] * atari._WARM_UP_STEPS
+    assert set(envs.calls[atari._WARM_UP_STEPS :]) == {"chosen"}
+
+
 def test_training_counts_frames_of_the_console():
     options = atari.AtariOptions(num_envs=(2,), seconds=0.05, threads=1, algorithms=("a2c",))
     report = atari._training(options, "a2c", 2)
@@ -83,6 +104,12 @@ def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
     assert 7 < steps[1] / updates[1] < 20
     assert float(few["seconds to score"]) <= 1.5 and int(few["steps to score"].replace(",", "")) > 0
     assert (tmp_path / "t.png").stat().st_size > 5_000
+
+
+def test_without_matplotlib_there_is_no_figure_and_no_error(monkeypatch):
+    assert loops.figure_line(lambda: "rates.png") == "figure: rates.png"
+    monkeypatch.setattr(loops.importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'parl-rl[plot]'" in loops.figure_line(lambda: 1 / 0)
 
 
 @pytest.mark.parametrize("text", ["5/5", "5/x/1", "0/5/1"])

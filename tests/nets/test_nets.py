@@ -91,6 +91,30 @@ def test_convolutions_by_name_with_and_without_a_dense_layer(image, kind):
         make_torso((4, 84, 84), "uint8", (32,), False, "vgg")
 
 
+@pytest.mark.parametrize("shape", [(4, 84, 84), (1, 36, 36), (3, 38, 45), (64, 64, 3)])
+def test_channels_last_gives_the_same_features_and_gradients(shape):
+    """The first convolution then uses blocks of pixels; rows and columns left over have no effect."""
+    torch.manual_seed(0)
+    torso = make_torso(shape, "uint8", (32,), False)
+    inner = next(part for part in torso.modules() if isinstance(part, NatureCNN))
+    frames, found = torch.randint(0, 256, (3, *shape), dtype=torch.uint8), []
+    for last in (False, True):
+        inner.channels_last = last
+        torso.zero_grad()
+        features = torso(frames)
+        features.sin().sum().backward()
+        found.append((features.detach(), [weight.grad.clone() for weight in torso.parameters()]))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
+    # In bfloat16 bytes are not rounded, so features are closer to those of float32 than with quotients.
+    errors = []
+    for last in (False, True):
+        inner.channels_last = last
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            errors.append((torso(frames).float() - found[0][0]).abs().mean())
+    assert 0 < errors[1] < 2 * errors[0] < 0.02
+
+
 def test_impala_has_fifteen_convolutions():
     torso = make_torso((4, 84, 84), "uint8", (256,), False, "impala")
     assert sum(isinstance(layer, nn.Conv2d) for layer in torso.modules()) == 15

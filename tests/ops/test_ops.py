@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from parl.ops.adam import FlatAdam, adam_step
+from parl.ops.batches import select_rows
 from parl.ops.distributions import project_categorical
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import huber
@@ -110,3 +111,18 @@ def test_a_projected_row_that_is_not_finite_does_not_affect_the_others():
     reward = torch.tensor([0.0, float("nan"), float("inf"), 1.0])
     found = project_categorical(support, probabilities, reward, torch.ones(4))
     assert found.isfinite().all(dim=1).tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((6, 2, 4), torch.uint8), ((6, 3), torch.uint8), ((6, 0), torch.uint8), ((6, 8), torch.float32)],
+)
+def test_rows_are_selected_as_words_or_elements(shape, dtype):
+    whole = torch.randint(0, 256, shape).to(dtype)
+    rows = torch.tensor([4, 0, 4])
+    # Also at an address that is not that of a word, and with rows that are apart.
+    apart = torch.stack([whole, whole], dim=1)[:, 0]
+    bytes_of = torch.cat([torch.zeros(1, dtype=dtype), whole.flatten()])[1:].view(shape)
+    for column in (whole, apart, bytes_of):
+        found = select_rows(column, rows)
+        assert torch.equal(found, whole[rows]) and found.dtype == dtype

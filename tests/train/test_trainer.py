@@ -3,10 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from parl.run import RunDirectory, read_metrics
 from parl.runtime.seeds import evaluation_seed, training_seed
-from parl.train import evaluate, resume, train
+from parl.train import evaluate, resume, train, trainer
 
 EPISODES = 3
 
@@ -120,3 +121,16 @@ def test_evaluation_seeds_are_in_their_own_range(played, episodes):
     for seed in (0, 1, 2**31):
         first = evaluation_seed(seed, played, episodes)
         assert 2**23 <= first and first + episodes <= 2**24
+
+
+@pytest.mark.parametrize(("device", "threads"), [("cpu", 1), ("cuda", 7)])
+def test_evaluations_have_all_cores_while_a_device_waits(monkeypatch, device, threads):
+    monkeypatch.setattr(trainer, "usable_cores", lambda: 7)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        with trainer._evaluation_threads(device):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)

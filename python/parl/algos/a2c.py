@@ -271,7 +271,9 @@ def concatenate_rollouts(parts: list[Rollout]) -> Rollout:
     steps = 0
     at: list[Tensor] = []
     for part in parts:
-        at.append(part.final_at + torch.tensor([steps, 0], device=part.final_at.device))
+        later = part.final_at.clone()
+        later[:, 0] += steps
+        at.append(later)
         steps += len(part.reward)
     columns["final_at"] = torch.cat(at)
     return Rollout(**columns)
@@ -282,7 +284,8 @@ def env_group(rollout: Rollout, index: int, groups: int) -> Rollout:
     envs = rollout.reward.shape[1]
     first, end = index * envs // groups, (index + 1) * envs // groups
     inside = (rollout.final_at[:, 1] >= first) & (rollout.final_at[:, 1] < end)
-    at = rollout.final_at[inside] - torch.tensor([0, first], device=rollout.final_at.device)
+    at = rollout.final_at[inside]
+    at[:, 1] -= first
     names = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
     columns = {name: getattr(rollout, name)[:, first:end] for name in names}
     return Rollout(**columns, final_obs=rollout.final_obs[inside], final_at=at)

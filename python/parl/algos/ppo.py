@@ -145,6 +145,19 @@ PRESETS: dict[str, Preset] = {
 class PPOLearner(ActorCriticLearner):
     """Learner of PPO: losses and the loop over minibatches."""
 
+    def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
+        super().__init__(config, spec, seed, device)
+        self._clip = torch.full((), config.clip, device=self.device)
+
+    def schedule(self, progress: float) -> None:
+        """See :class:`parl.types.RolloutAlgorithm`; also sets the clip range."""
+        super().schedule(progress)
+        self._clip.fill_(self._clip_range(progress))
+
+    def _clip_range(self, progress: float) -> float:
+        config: Config = self.config
+        return config.clip * (max(0.0, 1.0 - progress) if config.anneal_clip else 1.0)
+
     def loss(
         self,
         obs: Tensor,
@@ -204,12 +217,13 @@ class PPOLearner(ActorCriticLearner):
             rollout.action.flatten(0, 1),
             *(column.flatten() for column in (rollout.log_prob, advantage, value)),
         ]
-        clip = torch.tensor(config.clip * (1.0 - progress if config.anneal_clip else 1.0), device=self.device)
+        if self._device_schedule is None:
+            self._clip.fill_(self._clip_range(progress))
         if rollout.memory is not None:
-            return self._optimize_sequences(rollout, advantage, value, clip, progress, average)
+            return self._optimize_sequences(rollout, advantage, value, progress, average)
         updates = 0
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
-            self.differentiate(*part, clip)
+            self.differentiate(*part, self._clip)
             if self._exceeds_target_kl(average):
                 return updates
             self.apply(progress, average)
@@ -221,7 +235,6 @@ class PPOLearner(ActorCriticLearner):
         rollout: Rollout,
         advantage: Tensor,
         value: Tensor,
-        clip: Tensor,
         progress: float,
         average: Average,
     ) -> int:
@@ -242,7 +255,7 @@ class PPOLearner(ActorCriticLearner):
                 action = rollout.action[:, chosen][valid]
                 evaluated = (*log_prob_and_entropy(network, parameters[valid], action), seen[valid])
                 old = [column[:, chosen][valid] for column in (rollout.log_prob, advantage, value)]
-                self.figures = self.make_gradients(obs, action, *old, clip, evaluated)
+                self.figures = self.make_gradients(obs, action, *old, self._clip, evaluated)
                 if self._exceeds_target_kl(average):
                     return updates
                 self.apply(progress, average)

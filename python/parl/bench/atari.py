@@ -3,7 +3,11 @@
 For each number of environments there are three measurements: environments alone with random actions,
 environments and the Nature CNN that chooses their actions ("inference"), and training. Frames are emulated
 frames, skipped ones included. A rollout has at most :data:`ROWS` steps of all environments together, and a
-minibatch is a quarter of a rollout.
+minibatch is a quarter of a rollout. Training on a GPU has the precision, memory layout and graphs of the
+presets ``atari-gpu``.
+
+Measurements begin after random steps, when environments are at different points of their episodes. Right
+after a reset they are alike, and a GPU, whose threads run in step, is several times faster.
 """
 
 from __future__ import annotations
@@ -16,12 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from parl.bench.loops import GpuUtilization, axes_of, make_loop, rates, save, table
+from parl.bench.loops import GpuUtilization, axes_of, figure_line, make_loop, rates, save, table
 from parl.envs import usable_cores
 from parl.errors import ParlError
+from parl.train.presets import PRESETS
 
 ROWS, _SHORTEST = 16_384, 4
 _SKIP = 4
+# Steps before a measurement; one of environments begins after these seconds anyway.
+_WARM_UP_STEPS, _WARM_UP_S = 100, 5.0
+_EXECUTION = ("precision", "channels_last", "cuda_graph")
 _DEFAULTS = {"cpu": (1, 8, 64, 512), "cuda": (1, 1_024, 4_096, 32_768)}
 
 
@@ -75,7 +83,7 @@ def bench(options: AtariOptions) -> Iterator[str]:
         if "GPU utilization" in row:
             cells["GPU utilization"] = f"{100 * row['GPU utilization']:.0f} %"
         yield table(columns, [cells])[-1]
-    yield f"figure: {draw(found, options)}"
+    yield figure_line(lambda: draw(found, options))
 
 
 def _row(options: AtariOptions, count: int) -> dict[str, float]:
@@ -95,8 +103,17 @@ def _row(options: AtariOptions, count: int) -> dict[str, float]:
 
 
 def _training(options: AtariOptions, name: str, count: int) -> dict[str, Any]:
-    own: dict[str, Any] = {"rollout_steps": max(_SHORTEST, min(128, ROWS // count)), "random_starts": 0}
-    own["threads"] = options.threads or usable_cores()
+    from parl.ops.execution import WARM_UP
+
+    own: dict[str, Any] = {"rollout_steps": max(_SHORTEST, min(128, ROWS // count))}
+    own["random_starts"] = _WARM_UP_STEPS
+    on_device = options.device.split(":")[0] != "cpu"
+    if on_device:
+        preset = PRESETS[name].get("atari-gpu")
+        settings = preset.algorithm if preset is not None else {}
+        own |= {key: settings[key] for key in _EXECUTION if key in settings}
+    else:
+        own["threads"] = options.threads or usable_cores()
     if name in ("ppo", "pqn"):
         own["minibatch_size"] = max(1, own["rollout_steps"] * count // 4)
     env_options = [f"device={options.device}"] if options.device != "cpu" else []
@@ -104,6 +121,9 @@ def _training(options: AtariOptions, name: str, count: int) -> dict[str, Any]:
         name, f"parl/{_camel(options.game)}-v0", env_options, num_envs=count, device=options.device, **own
     )
     try:
+        # Graphs are recorded after the first rollouts.
+        for _ in range(WARM_UP + 1 if on_device else 0):
+            loop.advance(loop.env_steps + 1, 60.0)
         return rates(loop, options.seconds)
     finally:
         loop.close()
@@ -136,7 +156,7 @@ def _environment(options: AtariOptions, count: int) -> tuple[Any, Callable[[Any]
 
 def _frames(env: Any, act: Callable[[Any], Any], seconds: float) -> float:
     """Frames per second of each environment of ``env``, with actions of ``act``."""
-    obs, _ = env.reset(seed=0)
+    obs = _warm_up(env)
     for _ in range(3):
         obs = env.step(act(obs))[0]
     _synchronize(obs)
@@ -147,6 +167,20 @@ def _frames(env: Any, act: Callable[[Any], Any], seconds: float) -> float:
         _synchronize(obs)
         steps += 8
     return steps * _SKIP / elapsed
+
+
+def _warm_up(env: Any) -> Any:
+    """Resets ``env`` and takes random steps; returns the observations."""
+    obs, _ = env.reset(seed=0)
+    env.action_space.seed(0)
+    end = time.perf_counter() + _WARM_UP_S
+    for step in range(_WARM_UP_STEPS):
+        obs = env.step(env.action_space.sample())[0]
+        if step % 10 == 9:
+            _synchronize(obs)
+            if time.perf_counter() > end:
+                break
+    return obs
 
 
 def _synchronize(obs: Any) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parl.errors import ParlError
 from parl.train.config import keywords
 from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
@@ -123,16 +123,21 @@ def axes_of(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
         panels: number of panels.
 
     Raises:
-        ParlError: matplotlib is not installed.
+        ModuleNotFoundError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise ParlError("figures need matplotlib: pip install 'parl-rl[plot]'") from error
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     return pyplot.subplots(1, panels, figsize=(width, height), squeeze=False)
+
+
+def figure_line(draw: Callable[[], Path]) -> str:
+    """Draws a figure, and returns the line that names its file, or says what is missing."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return "no figure: that needs matplotlib: pip install 'parl-rl[plot]'"
+    return f"figure: {draw()}"
 
 
 def save(figure: Any, out: Path) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parl.bench.loops import axes_of, make_loop, save, table
+from parl.bench.loops import axes_of, figure_line, make_loop, save, table
 from parl.errors import ParlError
 
 _RECENT = 50
@@ -102,7 +102,7 @@ def bench(options: TradeoffOptions) -> Iterator[str]:
         if one["seconds"] is not None:
             cells |= {columns[3]: f"{one['seconds']:.1f}", columns[4]: f"{one['steps']:,}"}
         yield table(columns, [cells])[-1]
-    yield f"figure: {draw(found, options)}"
+    yield figure_line(lambda: draw(found, options))
 
 
 def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:

@@ -22,6 +22,36 @@ def _floats(images: Tensor, channels_last: bool) -> Tensor:
     return images.to(torch.float32, memory_format=layout).mul_(1 / 255)
 
 
+def _number_type(device: torch.device) -> torch.dtype:
+    """Returns the type in which convolutions compute: that of autocast, else float32."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    return torch.float32
+
+
+def _convolve_blocks(layer: nn.Conv2d, images: Tensor) -> Tensor:
+    """Applies a convolution whose kernel is twice its stride S to bytes in 0..255, divided by 255.
+
+    Blocks of S x S pixels become the channels of one pixel, and the kernel 2 x 2, with the same sums. Tensor
+    cores of GPUs need 8 or more channels side by side; frames have fewer.
+
+    Args:
+        layer: the convolution, of C channels, without padding.
+        images: (B, C, H, W) uint8.
+
+    Returns:
+        (B, outputs, H', W'), channels last.
+    """
+    size, channels = layer.stride[0], layer.in_channels
+    rows, columns = (length // size for length in images.shape[2:])
+    blocks = images[:, :, : rows * size, : columns * size].unflatten(3, (columns, size))
+    blocks = blocks.unflatten(2, (rows, size)).permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, S, S)
+    x = blocks.to(_number_type(images.device), memory_format=torch.contiguous_format).flatten(3)
+    # Bytes are exact in bfloat16, their quotients are not: the weights are divided.
+    weight = (layer.weight * (1 / 255)).view(-1, channels, 2, size, 2, size).permute(0, 2, 4, 1, 3, 5)
+    return nn.functional.conv2d(x.permute(0, 3, 1, 2), weight.flatten(3).permute(0, 3, 1, 2), layer.bias)
+
+
 def is_channels_last(shape: Sequence[int]) -> bool:
     """Returns whether ``shape`` is (H, W, C): at most 4 channels, which come last, and more rows."""
     return len(shape) == 3 and shape[2] <= 4 < shape[0]
@@ -100,7 +130,14 @@ class NatureCNN(ExecutionModule):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (B, features)."""
-        return self.dense(self.convolutions(_floats(observations, self.channels_last)))
+        if not self.channels_last:
+            return self.dense(self.convolutions(_floats(observations, False)))
+        first, *rest = self.convolutions
+        assert isinstance(first, nn.Conv2d)
+        x = _convolve_blocks(first, observations)
+        for one in rest:
+            x = one(x)
+        return self.dense(x)
 
 
 class _Residual(nn.Module):

@@ -42,7 +42,7 @@ def adam_step(
 
     Source: Kingma and Ba (2015), algorithm 1.
     """
-    count = step if isinstance(step, Tensor) else torch.tensor(float(step), device=weights.device)
+    count = step if isinstance(step, Tensor) else torch.full((), float(step), device=weights.device)
     fused = getattr(torch, "_fused_adam_")  # noqa: B009 - missing in torch's stubs
     fused(
         [weights],
@@ -61,16 +61,21 @@ def adam_step(
     )
 
 
-def limit_norm(gradients: Tensor, longest: float) -> None:
-    """Scales ``gradients`` (P,) float32 in place so that their norm is at most ``longest``.
+def limit_norm(gradients: Tensor, longest: float, check: bool = True) -> None:
+    """Scales ``gradients`` in place so that their norm is at most ``longest``.
+
+    Args:
+        gradients: (P,) float32.
+        longest: largest norm.
+        check: on the CPU, whether to read the norm and check it. On a device that would synchronize.
 
     Raises:
-        NonFiniteError: the norm is NaN or infinite (checked on the CPU only, since it would synchronize).
+        NonFiniteError: ``check``, and the norm is NaN or infinite.
 
     Source: Pascanu, Mikolov and Bengio (2013), algorithm 1.
     """
     norm = torch.linalg.vector_norm(gradients)
-    if norm.device.type != "cpu":  # without synchronizing with the device
+    if not check or norm.device.type != "cpu":
         gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
     elif not (length := norm.item()) <= longest:
         if not math.isfinite(length):

@@ -7,7 +7,8 @@ exponent of bfloat16 makes unnecessary).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 import torch
@@ -87,6 +88,21 @@ WARM_UP = 3
 """Number of calls before recording: in first calls libraries choose kernels and allocate memory."""
 
 
+@contextmanager
+def fastest_convolutions() -> Generator[None]:
+    """Lets cuDNN time its kernels for each new shape and keep the fastest, unless they must be deterministic.
+
+    It does so outside of captures only, thus in the calls before.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    cudnn.benchmark = before or not cudnn.deterministic
+    try:
+        yield
+    finally:
+        cudnn.benchmark = before
+
+
 def run_on_side_stream(work: Callable[[], object]) -> None:
     """Runs ``work`` on another stream, after the current stream's earlier and before its later work.
 
@@ -138,10 +154,12 @@ class GraphedCall:
             return self._work()
         if self._warm_up_calls < WARM_UP:
             self._warm_up_calls += 1
-            run_on_side_stream(self._run)
+            with fastest_convolutions():
+                run_on_side_stream(self._run)
             return self._result
         if self._graph is None:
-            self._graph, self._result = record_graph(self._work, self._generators)
+            with fastest_convolutions():
+                self._graph, self._result = record_graph(self._work, self._generators)
         self._graph.replay()
         return self._result
 

@@ -16,6 +16,7 @@ _PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPo
 _RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
 _UNTESTED = "a guess for many environments; not run on a GPU yet"
 _ON_CUDA: dict[str, Any] = {"env_options": ("device=cuda",)}
+_TENSOR_CORES: dict[str, Any] = {"precision": "bfloat16", "channels_last": True}
 
 
 def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | None = None) -> Preset:
@@ -24,6 +25,12 @@ def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | No
 
 def _gpu(num_envs: int, algorithm: Mapping[str, Any] | None = None, **run: Any) -> Preset:
     return _source(_UNTESTED, _PONG | {"device": "cuda", "num_envs": num_envs} | run, algorithm)
+
+
+def _rollouts_on_gpu(note: str, algorithm: Mapping[str, Any]) -> Preset:
+    run = {"device": "cuda", "num_envs": 1_024, "env_options": ("device=cuda",)}
+    # 500 random steps, the default, would be half a million transitions without learning.
+    return _source(note, _PONG | run | {"random_starts": 128}, {**_TENSOR_CORES, **algorithm})
 
 
 _PPO_ATARI = {
@@ -56,7 +63,12 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
             _PONG | {"num_envs": 8},
             _PPO_ATARI | {"value_clip": 0.1},
         ),
-        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}, **_ON_CUDA),
+        "atari-gpu": _rollouts_on_gpu(
+            "minibatches, learning rate and clip range of Cobbe et al. (2020), Procgen; not run on a GPU yet",
+            _PPO_ATARI
+            | {"rollout_steps": 16, "minibatch_size": 2_048, "learning_rate": 5e-4, "clip": 0.2}
+            | {"cuda_graph": True},
+        ),
         "classic": _source("Raffin (2020), RL Baselines3 Zoo, CartPole-v1", _CARTPOLE),
         "mujoco": _source(
             "Huang et al. (2022), continuous control", _CHEETAH | _MILLION | {"num_envs": 1}, _PPO_MUJOCO
@@ -64,10 +76,9 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "a2c": {
         "atari-cpu": _source("the defaults, after Mnih et al. (2016)", _PONG),
-        "atari-gpu": _gpu(
-            1_024,
+        "atari-gpu": _rollouts_on_gpu(
+            _UNTESTED,
             {"advantage": "vtrace", "rollout_steps": 1, "window": 20, "env_groups": 4, "gae_lambda": 1.0},
-            **_ON_CUDA,
         ),
         "classic": _source("the defaults", _CARTPOLE),
         "mujoco": _source(
@@ -83,7 +94,10 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "pqn": {
         "atari-cpu": _source("the defaults, after Gallici et al. (2024)", _PONG),
-        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}, **_ON_CUDA),
+        "atari-gpu": _rollouts_on_gpu(
+            _UNTESTED,
+            {"rollout_steps": 16, "minibatch_size": 1_024, "learning_rate": 5e-4, "cuda_graph": True},
+        ),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "impala": {

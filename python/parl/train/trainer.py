@@ -9,13 +9,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parl.envs import usable_cores
 from parl.errors import CallbackError, NonFiniteError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.run.listing import reason_of_end
@@ -87,6 +89,22 @@ def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
     from parl.runtime.evaluate import Evaluator
 
     return Evaluator(maker, setup.make_policy(), setup.spec)
+
+
+@contextmanager
+def _evaluation_threads(learner_device: str) -> Generator[None]:
+    """Lets torch use all cores for an evaluation, which is on the CPU, while a training device waits."""
+    import torch
+
+    if learner_device == "cpu":
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(usable_cores())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _add_counters(folder: Path, config: RunConfig, **more: Any) -> dict[str, Any]:
@@ -374,7 +392,8 @@ class Trainer:
         seed = evaluation_seed(self._config.seed, self._episodes_played, episodes)
         self._episodes_played += episodes
         started = time.monotonic()
-        returns = evaluator.play(episodes, seed)
+        with _evaluation_threads(loop.learner.weights.device.type):
+            returns = evaluator.play(episodes, seed)
         ended = time.monotonic()
         self._evaluate_again = ended + _EVALUATION_REST * (ended - started)
         score = float(returns.mean())

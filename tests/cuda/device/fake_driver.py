@@ -21,6 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.append(str(Path(__file__).parents[2]))
+from captures import refusing
 from compiled import compiled
 
 SOURCES = Path(__file__).parents[1] / "fake_driver"
@@ -176,7 +177,7 @@ class Graph:
         Stream.handle = self.HANDLE
         self.keeping = KeepTensorsAlive()
         try:
-            with self.keeping:
+            with refusing(), self.keeping:
                 result = work()
         finally:
             Stream.handle = 0

@@ -18,6 +18,12 @@ import fake_driver
 import torch
 from torch.overrides import TorchFunctionMode
 
+from captures import refusing
+from fake_cuda_graph import FakeCudaGraph
+from parl.algos.a2c import A2C
+from parl.algos.dqn import DQN
+from parl.algos.ppo import PPO
+from parl.algos.pqn import PQN
 from parl.ops import execution
 
 
@@ -34,32 +40,55 @@ class Event:
         return 1000 * (other.time - self.time)
 
 
-class Graph:
-    """Replaces torch.cuda.CUDAGraph on the fake driver. Captures launches, but not torch's own operations."""
+class Graph(FakeCudaGraph):
+    """Replaces torch.cuda.CUDAGraph on the fake driver: keeps launches and torch's operations in their order.
 
-    keeping: fake_driver.KeepTensorsAlive
+    The driver captures the launches between two operations of torch as one part.
+    """
 
-    def __init__(self) -> None:
-        self.graph = fake_driver.Graph()
+    def begin(self) -> None:
+        """Begins to record launches."""
+        assert self._driver.cuStreamBeginCapture_v2(self._stream, 0) == 0
 
-    def replay(self) -> None:
-        self.graph.replay()
+    def end(self) -> None:
+        """Ends a part."""
+        part = fake_driver.ctypes.c_void_p()
+        status = self._driver.cuStreamEndCapture(self._stream, fake_driver.ctypes.byref(part))
+        assert status == 0, f"the capture ended with error {status}"
+        self.calls.append((self._launch, (part,), {}, None))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.end()
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        self.begin()
+        return made
+
+    @property
+    def _driver(self) -> Any:
+        driver = fake_driver.library()
+        assert driver is not None
+        return driver
+
+    @property
+    def _stream(self) -> Any:
+        return fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
+
+    def _launch(self, part: Any) -> None:
+        assert self._driver.cuGraphLaunch(part, fake_driver.ctypes.c_void_p(0)) == 0
 
 
 @contextlib.contextmanager
 def captured(graph: Graph) -> Iterator[None]:
-    driver = graph.graph.driver
-    assert driver is not None
-    stream = fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
-    assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+    """Replaces torch.cuda.graph; work that a real capture refuses raises an error."""
     fake_driver.Stream.handle = fake_driver.Graph.HANDLE
-    graph.keeping = fake_driver.KeepTensorsAlive()
+    graph.begin()
     try:
-        with graph.keeping:
+        with refusing(graph.generators), graph:
             yield
     finally:
         fake_driver.Stream.handle = 0
-        assert driver.cuStreamEndCapture(stream, fake_driver.ctypes.byref(graph.graph.graph)) == 0
+        graph.end()
+    graph.undo()
 
 
 def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -83,14 +112,30 @@ def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "graph", captured)
 
 
+def place_learners(put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """With the fake driver, places learners where tensors of the device are: on the CPU."""
+    if fake_driver.library() is None:
+        return
+    for kind in (A2C, DQN, PPO, PQN):
+        made: Any = kind.make_learner
+
+        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
+            return made(self, seed, "cpu")
+
+        put(kind, "make_learner", placed)
+
+
 class OnTheProcessor(TorchFunctionMode):
-    """Places tensors that a script makes with ``device="cuda"`` in host memory."""
+    """Places tensors that a script puts on ``"cuda"`` in host memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if str(kwargs.get("device")).startswith("cuda"):
-            kwargs["device"] = "cpu"
-        return func(*args, **kwargs)
+        kwargs = {name: self._place(value) for name, value in (kwargs or {}).items()}
+        return func(*map(self._place, args), **kwargs)
+
+    @staticmethod
+    def _place(value: Any) -> Any:
+        on_device = isinstance(value, str | torch.device) and str(value).startswith("cuda")
+        return torch.device("cpu") if on_device else value
 
 
 def run(arguments: list[str]) -> None:
@@ -108,6 +153,7 @@ def run(arguments: list[str]) -> None:
 def main() -> None:
     fake_driver.patch_torch()
     patch_torch()
+    place_learners()
     place = OnTheProcessor() if fake_driver.library() else contextlib.nullcontext()
     with fake_driver.current_context(), place:
         run(sys.argv[1:])

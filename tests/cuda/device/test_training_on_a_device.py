@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,9 @@ import run_on_fake_driver
 import torch
 
 import parl
-from parl.algos.dqn import DQN
-from parl.algos.ppo import PPO
+from parl.algos import dqn
 from parl.errors import ConfigError
+from parl.ops import adam, execution
 from parl.replay.cuda.replay import CudaReplay
 from parl.runtime.cuda import off_policy, on_policy
 
@@ -43,15 +45,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places learners where the device's tensors are: with the fake driver, on the CPU."""
-    if fake_driver.library() is None:
-        return
-    for kind in (DQN, PPO):
-        made: Any = kind.make_learner
-
-        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
-            return made(self, seed, "cpu")
-
-        monkeypatch.setattr(kind, "make_learner", placed)
+    run_on_fake_driver.place_learners(monkeypatch.setattr)
 
 
 def trained(folder: Path, **options: Any) -> Any:
@@ -160,14 +154,23 @@ def test_an_off_policy_iteration_does_not_synchronize(
     assert waited() > begun
 
 
-@pytest.mark.usefixtures("here")
-def test_an_update_is_one_graph(
-    tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fake driver captures launches only; torch's own work is captured only on a device."""
+@pytest.fixture
+def graphs(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the fake driver, lets learners on the CPU use the operations of a device, and replaces graphs."""
+    if fake_driver.library() is None:
+        return
     run_on_fake_driver.patch_torch(monkeypatch.setattr)
-    from parl.algos import dqn
+    monkeypatch.setattr(adam, "_RUST_MAX_SIZE", -1)
+    monkeypatch.setattr(adam, "limit_norm", functools.partial(adam.limit_norm, check=False))
 
+    def prepare(config: Any, device: Any, *modules: Any) -> None:
+        execution.prepare(config, torch.device("cuda"), *modules)
+
+    monkeypatch.setattr(dqn, "prepare", prepare)
+
+
+@pytest.mark.usefixtures("graphs")
+def test_an_update_is_one_graph(tmp_path: Path, needs_fake_driver: None) -> None:
     fields = {
         "obs": ((4,), "float32"),
         "action": ((), "int64"),
@@ -175,7 +178,7 @@ def test_an_update_is_one_graph(
         "terminated": ((), "bool"),
     }
     spec = parl.types.EnvSpec((4,), "float32", (), "int64", 2, "next_step")
-    learner = dqn.DQN(dqn.Config(hidden=(8,)), spec).make_learner(1, "cuda")
+    learner = dqn.DQN(dqn.Config(hidden=(8,), cuda_graph=True), spec).make_learner(1, "cuda")
     replay = parl.PrioritizedReplay(100, fields, num_envs=4, device="cuda", alpha=0.5)
     for _ in range(6):
         replay.add(
@@ -200,6 +203,62 @@ def test_an_update_is_one_graph(
     assert replay.counters["sampled"] == 8 * 16
     assert update._beta.item() == pytest.approx(0.8)
     replay.verify()
+
+
+GRAPHED: dict[str, dict[str, Any]] = {
+    "a2c": {"rollout_steps": 5},
+    "dqn": {name: OPTIONS[name] for name in ("batch_size", "replay_ratio", "replay_capacity", "n_step")},
+    "ppo": {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2, "anneal_clip": True, "value_clip": 0.1},
+    "pqn": {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2, "epsilon_steps": 60},
+}
+GRAPHED["dqn"] |= {"learning_starts": 18, "noisy": True, "max_gradient_norm": 0.1}
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are recorded."""
+    found: list[Any] = []
+    record = execution.record_graph
+    monkeypatch.setattr(execution, "record_graph", lambda *work: found.append(record(*work)) or found[-1])
+    return found
+
+
+@pytest.mark.usefixtures("graphs")
+@pytest.mark.parametrize(("name", "graphs_recorded"), [("ppo", 2), ("pqn", 2), ("a2c", 0)])
+def test_presets_for_a_gpu_run(name: str, graphs_recorded: int, tmp_path: Path, recorded: list[Any]) -> None:
+    steps = 32 if name == "a2c" else 6 * 16
+    small = {"num_envs": 4, "random_starts": 2, "total_steps": 4 * (steps + 2), "evaluation_episodes": 0}
+    run = parl.train(name, preset="atari-gpu", **small, quiet=True, runs=str(tmp_path))
+    assert (run.env_steps, len(recorded)) == (small["total_steps"], graphs_recorded)
+    assert run.updates == {"ppo": 6 * 4, "pqn": 6 * 2, "a2c": steps - 19}[name]
+    config = tomllib.loads((Path(run.path) / "config.toml").read_text())
+    assert (config["run"]["device"], config[name]["precision"]) == ("cuda", "bfloat16")
+
+
+@pytest.mark.usefixtures("graphs")
+@pytest.mark.parametrize("name", GRAPHED)
+def test_graphs_give_the_same_numbers(
+    name: str, tmp_path: Path, recorded: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Episodes end within the rollouts. Settings are those of the presets for a GPU, as far as possible."""
+    precision = "bfloat16"
+    if fake_driver.library() is None:
+        # On a device convolutions are equal only if cuDNN is told so.
+        monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+        precision = "float32"
+    options = {**{key: ROLLOUTS[key] for key in ("env", "env_options", "device", "num_envs", "hidden")}}
+    options |= {"checkpoint_every": 120, "evaluation_episodes": 0, "quiet": True, "total_steps": 120}
+    options |= GRAPHED[name] | {"precision": precision, "channels_last": True, "runs": str(tmp_path)}
+    found: list[torch.Tensor] = []
+    updates: list[int] = []
+    for by_graphs in (False, True):
+        run = parl.train(name, **options, cuda_graph=by_graphs, name=f"graphs-{by_graphs}")
+        found.append(weights(run))
+        updates.append(run.updates)
+        assert len(recorded) == (0 if not by_graphs else 1 if name == "dqn" else 2)
+    assert updates[0] == updates[1] > 3
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

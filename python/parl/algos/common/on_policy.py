@@ -19,6 +19,7 @@ from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
+from parl.ops.batches import select_rows
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import ExecutionModule, Precision
 from parl.ops.finite import check_state, with_metrics
@@ -99,7 +100,7 @@ def check_recordable(config: Any, grouped: bool) -> None:
     if not config.cuda_graph:
         return
     off = {"normalize_observations": False, "normalize_rewards": False, "target_kl": 0.0}
-    off |= {"anneal_clip": False, "window": 0, "env_groups": 1}
+    off |= {"window": 0, "env_groups": 1}
     for name, value in off.items():
         if getattr(config, name, value) != value:
             raise ConfigError(
@@ -289,7 +290,7 @@ class OnPolicyLearner(ABC):
         flat, where = valid.flatten(), columns[0].device
         if not flat.all():
             rows = flat.nonzero().squeeze(1).to(where)
-            columns = [column.index_select(0, rows) for column in columns]
+            columns = [select_rows(column, rows) for column in columns]
         count = len(columns[0])
         parts = max(1, round(flat.numel() * self.learners / size))
         for _ in range(epochs):
@@ -297,7 +298,7 @@ class OnPolicyLearner(ABC):
                 yield tuple(columns)
                 continue
             order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(where)
-            cut = [column.index_select(0, order).tensor_split(parts) for column in columns]
+            cut = [select_rows(column, order).tensor_split(parts) for column in columns]
             yield from zip(*cut, strict=True)
 
     def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
@@ -309,7 +310,8 @@ class OnPolicyLearner(ABC):
 
     def differentiate(self, *tensors: Tensor) -> None:
         """As :meth:`make_gradients`; on a CPU it is recorded and replayed if possible."""
-        self.figures = (self._update if self.device.type == "cpu" else self.make_gradients)(*tensors)
+        on_host = self.device.type == "cpu" and self._device_schedule is None
+        self.figures = (self._update if on_host else self.make_gradients)(*tensors)
 
     def apply(self, progress: float, average: Average) -> None:
         """Averages the gradients over all learners and makes one optimizer step."""
@@ -319,11 +321,11 @@ class OnPolicyLearner(ABC):
         if config.optimizer == "adam" and self._device_schedule is None:
             self.count_updates(1)
             steps, rate = self._updates - 1, self.learning_rate(progress)
-            self._adam.step(steps, torch.tensor(float(steps), device=self.device), rate, epsilon, longest)
+            self._adam.step(steps, torch.full((), float(steps), device=self.device), rate, epsilon, longest)
             self.refresh()
             return
         if longest:
-            limit_norm(self.gradients, longest)
+            limit_norm(self.gradients, longest, check=self._device_schedule is None)
         rate: float | Tensor
         number: int | Tensor
         if self._device_schedule is None:
