@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use cule::env::warp_schedule;
-use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records};
+use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records, tia};
 use cule::{Console, Options, console, env, rom};
 use libloading::Library;
 
@@ -17,10 +17,13 @@ mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
-/// Instruction budget of a test.
-/// `Registers::code` of an instruction, and of a store to the TIA, that is left to the caller.
+/// `Registers::code` of an instruction, of a store to the TIA, and of a load from it, that is left to the caller; and with the
+/// loaded value.
 const SLOW: u32 = 2;
 const STORE: u32 = 3;
+const READ: u32 = 4;
+const VALUE: u32 = 5;
+/// Instruction budget of a test.
 const BUDGET: u32 = 4500;
 /// Bytes of a machine in shared memory, with the words between two of them.
 const ROW: usize = 476;
@@ -108,28 +111,20 @@ impl Lane {
         let (mut pc, mut cycles, mut rest) = (u32::from(c.pc), c.cycles, left);
         let whole = m.access_by_access == 0 && m.cart.claims == 0;
         let until = if whole { warp_schedule::window_at(&m.tia, cycles, 4).1 << CYCLES_AT } else { 0 };
-        // The rows of the neighboring lanes must not change.
-        let mut words = [0xEEEE_EEEEu32; 3 * ROW / 4];
-        let shared: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        shared[ROW..ROW + MACHINE].copy_from_slice(bytemuck::bytes_of(m));
-        // SAFETY: the library exports the function with this type.
-        let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
-        // SAFETY: the block reads `rom` and as many records, and accesses the machine; the host build checks the latter.
-        unsafe {
-            block(
-                &raw mut r,
-                shared[ROW..].as_mut_ptr(),
-                &raw mut pc,
-                &raw mut cycles,
-                &raw mut rest,
-                self.rom.as_ptr(),
-                self.records.as_ptr(),
-                until,
-            );
+        loop {
+            let spent = (cycles - m.cpu.cycles) << CYCLES_AT | (left - rest);
+            self.run_block(m, &mut r, &mut pc, &mut cycles, &mut rest, until.saturating_sub(spent));
+            if r.code != READ {
+                break;
+            }
+            assert_eq!(r.address & 0x1080, 0, "{:#x} is no address of the TIA", r.address);
+            if m.cart.claims != 0 {
+                // The cartridge may answer.
+                (cycles, rest, r.code) = (cycles.wrapping_sub(r.value >> CYCLES_AT), rest + 1, SLOW);
+                break;
+            }
+            (r.value, r.code) = (tia::read(m, board, r.address, cycles), VALUE);
         }
-        *m = *bytemuck::from_bytes(&shared[ROW..ROW + MACHINE]);
-        shared[ROW..ROW + MACHINE].fill(0xEE);
-        assert!(shared.iter().all(|&byte| byte == 0xEE), "another lane's RAM was written");
         let byte = |value: u32| u8::try_from(value).expect("a register of 8 bits");
         let c = &mut m.cpu;
         (c.a, c.x, c.y, c.s) = (byte(r.a), byte(r.x), byte(r.y), byte(r.s));
@@ -143,6 +138,41 @@ impl Lane {
             m.cpu = copy;
         }
         Done { instructions: left - rest, code: r.code }
+    }
+}
+
+impl Lane {
+    /// Runs the block once, on a copy of the machine between two that must not change.
+    fn run_block(
+        &self,
+        m: &mut Machine,
+        r: &mut Registers,
+        pc: &mut u32,
+        cycles: &mut u32,
+        rest: &mut u32,
+        until: u32,
+    ) {
+        let mut words = [0xEEEE_EEEEu32; 3 * ROW / 4];
+        let shared: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        shared[ROW..ROW + MACHINE].copy_from_slice(bytemuck::bytes_of(m));
+        // SAFETY: the library exports the function with this type.
+        let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
+        // SAFETY: the block reads `rom` and as many records, and accesses the machine; the host build checks the latter.
+        unsafe {
+            block(
+                r,
+                shared[ROW..].as_mut_ptr(),
+                pc,
+                cycles,
+                rest,
+                self.rom.as_ptr(),
+                self.records.as_ptr(),
+                until,
+            );
+        }
+        *m = *bytemuck::from_bytes(&shared[ROW..ROW + MACHINE]);
+        shared[ROW..ROW + MACHINE].fill(0xEE);
+        assert!(shared.iter().all(|&byte| byte == 0xEE), "another lane's RAM was written");
     }
 }
 

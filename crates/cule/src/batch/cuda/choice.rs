@@ -1,5 +1,6 @@
 //! Form and window with which a game runs on a device. Host only.
 
+use super::windows::BEST_WINDOWS;
 use crate::CuleError;
 use crate::env::warp_schedule;
 
@@ -41,7 +42,7 @@ pub struct Choice {
 }
 
 impl Default for Choice {
-    /// The grouped form with windows of 16 rows: the best fixed choice over twenty games.
+    /// The grouped form with windows of 16 rows: a good choice for unknown programs.
     fn default() -> Self {
         Self { form: Form::Grouped, window: 4 }
     }
@@ -55,6 +56,12 @@ impl Choice {
     pub fn all() -> Vec<Self> {
         let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
         [&grouped[..], &[Self { form: Form::Plain, window: 0 }]].concat()
+    }
+
+    /// The choice for a game whose form is not measured: the window with the fewest instructions.
+    pub fn of_game(name: &str) -> Self {
+        let window = BEST_WINDOWS.iter().find(|(_, games)| games.contains(&name)).map(|&(window, _)| window);
+        window.map_or_else(Self::default, |window| Self { form: Form::Grouped, window })
     }
 
     /// The choice with this form and window.
@@ -79,6 +86,18 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_game_has_a_window() {
+        let all =
+            BEST_WINDOWS.iter().flat_map(|(window, games)| games.iter().map(move |game| (*game, *window)));
+        for (game, window) in all.clone() {
+            assert!(crate::console::game_row(game).is_ok() && WINDOWS.contains(&window), "{game}: {window}");
+            assert_eq!(Choice::of_game(game), Choice { form: Form::Grouped, window });
+        }
+        assert!(all.count() >= 104);
+        assert_eq!(Choice::of_game("unknown"), Choice::default());
+    }
 
     #[test]
     fn names_are_those_of_what_there_is() {

@@ -11,6 +11,7 @@ mod layout;
 mod reset_states;
 pub mod saved_choices;
 mod tables;
+mod windows;
 
 pub use choice::{Choice, Form, WINDOWS};
 pub use device::{Cuda, SOURCES};
@@ -279,8 +280,8 @@ impl<D: Device> CudaBatch<D> {
         plan.faults = device.address(&faults);
         let mut choices = device.allocate(games.len() * size_of::<[u32; 2]>())?;
         plan.choices = device.address(&choices);
-        let chosen = vec![Choice::default(); games.len()];
-        let words = vec![Choice::default().words(); games.len()];
+        let chosen: Vec<Choice> = games.iter().map(|game| Choice::of_game(game.name())).collect();
+        let words: Vec<[u32; 2]> = chosen.iter().map(|choice| choice.words()).collect();
         device.write(&mut choices, bytemuck::cast_slice(&words), 0)?;
         let quick = tables.games.iter().all(|game| game.reset_state_frames != 0);
         let mut batch = Self {
