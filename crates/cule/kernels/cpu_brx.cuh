@@ -4,18 +4,20 @@
 #include "machine.cuh"
 
 #define PARL_BRX_TEXT \
-    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,k<8>; .reg .u64 dd; .reg .pred p,p2;\n" \
+    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,cost,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\n" \
     "LTOP_%=:\n" \
-    "mad.wide.u32 dd,%9,8,%19;\n" \
-    "ld.global.nc.v2.u32 {e0,e1},[dd];\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "add.u32 %8,%8,t0;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn];\n" \
+    "LNEXT_%=:\n" \
+    "shr.u32 cost,e0,16;\n" \
+    "add.u32 %8,%8,cost;\n" \
     "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=,H183_%=,H184_%=,H185_%=,H186_%=,H187_%=,H188_%=,H189_%=,H190_%=,H191_%=,H192_%=,H193_%=,H194_%=,H195_%=,H196_%=,H197_%=,H198_%=,H199_%=,H200_%=,H201_%=,H202_%=,H203_%=,H204_%=,H205_%=,H206_%=,H207_%=,H208_%=,H209_%=,H210_%=,H211_%=,H212_%=,H213_%=,H214_%=,H215_%=,H216_%=,H217_%=,H218_%=,H219_%=,H220_%=,H221_%=,H222_%=,H223_%=,H224_%=,H225_%=,H226_%=,H227_%=,H228_%=,H229_%=,H230_%=,H231_%=,H232_%=,H233_%=,H234_%=,H235_%=,H236_%=,H237_%=,H238_%=,H239_%=,H240_%=,H241_%=,H242_%=,H243_%=,H244_%=,H245_%=,H246_%=,H247_%=,H248_%=,H249_%=,H250_%=,H251_%=,H252_%=;\n" \
     "brx.idx e1,TBL_%=;\n" \
     "H0_%=:\n" \
     "bra LSLOW_%=;\n" \
     "H1_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -40,7 +42,8 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R1_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -80,37 +83,42 @@
     "bra LREAD_%=;\n" \
     "V1_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C1_%=;\n" \
     "H2_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H3_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H4_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H5_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
@@ -119,9 +127,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H6_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
@@ -131,7 +141,8 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H7_%=:\n" \
     "ld.shared.u8 %14,[%15+21];\n" \
     "shl.b32 %14,%14,2;\n" \
@@ -163,11 +174,14 @@
     "bra LTIA_%=;\n" \
     "H8_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H9_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %14,%0;\n" \
     "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -175,23 +189,30 @@
     "mov.u32 %7,%14;\n" \
     "mov.u32 %0,%14;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H10_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "shr.u32 %4,%0,7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H11_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H2_%=;\n" \
     "H12_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H13_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -209,8 +230,10 @@
     "mad.wide.u32 dd,t0,1,%18;\n" \
     "ld.global.nc.u8 %14,[dd];\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H14_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -224,18 +247,23 @@
     "sub.u32 %14,%14,t1;\n" \
     "sub.u32 %14,%14,1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H15_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H3_%=;\n" \
     "H16_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H17_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -255,8 +283,10 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H18_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -272,12 +302,15 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H19_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H5_%=;\n" \
     "H20_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H6_%=;\n" \
     "H21_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
@@ -295,6 +328,7 @@
     "bra LTURN_%=;\n" \
     "H23_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -319,7 +353,8 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R23_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -359,11 +394,11 @@
     "bra LREAD_%=;\n" \
     "V23_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C23_%=;\n" \
     "H24_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -373,7 +408,8 @@
     "ld.shared.u8 %14,[%13+24];\n" \
     "C24_%=:\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S24_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V24_%=;\n" \
@@ -381,11 +417,11 @@
     "bra LREAD_%=;\n" \
     "V24_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C24_%=;\n" \
     "H25_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -397,7 +433,8 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S25_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V25_%=;\n" \
@@ -405,11 +442,11 @@
     "bra LREAD_%=;\n" \
     "V25_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C25_%=;\n" \
     "H26_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -423,9 +460,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H27_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -440,13 +479,17 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H28_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %4,0;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H29_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -466,7 +509,8 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R29_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -506,14 +550,16 @@
     "bra LREAD_%=;\n" \
     "V29_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C29_%=;\n" \
     "H30_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H31_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -531,7 +577,8 @@
     "setp.ne.u32 p,t0,0;\n" \
     "@p add.u32 %8,%8,8192;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R31_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -571,11 +618,11 @@
     "bra LREAD_%=;\n" \
     "V31_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C31_%=;\n" \
     "H32_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -595,7 +642,8 @@
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R32_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -635,8 +683,7 @@
     "bra LREAD_%=;\n" \
     "V32_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C32_%=;\n" \
     "H33_%=:\n" \
     "sub.u32 t0,%3,129;\n" \
@@ -670,6 +717,7 @@
     "bra LTURN_%=;\n" \
     "H35_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -694,7 +742,8 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R35_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -734,11 +783,11 @@
     "bra LREAD_%=;\n" \
     "V35_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C35_%=;\n" \
     "H36_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shr.u32 k0,%14,6;\n" \
@@ -748,15 +797,16 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H37_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -764,29 +814,34 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H38_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H39_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H40_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
@@ -796,9 +851,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H41_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
@@ -809,7 +866,8 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H42_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,127;\n" \
@@ -831,11 +889,14 @@
     "bra LTOP_%=;\n" \
     "H43_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H44_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %14,%0;\n" \
     "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -844,18 +905,20 @@
     "mov.u32 %7,%14;\n" \
     "mov.u32 %0,%14;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H45_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H36_%=;\n" \
     "H46_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "shr.u32 t1,%13,8;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -863,9 +926,11 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H47_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -873,9 +938,11 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H48_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -899,8 +966,10 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H49_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -920,18 +989,23 @@
     "shl.b32 k2,k1,8;\n" \
     "or.b32 %7,k0,k2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H50_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H38_%=;\n" \
     "H51_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H52_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -951,8 +1025,10 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H53_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -968,12 +1044,15 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H54_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H40_%=;\n" \
     "H55_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H41_%=;\n" \
     "H56_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
@@ -991,6 +1070,7 @@
     "bra LTURN_%=;\n" \
     "H58_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -1015,7 +1095,8 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R58_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1055,11 +1136,11 @@
     "bra LREAD_%=;\n" \
     "V58_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C58_%=;\n" \
     "H59_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1071,7 +1152,8 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S59_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V59_%=;\n" \
@@ -1079,11 +1161,11 @@
     "bra LREAD_%=;\n" \
     "V59_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C59_%=;\n" \
     "H60_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1098,9 +1180,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H61_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1116,13 +1200,17 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H62_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %4,1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H63_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1142,7 +1230,8 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R63_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1182,11 +1271,11 @@
     "bra LREAD_%=;\n" \
     "V63_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C63_%=;\n" \
     "H64_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1206,7 +1295,8 @@
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R64_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1246,11 +1336,11 @@
     "bra LREAD_%=;\n" \
     "V64_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C64_%=;\n" \
     "H65_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -1275,7 +1365,8 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R65_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1315,31 +1406,34 @@
     "bra LREAD_%=;\n" \
     "V65_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C65_%=;\n" \
     "H66_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H67_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H68_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
@@ -1347,9 +1441,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H69_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
@@ -1358,7 +1454,8 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H70_%=:\n" \
     "mov.u32 %14,%0;\n" \
     "mov.u32 %13,%3;\n" \
@@ -1375,26 +1472,32 @@
     "bra LTIA_%=;\n" \
     "H71_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H72_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %14,%0;\n" \
     "and.b32 %4,%14,1;\n" \
     "shr.u32 %14,%14,1;\n" \
     "mov.u32 %7,%14;\n" \
     "mov.u32 %0,%14;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H73_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "and.b32 t,%0,%14;\n" \
     "and.b32 %4,t,1;\n" \
     "shr.u32 %0,t,1;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H74_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
     "bra LJUMP_%=;\n" \
@@ -1407,15 +1510,19 @@
     "bra LTURN_%=;\n" \
     "H76_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H66_%=;\n" \
     "H77_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H78_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -1435,8 +1542,10 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H79_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -1452,12 +1561,15 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H80_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H68_%=;\n" \
     "H81_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H69_%=;\n" \
     "H82_%=:\n" \
     "mov.u32 t,%5;\n" \
@@ -1475,6 +1587,7 @@
     "bra LTURN_%=;\n" \
     "H84_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -1499,7 +1612,8 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R84_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1539,11 +1653,11 @@
     "bra LREAD_%=;\n" \
     "V84_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C84_%=;\n" \
     "H85_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1555,7 +1669,8 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S85_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V85_%=;\n" \
@@ -1563,11 +1678,11 @@
     "bra LREAD_%=;\n" \
     "V85_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C85_%=;\n" \
     "H86_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1580,9 +1695,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H87_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -1596,9 +1713,11 @@
     "mov.u32 %7,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H88_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1618,7 +1737,8 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R88_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1658,11 +1778,11 @@
     "bra LREAD_%=;\n" \
     "V88_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C88_%=;\n" \
     "H89_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1682,7 +1802,8 @@
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R89_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1722,8 +1843,7 @@
     "bra LREAD_%=;\n" \
     "V89_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C89_%=;\n" \
     "H90_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
@@ -1745,6 +1865,7 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -1778,7 +1899,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R91_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1818,13 +1940,13 @@
     "bra LREAD_%=;\n" \
     "V91_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C91_%=;\n" \
     "H92_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 u,%14;\n" \
@@ -1839,9 +1961,11 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H93_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
@@ -1851,11 +1975,13 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H94_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
@@ -1875,7 +2001,8 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H95_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
     "setp.ge.u32 p,t0,127;\n" \
@@ -1890,6 +2017,7 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
@@ -1902,8 +2030,10 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H97_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %14,%0;\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%14,k0;\n" \
@@ -1912,7 +2042,8 @@
     "mov.u32 %7,%14;\n" \
     "mov.u32 %0,%14;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H98_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "add.u32 t0,w,%15;\n" \
@@ -1926,11 +2057,13 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H92_%=;\n" \
     "H100_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
@@ -1943,11 +2076,13 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H101_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -1976,10 +2111,12 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H102_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -2004,14 +2141,17 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H103_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H93_%=;\n" \
     "H104_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H94_%=;\n" \
     "H105_%=:\n" \
     "mov.u32 t,%5;\n" \
@@ -2031,6 +2171,7 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -2064,7 +2205,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R107_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2104,13 +2246,13 @@
     "bra LREAD_%=;\n" \
     "V107_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C107_%=;\n" \
     "H108_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -2131,7 +2273,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S108_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V108_%=;\n" \
@@ -2139,11 +2282,11 @@
     "bra LREAD_%=;\n" \
     "V108_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C108_%=;\n" \
     "H109_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -2158,11 +2301,13 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H110_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -2187,11 +2332,13 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H111_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -2220,7 +2367,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R111_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2260,13 +2408,13 @@
     "bra LREAD_%=;\n" \
     "V111_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C111_%=;\n" \
     "H112_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -2295,7 +2443,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R112_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2335,15 +2484,17 @@
     "bra LREAD_%=;\n" \
     "V112_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C112_%=;\n" \
     "H113_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H114_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -2363,7 +2514,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R114_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2373,6 +2525,7 @@
     "bra LTIA_%=;\n" \
     "H115_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -2392,7 +2545,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R115_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2402,11 +2556,13 @@
     "bra LTIA_%=;\n" \
     "H116_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%2;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H117_%=:\n" \
     "mov.u32 %14,%2;\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
@@ -2414,11 +2570,13 @@
     "bra LTIA_%=;\n" \
     "H118_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H119_%=:\n" \
     "mov.u32 %14,%0;\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
@@ -2426,11 +2584,13 @@
     "bra LTIA_%=;\n" \
     "H120_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H121_%=:\n" \
     "mov.u32 %14,%1;\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
@@ -2438,55 +2598,67 @@
     "bra LTIA_%=;\n" \
     "H122_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "and.b32 %14,%0,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H123_%=:\n" \
     "and.b32 %14,%0,%1;\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H124_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "add.u32 k0,%2,255;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H125_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %0,%1;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H126_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "or.b32 k0,%0,0xEE;\n" \
     "and.b32 k1,k0,%1;\n" \
     "and.b32 %0,k1,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H127_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H116_%=;\n" \
     "H128_%=:\n" \
     "add.u32 %9,%9,1;\n" \
     "bra H117_%=;\n" \
     "H129_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H118_%=;\n" \
     "H130_%=:\n" \
     "add.u32 %9,%9,1;\n" \
     "bra H119_%=;\n" \
     "H131_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H120_%=;\n" \
     "H132_%=:\n" \
     "add.u32 %9,%9,1;\n" \
     "bra H121_%=;\n" \
     "H133_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H122_%=;\n" \
     "H134_%=:\n" \
     "add.u32 %9,%9,1;\n" \
@@ -2507,6 +2679,7 @@
     "bra LTURN_%=;\n" \
     "H137_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -2522,7 +2695,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R137_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2532,6 +2706,7 @@
     "bra LTIA_%=;\n" \
     "H138_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2542,7 +2717,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R138_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2552,6 +2728,7 @@
     "bra LTIA_%=;\n" \
     "H139_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2562,7 +2739,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R139_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2572,6 +2750,7 @@
     "bra LTIA_%=;\n" \
     "H140_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2582,7 +2761,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R140_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2592,6 +2772,7 @@
     "bra LTIA_%=;\n" \
     "H141_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2602,7 +2783,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R141_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2611,12 +2793,15 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H142_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %0,%2;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H143_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2627,7 +2812,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R143_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2636,11 +2822,14 @@
     "add.u32 %9,%9,3;\n" \
     "bra LTIA_%=;\n" \
     "H144_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %3,%1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H145_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2651,7 +2840,8 @@
     "add.u32 t0,t0,%15;\n" \
     "st.shared.u8 [t0+24],%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R145_%=:\n" \
     "and.b32 t0,%13,0x1080;\n" \
     "setp.ne.u32 p,t0,0;\n" \
@@ -2661,12 +2851,15 @@
     "bra LTIA_%=;\n" \
     "H146_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H147_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -2691,7 +2884,8 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R147_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2731,17 +2925,19 @@
     "bra LREAD_%=;\n" \
     "V147_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C147_%=;\n" \
     "H148_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H149_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -2767,7 +2963,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R149_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2807,125 +3004,148 @@
     "bra LREAD_%=;\n" \
     "V149_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C149_%=;\n" \
     "H150_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H151_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H152_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H153_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H154_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H155_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H156_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H157_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %2,%0;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H158_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H159_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %1,%0;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H160_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "or.b32 k0,%0,0xEE;\n" \
     "and.b32 %0,k0,%14;\n" \
     "mov.u32 %1,%0;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H161_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H150_%=;\n" \
     "H162_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "shr.u32 t1,%13,8;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H163_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H164_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -2945,8 +3165,10 @@
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H165_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -2962,30 +3184,36 @@
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H166_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H152_%=;\n" \
     "H167_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "shr.u32 t1,%13,8;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H168_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H169_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -3005,8 +3233,10 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H170_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -3022,30 +3252,36 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H171_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H154_%=;\n" \
     "H172_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "shr.u32 t1,%13,8;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H173_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H174_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -3065,8 +3301,10 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H175_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -3082,19 +3320,24 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H176_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H156_%=;\n" \
     "H177_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H178_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -3115,8 +3358,10 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H179_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -3133,7 +3378,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H180_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.ne.u32 p,t,0;\n" \
@@ -3150,6 +3396,7 @@
     "bra LTURN_%=;\n" \
     "H182_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -3174,7 +3421,8 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R182_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3214,11 +3462,11 @@
     "bra LREAD_%=;\n" \
     "V182_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C182_%=;\n" \
     "H183_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -3244,7 +3492,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R183_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3284,11 +3533,11 @@
     "bra LREAD_%=;\n" \
     "V183_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C183_%=;\n" \
     "H184_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -3300,7 +3549,8 @@
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S184_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V184_%=;\n" \
@@ -3308,11 +3558,11 @@
     "bra LREAD_%=;\n" \
     "V184_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C184_%=;\n" \
     "H185_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -3324,7 +3574,8 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S185_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V185_%=;\n" \
@@ -3332,11 +3583,11 @@
     "bra LREAD_%=;\n" \
     "V185_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C185_%=;\n" \
     "H186_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -3348,7 +3599,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S186_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V186_%=;\n" \
@@ -3356,11 +3608,11 @@
     "bra LREAD_%=;\n" \
     "V186_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C186_%=;\n" \
     "H187_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -3373,7 +3625,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S187_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V187_%=;\n" \
@@ -3381,15 +3634,17 @@
     "bra LREAD_%=;\n" \
     "V187_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C187_%=;\n" \
     "H188_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %5,0;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H189_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3409,7 +3664,8 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R189_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3449,16 +3705,18 @@
     "bra LREAD_%=;\n" \
     "V189_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C189_%=;\n" \
     "H190_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %1,%3;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H191_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3480,7 +3738,8 @@
     "mov.u32 %1,%3;\n" \
     "mov.u32 %7,%3;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R191_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3520,11 +3779,11 @@
     "bra LREAD_%=;\n" \
     "V191_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C191_%=;\n" \
     "H192_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3544,7 +3803,8 @@
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R192_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3584,11 +3844,11 @@
     "bra LREAD_%=;\n" \
     "V192_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C192_%=;\n" \
     "H193_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3608,7 +3868,8 @@
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R193_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3648,11 +3909,11 @@
     "bra LREAD_%=;\n" \
     "V193_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C193_%=;\n" \
     "H194_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3672,7 +3933,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R194_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3712,11 +3974,11 @@
     "bra LREAD_%=;\n" \
     "V194_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C194_%=;\n" \
     "H195_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3737,7 +3999,8 @@
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%14;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R195_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3777,19 +4040,21 @@
     "bra LREAD_%=;\n" \
     "V195_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C195_%=;\n" \
     "H196_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H197_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -3816,7 +4081,8 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R197_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3856,11 +4122,11 @@
     "bra LREAD_%=;\n" \
     "V197_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C197_%=;\n" \
     "H198_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%2,256;\n" \
@@ -3868,9 +4134,11 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H199_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%0,256;\n" \
@@ -3878,23 +4146,26 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H200_%=:\n" \
     "and.b32 %13,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "mov.u32 t1,%13;\n" \
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H201_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
@@ -3902,9 +4173,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H202_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
@@ -3915,29 +4188,37 @@
     "and.b32 %7,t,0xFF;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H203_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "add.u32 k0,%2,1;\n" \
     "and.b32 %2,k0,0xFF;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H204_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H205_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "add.u32 k0,%1,255;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H206_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "and.b32 k0,%0,%1;\n" \
     "add.u32 k1,k0,256;\n" \
     "sub.u32 t,k1,%14;\n" \
@@ -3945,20 +4226,25 @@
     "and.b32 %1,t,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H207_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H198_%=;\n" \
     "H208_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H209_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -3980,8 +4266,10 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H210_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -3999,20 +4287,25 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H211_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H199_%=;\n" \
     "H212_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H213_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -4034,8 +4327,10 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H214_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -4053,12 +4348,15 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H215_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H201_%=;\n" \
     "H216_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H202_%=;\n" \
     "H217_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
@@ -4076,6 +4374,7 @@
     "bra LTURN_%=;\n" \
     "H219_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -4102,7 +4401,8 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R219_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4142,11 +4442,11 @@
     "bra LREAD_%=;\n" \
     "V219_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C219_%=;\n" \
     "H220_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4160,7 +4460,8 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S220_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V220_%=;\n" \
@@ -4168,11 +4469,11 @@
     "bra LREAD_%=;\n" \
     "V220_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C220_%=;\n" \
     "H221_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4185,9 +4486,11 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H222_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4203,13 +4506,17 @@
     "and.b32 %7,t,0xFF;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H223_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %6,0;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H224_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4231,7 +4538,8 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R224_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4271,11 +4579,11 @@
     "bra LREAD_%=;\n" \
     "V224_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C224_%=;\n" \
     "H225_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4297,7 +4605,8 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R225_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4337,21 +4646,23 @@
     "bra LREAD_%=;\n" \
     "V225_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C225_%=;\n" \
     "H226_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H227_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
@@ -4385,7 +4696,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R227_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4425,11 +4737,11 @@
     "bra LREAD_%=;\n" \
     "V227_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C227_%=;\n" \
     "H228_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%1,256;\n" \
@@ -4437,11 +4749,13 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H229_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 u,%14,0xFF;\n" \
@@ -4456,9 +4770,11 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H230_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
@@ -4466,11 +4782,13 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H231_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
@@ -4488,17 +4806,21 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H232_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "add.u32 k0,%1,1;\n" \
     "and.b32 %1,k0,0xFF;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H233_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
@@ -4511,20 +4833,25 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H234_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H228_%=;\n" \
     "H235_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H236_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -4546,8 +4873,10 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H237_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -4565,16 +4894,19 @@
     "shr.u32 %4,t,8;\n" \
     "and.b32 %7,t,0xFF;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H238_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H229_%=;\n" \
     "H239_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
     "add.u32 t,k0,%4;\n" \
@@ -4587,11 +4919,13 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H240_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "and.b32 t0,w,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
     "setp.ge.u32 p,t0,%21;\n" \
@@ -4620,10 +4954,12 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H241_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
     "shr.u32 t0,%8,13;\n" \
@@ -4648,14 +4984,17 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H242_%=:\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H230_%=;\n" \
     "H243_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "add.u32 %9,%9,1;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra H231_%=;\n" \
     "H244_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
@@ -4675,6 +5014,7 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
@@ -4708,7 +5048,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R246_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4748,13 +5089,13 @@
     "bra LREAD_%=;\n" \
     "V246_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C246_%=;\n" \
     "H247_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4775,7 +5116,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "S247_%=:\n" \
     "setp.eq.u32 p,%12,5;\n" \
     "@p bra V247_%=;\n" \
@@ -4783,11 +5125,11 @@
     "bra LREAD_%=;\n" \
     "V247_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C247_%=;\n" \
     "H248_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4800,11 +5142,13 @@
     "mov.u32 %7,%14;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H249_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
@@ -4827,15 +5171,19 @@
     "mov.u32 %0,%7;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H250_%=:\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
     "mov.u32 %6,1;\n" \
     "add.u32 %9,%9,1;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "H251_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4864,7 +5212,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R251_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4904,13 +5253,13 @@
     "bra LREAD_%=;\n" \
     "V251_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C251_%=;\n" \
     "H252_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4939,7 +5288,8 @@
     "and.b32 %7,t,0xFF;\n" \
     "mov.u32 %0,%7;\n" \
     "add.u32 %9,%9,3;\n" \
-    "bra LTOP_%=;\n" \
+    "mad.wide.u32 dn,%9,8,%19;\n" \
+    "bra LNEXT_%=;\n" \
     "R252_%=:\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4979,8 +5329,7 @@
     "bra LREAD_%=;\n" \
     "V252_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "bra C252_%=;\n" \
     "LTIA_%=:\n" \
     "mov.u32 %11,%8;\n" \
@@ -5204,7 +5553,7 @@
     "bra LEND_%=;\n" \
     "LREAD_%=:\n" \
     "st.shared.u8 [%15+460],t1;\n" \
-    "shr.u32 %14,e0,16;\n" \
+    "mov.u32 %14,cost;\n" \
     "mov.u32 %12,4;\n" \
     "bra LEND_%=;\n" \
     "LJUMP_%=:\n" \
@@ -5231,8 +5580,7 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "LSLOW_%=:\n" \
-    "shr.u32 t0,e0,16;\n" \
-    "sub.u32 %8,%8,t0;\n" \
+    "sub.u32 %8,%8,cost;\n" \
     "mov.u32 %12,2;\n" \
     "bra LEND_%=;\n" \
     "LSTORE_%=:\n" \

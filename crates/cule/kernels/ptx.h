@@ -104,7 +104,7 @@ public:
                 case Name::store_byte: *own(low(i.a[0]), i.offset, 1) = static_cast<char>(value(i.a[1])); break;
                 case Name::load_global: to = *reinterpret_cast<const uint8_t*>(value(i.a[1])); break;
                 case Name::load_pair: {
-                    const uint64_t both = *reinterpret_cast<const uint64_t*>(value(i.a[2]));
+                    const uint64_t both = *reinterpret_cast<const uint64_t*>(value(i.a[2]) + i.offset);
                     r[i.a[0]] = both & 0xFFFFFFFFu;
                     r[i.a[1]] = both >> 32;
                     break;

@@ -78,7 +78,8 @@ struct Done {
 
 impl Lane {
     fn new(rom: Vec<u8>, m: &Machine) -> Self {
-        let records = (0..rom.len()).map(|at| records::record(&rom, at, &m.cart)).collect();
+        // The block loads records of next instructions before it knows whether there are any.
+        let records = (0..rom.len()).map(|at| records::record(&rom, at, &m.cart)).chain([0; 4]).collect();
         Self { rom, records }
     }
 

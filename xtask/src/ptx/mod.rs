@@ -374,7 +374,7 @@ fn place_in_segment(to: &str, from: &str) -> String {
 const LOAD_ROM: &str = "mad.wide.u32 dd,t0,1,rom; ld.global.nc.u8 o,[dd]";
 
 /// Begins the completion of an instruction for which the caller has read the TIA: it has been counted before.
-const TAKE_VALUE: &str = "mov.u32 code,0; shr.u32 t0,e0,16; sub.u32 acc,acc,t0";
+const TAKE_VALUE: &str = "mov.u32 code,0; sub.u32 acc,acc,cost";
 
 /// Instructions after a handler that reads address `q` of the TIA with `bus` on the bus, and go on at `C` with the value in `o`.
 fn read_tia(number: usize, bus: &str) -> String {
@@ -438,9 +438,14 @@ fn has_penalty(name: &str, form: Form) -> bool {
     INSTRUCTIONS.iter().any(|i| i.name == name && i.mode == mode && i.page_penalty)
 }
 
-/// Goes on to the instruction after one of this form.
+/// Goes on to the instruction after one of this form, whose record has been loaded.
 fn next(w: &mut Writer, form: Form) {
-    w.puts(&format!("add.u32 at,at,{}; bra LTOP", bytes_of(form)));
+    w.puts(&format!("add.u32 at,at,{}; mad.wide.u32 dn,at,8,dec; bra LNEXT", bytes_of(form)));
+}
+
+/// Loads the record of the instruction after one of this form, of whose record nothing is needed any more.
+fn load_next(w: &mut Writer, form: Form) {
+    w.put(format!("ld.global.nc.v2.u32 {{e0,e1}},[dn+{}]", 8 * bytes_of(form)));
 }
 
 /// The operand in the record.
@@ -457,27 +462,47 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
     }
     let (reads, writes) = (access == Access::Read, access == Access::Write);
     match form {
-        Form::Slow | Form::Implied => {}
-        Form::Accumulator => w.put("mov.u32 o,a"),
-        Form::Immediate | Form::Bank => w.put("and.b32 o,e0,0xFFFF"),
-        Form::Ram => w.puts(&format!("{OPERAND}; add.u32 q,w,m")),
-        Form::RamAbsolute => return w.puts(&format!("add.u32 at,at,1; bra H{}", number_of(name, Form::Ram))),
+        Form::Slow => {}
+        Form::Implied => load_next(w, form),
+        Form::Accumulator => {
+            load_next(w, form);
+            w.put("mov.u32 o,a");
+        }
+        Form::Immediate | Form::Bank => {
+            w.put("and.b32 o,e0,0xFFFF");
+            load_next(w, form);
+        }
+        Form::Ram => {
+            w.put(OPERAND);
+            load_next(w, form);
+            w.put("add.u32 q,w,m");
+        }
+        Form::RamAbsolute => {
+            let number = number_of(name, Form::Ram);
+            return w.puts(&format!("add.u32 at,at,1; mad.wide.u32 dn,at,8,dec; bra H{number}"));
+        }
         Form::Tia => {
             w.operation(text);
             return w.puts("and.b32 q,e0,0xFFFF; add.u32 at,at,2; bra LTIA");
         }
         Form::TiaRead | Form::TiaReadAbsolute => {
             w.put("and.b32 q,e0,0xFFFF");
+            load_next(w, form);
             w.put(if form == Form::TiaRead { "mov.u32 t1,q" } else { "shr.u32 t1,q,8" });
             w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {TAKE_VALUE}"));
         }
         Form::TiaAbsolute => return w.puts(&format!("add.u32 at,at,1; bra H{}", number_of(name, Form::Tia))),
-        Form::Window => w.puts(&format!(
-            "{OPERAND}; {}; {}; {LOAD_ROM}",
-            check_plain("w", "span", "LSLOW"),
-            place_in_segment("t0", "w")
-        )),
+        Form::Window => {
+            w.put(OPERAND);
+            load_next(w, form);
+            w.puts(&format!(
+                "{}; {}; {LOAD_ROM}",
+                check_plain("w", "span", "LSLOW"),
+                place_in_segment("t0", "w")
+            ));
+        }
         Form::Timer => {
+            load_next(w, form);
             // As `machine::riot::read_timer`, before the timer has expired.
             w.puts(&format!(
                 "ld.shared.u32 t1,[m+{}]; ld.shared.u8 t2,[m+{}]",
@@ -492,7 +517,9 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         Form::ZeroX | Form::ZeroY => {
             let index = if form == Form::ZeroX { "x" } else { "y" };
-            w.puts(&format!("{OPERAND}; add.u32 q,w,{index}; and.b32 q,q,0xFF"));
+            w.put(OPERAND);
+            load_next(w, form);
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF"));
             if !writes {
                 let otherwise = if reads { format!("S{number}") } else { "LSLOW".into() };
                 w.puts(&format!("setp.lt.u32 p,q,128; @p bra {otherwise}"));
@@ -501,18 +528,21 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
         }
         Form::IndexX | Form::IndexY => {
             let index = if form == Form::IndexX { "x" } else { "y" };
-            w.puts(&format!("{OPERAND}; add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
+            w.put(OPERAND);
+            load_next(w, form);
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
         }
         Form::Pointer => {
             w.put(OPERAND);
+            load_next(w, form);
             load_pointer(w, "w");
             w.puts("add.u32 q,w,y; and.b32 q,q,0xFFFF");
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
-            w.puts(&format!(
-                "{OPERAND}; add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F"
-            ));
+            w.put(OPERAND);
+            load_next(w, form);
+            w.puts("add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F");
             w.put("@p bra LSLOW");
             load_pointer(w, "t1");
             w.put("mov.u32 q,w");
@@ -650,9 +680,8 @@ pub fn block() -> Block {
     let (handlers, _) = numbering();
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
     w.put("LTOP:");
-    w.puts(
-        "mad.wide.u32 dd,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; shr.u32 t0,e0,16; add.u32 acc,acc,t0",
-    );
+    w.puts("mad.wide.u32 dn,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dn]; LNEXT:");
+    w.puts("shr.u32 cost,e0,16; add.u32 acc,acc,cost");
     let names: Vec<String> = (0..handlers.len()).map(|number| format!("H{number}")).collect();
     w.put(format!("TBL: .branchtargets {}", names.join(",")));
     w.put("brx.idx e1,TBL");
@@ -667,13 +696,13 @@ pub fn block() -> Block {
     w.puts("selp.u32 code,3,1,p; bra LEND");
     // What was on the bus before is in `t1`; the upper bytes of the field are 0. The caller may want to undo the count.
     w.put("LREAD:");
-    w.puts(&format!("st.shared.u8 [m+{}],t1; shr.u32 o,e0,16; mov.u32 code,4; bra LEND", field::BUS));
+    w.puts(&format!("st.shared.u8 [m+{}],t1; mov.u32 o,cost; mov.u32 code,4; bra LEND", field::BUS));
     w.put("LJUMP:");
     w.puts(&check_plain("q", "span", "LNOWHERE"));
     w.puts(&format!("{}; sub.u32 off,q,at; bra LTURN", place_in_segment("at", "q")));
     w.puts("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at");
     w.puts("LTURN:; mov.u32 code,0; bra LEND");
-    w.puts("LSLOW:; shr.u32 t0,e0,16; sub.u32 acc,acc,t0; mov.u32 code,2; bra LEND");
+    w.puts("LSLOW:; sub.u32 acc,acc,cost; mov.u32 code,2; bra LEND");
     w.puts("LSTORE:; mov.u32 code,3");
     w.put("LEND:");
     Block { lines: w.lines, handlers }

@@ -30,6 +30,8 @@ pub(super) struct Tables {
     pub bytes: Vec<u8>,
 }
 
+/// Records after the last ROM: the interpreter loads those of next instructions before it knows whether there are any.
+const RECORDS_AHEAD: usize = 4;
 /// Alignment of ROMs in bytes, for vector loads.
 const ROM_BORDER: usize = 16;
 
@@ -62,6 +64,7 @@ impl Tables {
             tables.boot_pictures.resize(end, 0);
             tables.reduce(game, settings);
         }
+        tables.records.resize(tables.roms.len() + RECORDS_AHEAD, 0);
         tables
     }
 
