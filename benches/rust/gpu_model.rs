@@ -29,6 +29,10 @@ use cule::machine::Board;
 use cule::{CuleError, console, rom};
 use simt::{Counts, Memory, Module, Region};
 
+/// Sizes of caches of instructions.
+const CODE_CACHES: [usize; 5] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
+/// An instruction is hot if a warp executes it more often than this in a step.
+const HOT: u64 = 20;
 /// A warp's share of the first-level cache of an H200, with eight warps: 256 KiB without shared memory.
 const CACHE_BYTES: usize = (88 << 10) / 8;
 
@@ -397,14 +401,22 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
         let without_free = |k: &usize| counts.warp[*k][1..].iter().sum::<u64>();
         order.sort_by_key(|k| std::cmp::Reverse(without_free(k)));
         for k in order.into_iter().filter(|k| without_free(k) * 200 > all * steps) {
+            let executed = |least: u64| counts.of_line[k].iter().filter(|&&n| n > least * steps).count();
             println!(
-                "    {:10} {:8} local {:5.1} lanes  {}",
+                "    {:10} {:8} local {:5.1} lanes {:6} lines, {:5} hot  {}",
                 without_free(&k) / steps,
                 counts.warp[k][3] / steps,
                 counts.lanes[k] as f64 / counts.warp[k].iter().sum::<u64>() as f64,
+                executed(0),
+                executed(HOT),
                 module.functions[k].name
             );
         }
+    }
+    for (bytes, cache) in CODE_CACHES.iter().zip(&counts.code) {
+        let traffic = &cache.traffic[0];
+        let [lines, misses] = [traffic.accesses, traffic.misses / 4].map(|count| count / steps);
+        println!("    code cache of {:3} KiB: {misses:8} misses of {lines:8} lines", bytes >> 10);
     }
     if let Some(memory) = &counts.memory {
         let names = memory.regions.iter().map(|region| region.name).chain(["other"]);
@@ -455,7 +467,9 @@ fn run() -> Result<(), String> {
                 pair.gpu.choose(&[choice], 0).map_err(|error| error.to_string())?;
                 *pair.counts.borrow_mut() = Counts::new(&modules["step.cu"]);
                 if options.memory {
-                    pair.counts.borrow_mut().memory = Some(Memory::new(CACHE_BYTES, vec![]));
+                    let mut counts = pair.counts.borrow_mut();
+                    counts.memory = Some(Memory::new(CACHE_BYTES, vec![]));
+                    counts.code = CODE_CACHES.map(|bytes| Memory::new(bytes, vec![])).to_vec();
                 }
                 pair.draws = draws;
                 let head = format!("game={game} envs={} form={form} window={window}", options.envs);

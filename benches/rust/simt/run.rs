@@ -37,6 +37,12 @@ pub struct Counts {
     pub of_block: Vec<u64>,
     /// Accesses to global memory, if they are counted.
     pub memory: Option<Memory>,
+    /// Caches of instructions, if their misses are counted.
+    pub code: Vec<Memory>,
+    /// For each function, the instructions of those before it.
+    begins: Vec<u64>,
+    /// The last line of 8 instructions.
+    line: u64,
 }
 
 impl Counts {
@@ -50,6 +56,16 @@ impl Counts {
             of_line: module.functions.iter().map(|function| vec![0; function.code.len()]).collect(),
             of_block: vec![],
             memory: None,
+            code: vec![],
+            begins: module
+                .functions
+                .iter()
+                .scan(0, |all, function| {
+                    *all += function.code.len().next_multiple_of(8) as u64;
+                    Some(*all - function.code.len().next_multiple_of(8) as u64)
+                })
+                .collect(),
+            line: u64::MAX,
         }
     }
 
@@ -243,6 +259,11 @@ impl Warp<'_> {
             counts.warp[number][instruction.kind as usize] += 1;
             counts.lanes[number] += u64::from(all.count_ones());
             counts.of_line[number][at as usize] += 1;
+            let line = (counts.begins[number] + u64::from(at)) / 8;
+            if line != counts.line && !counts.code.is_empty() {
+                counts.line = line;
+                counts.code.iter_mut().for_each(|cache| cache.access((0, 0), &[line * 128], 128));
+            }
             if let Some(memory) = &mut counts.memory
                 && let Op::Load(of, address, count, _) | Op::Store(of, address, count, _) = instruction.op
                 && instruction.kind == Kind::Global
