@@ -1,6 +1,6 @@
 """Adds the lines of `speed.py` and `exactness.py`, which they write on a machine with a GPU, to the records.
 
-    python benches/gpu/to_record.py FILE.jsonl ... [--commit COMMIT]
+    python benches/gpu/to_record.py FILE.jsonl ... [--commit COMMIT] [--name NAME]
 
 Each file begins with the machine and its settings. `--commit` names the commit of the measured tree if the
 file does not: on that machine there may be no repository.
@@ -103,6 +103,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--commit")
+    parser.add_argument("--name", help="name of the record, instead of the date and the device")
     given = parser.parse_args()
     for path in given.files:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -111,7 +112,8 @@ def main() -> int:
             parser.error(f"{path} is not a file of speed.py or exactness.py")
         facts = {**lines[0], "script": named["script"]}
         facts["commit"] = given.commit or facts["commit"]
-        record = FOLDER / f"{facts['date']}-gpu-{'-'.join(facts['device'].lower().split())}.csv"
+        name = given.name or f"{facts['date']}-gpu-{'-'.join(facts['device'].lower().split())}"
+        record = FOLDER / f"{name}.csv"
         rows = rows_of(facts, lines[1:])
         save(record, [*(read(record) if record.exists() else []), *rows])
         print(f"{len(rows)} rows added to {record}")
