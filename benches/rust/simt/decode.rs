@@ -104,6 +104,8 @@ pub enum Special {
     Block,
     BlockThreads,
     Blocks,
+    /// Numbers of the multiprocessor and of the warp, and the clock.
+    Zero,
 }
 
 /// An atomic operation.
@@ -355,7 +357,15 @@ pub fn decode(word: &str, tokens: &[Token], names: &mut Names<'_>) -> Result<Ins
         }
         "call" => (Op::Call(callee(&mut o)?), Kind::Control),
         "ret" | "exit" => (Op::Return, Kind::Control),
+        "bar" if word.starts_with("bar.warp") => {
+            o.source()?;
+            (Op::Fence, Kind::Sync)
+        }
         "bar" => (Op::Barrier, Kind::Sync),
+        "nanosleep" => {
+            o.source()?;
+            (Op::Fence, Kind::Sync)
+        }
         "membar" | "fence" => (Op::Fence, Kind::Sync),
         "activemask" => (Op::ActiveMask(o.destination()?), Kind::Sync),
         "redux" if word == "redux.sync.min.u32" => {
@@ -411,6 +421,7 @@ fn mov(last: &str, o: &mut Operands<'_, '_>) -> Result<(Op, Kind), String> {
             "%ctaid.x" => Some(Special::Block),
             "%ntid.x" => Some(Special::BlockThreads),
             "%nctaid.x" => Some(Special::Blocks),
+            "%smid" | "%warpid" | "%clock64" => Some(Special::Zero),
             _ => None,
         };
         let place = if name == o.names.depot {

@@ -522,6 +522,7 @@ impl Warp<'_> {
                     Special::Block => u64::from(block),
                     Special::BlockThreads => u64::from(threads),
                     Special::Blocks => u64::from(blocks),
+                    Special::Zero => 0,
                 });
             }
             Op::SharedToGeneric([to, a]) => {

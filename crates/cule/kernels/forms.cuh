@@ -61,6 +61,59 @@ static __device__ uint32_t smallest_key(uint32_t together, uint32_t key) {
 #endif
 }
 
+// `-DSYNC_PHASES=n`, for measurements: the warps of a multiprocessor run the same part of a frame at the same time, so that they share
+// the code in its cache. They meet at the start of a frame (1), and of the picture (2), and after every stretch of rows (3).
+#ifndef SYNC_PHASES
+#define SYNC_PHASES 0
+#endif
+#if SYNC_PHASES > 0 && defined(__CUDACC__)
+// Cycles that a warp waits for others, at most: results must never depend on them.
+constexpr long long MOST_WAIT = 4000000;
+constexpr uint32_t MOST_UNITS = 256, UNIT_WARPS = 64;
+// Per multiprocessor and warp of it, how many times the warp has met others; 0 while it runs no frames.
+static __device__ volatile uint32_t phases[MOST_UNITS * UNIT_WARPS];
+
+static __device__ uint32_t& phase_of_block() {
+    __shared__ uint32_t phase;
+    return phase;
+}
+
+static __device__ volatile uint32_t* phases_of_unit() {
+    uint32_t unit;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(unit));
+    return phases + unit % MOST_UNITS * UNIT_WARPS;
+}
+
+static __device__ void set_phase(uint32_t phase) {
+    uint32_t warp;
+    asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
+    phase_of_block() = phase;
+    phases_of_unit()[warp % UNIT_WARPS] = phase;
+}
+
+// The lanes in `together` wait until no other warp of the multiprocessor is behind.
+static __device__ __noinline__ void meet(uint32_t together) {
+    const uint32_t before = together & ((1u << threadIdx.x % 32) - 1), count = __popc(together);
+    // Frames of a reset after the step.
+    if (phase_of_block() == 0) return;
+    __syncwarp(together);
+    if (before == 0) set_phase(phase_of_block() + 1);
+    __syncwarp(together);
+    const uint32_t phase = phase_of_block();
+    volatile uint32_t* all = phases_of_unit();
+    const long long begun = clock64();
+    for (;;) {
+        bool behind = false;
+        for (uint32_t i = __popc(before); i < UNIT_WARPS; i += count) behind |= all[i] - 1 < phase - 1;
+        if (!__any_sync(together, behind) || __any_sync(together, clock64() - begun > MOST_WAIT)) break;
+        __nanosleep(500);
+    }
+}
+#else
+[[maybe_unused]] static __device__ void set_phase(uint32_t) {}
+[[maybe_unused]] static __device__ void meet(uint32_t) {}
+#endif
+
 // The time of a lane: cycle and instructions left when `spent` was last 0, and the value of `spent` from which the lane must ask
 // for its window.
 struct LaneTime {
@@ -175,6 +228,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     namespace schedule = cule::env::warp_schedule;
     const uint32_t together = __activemask();
     PARL_COUNT_LANES(0, together, true);
+    meet(together);
     const WarpSchedule chosen = schedule_of_block();
     cule::machine::Machine& m = row_of(threadIdx.x);
     rs::put(m, given);
@@ -185,6 +239,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     LaneTime time{};
     load_registers(r, time, m, m.cpu, program);
     uint32_t next = schedule::next_stretch(0, chosen.window);
+    [[maybe_unused]] bool picture_begun = false;
     uint32_t& stored = last_store(threadIdx.x);
     // No store yet: a frame that continues an open one may begin in the middle of the picture.
     stored = 0;
@@ -199,6 +254,8 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
                 settle(time, r, stored);
                 cule::machine::tia::beam::catch_up(m, board, schedule::drawable_clock(m.tia, first, chosen.window, stored));
             }
+            if (SYNC_PHASES > 2 || (SYNC_PHASES > 1 && !picture_begun)) meet(together);
+            picture_begun = true;
             next = schedule::next_stretch(first, chosen.window);
         }
         PARL_COUNT_LANES(1, together, key == first);

@@ -4242,6 +4242,7 @@ PARL_FN void evaluate_row(games::Rules& s, const games::row::Game& row, const Ar
 // The score that a row of the table describes.
 PARL_FN int32_t sum_of(const games::row::Score& score, const Array<uint8_t, 128>& ram) {
     int32_t sum = 0;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 6u; ++i) {
         const int32_t weight = score.terms[i].weight;
         if (weight == 0) {
@@ -4295,6 +4296,7 @@ PARL_FN bool is_end(const games::row::End& end, int32_t score, const Array<uint8
     if (games::evaluate::holds(end.or_, ram)) {
         return true;
     }
+    PARL_SHORT
     for (uint32_t i = 0u; i < 4u; ++i) {
         if (!games::evaluate::holds(end.all[i], ram)) {
             return false;
@@ -4428,9 +4430,11 @@ PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram) {
 // Video Cube: one point per face of a single color.
 PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram) {
     int32_t faces = 0;
+    PARL_SHORT
     for (int32_t f = 0; f < 6; ++f) {
         const int32_t first = games::byte(ram, rs::add<int32_t>(0xA0, rs::mul<int32_t>(9, f)));
         bool equal = true;
+        PARL_SHORT
         for (int32_t i = 1; i < 9; ++i) {
             equal = equal && (games::byte(ram, rs::add<int32_t>(rs::add<int32_t>(0xA0, rs::mul<int32_t>(9, f)), i)) == first);
         }
@@ -4948,6 +4952,7 @@ PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Arra
 PARL_FN uint8_t start_action(uint32_t game, uint32_t i) {
     const games::row::Game& row = games::table::GAMES[game];
     uint32_t left = i;
+    PARL_SHORT
     for (uint32_t part = 0u; part < 3u; ++part) {
         const games::row::Press press = row.start[part];
         if (left < press.frames) {
@@ -5275,18 +5280,21 @@ PARL_FN void reset(machine::cart::Cart& cart, machine::Board& board, Slice<const
     const uint32_t last = cart.rom_bytes / machine::cart::SEGMENT_BYTES;
     switch (cart.kind) {
         case 0: {
+            PARL_SHORT
             for (uint32_t i = 0u; i < 8u; ++i) {
                 cart.segment[i] = static_cast<uint16_t>(i & 1u);
             }
             break;
         }
         case 7: {
+            PARL_SHORT
             for (uint32_t i_2 = 0u; i_2 < 8u; ++i_2) {
                 cart.segment[i_2] = static_cast<uint16_t>((i_2 & 3u) + (4u - (i_2 & 4u)));
             }
             break;
         }
         case 6: {
+            PARL_SHORT
             for (uint32_t i_3 = 0u; i_3 < 8u; ++i_3) {
                 cart.segment[i_3] = static_cast<uint16_t>(4u + (i_3 & 3u));
             }
@@ -5341,6 +5349,7 @@ PARL_FN void rebase(machine::cart::Cart& cart, uint32_t cycles) {
 
 // Maps a bank of 4 KiB.
 PARL_FN void select_bank(machine::cart::Cart& cart, uint32_t bank) {
+    PARL_SHORT
     for (uint32_t i = 0u; i < 8u; ++i) {
         cart.segment[i] = static_cast<uint16_t>(static_cast<uint16_t>(bank * machine::cart::BANK) + static_cast<uint16_t>(i & 3u));
     }
@@ -5348,6 +5357,7 @@ PARL_FN void select_bank(machine::cart::Cart& cart, uint32_t bank) {
 
 // Maps 2 KiB, from block `block` on, to the lower or upper half of the window.
 PARL_FN void select_half(machine::cart::Cart& cart, uint32_t half, uint32_t block) {
+    PARL_SHORT
     for (uint32_t i = 0u; i < 2u; ++i) {
         const uint32_t at = static_cast<uint32_t>(2u * half) + i;
         cart.segment[at] = static_cast<uint16_t>(static_cast<uint16_t>(block) + static_cast<uint16_t>(i));
@@ -8445,6 +8455,7 @@ PARL_FN void write(machine::cart::Cart& cart, uint32_t offset, uint32_t value, [
 
 PARL_FN uint32_t amplitude(const machine::cart::Cart& cart) {
     uint32_t index = 0u;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 3u; ++i) {
         if ((cart.ram[(machine::dpc::MUSIC + 5u) + i] != 0) && (cart.ram[(machine::dpc::FLAG + 5u) + i] != 0)) {
             index |= 1u << i;
@@ -8467,6 +8478,7 @@ PARL_FN void update_music(machine::cart::Cart& cart, uint32_t now) {
     if (whole <= 0) {
         return;
     }
+    PARL_SHORT
     for (uint32_t f = 5u; f < 8u; ++f) {
         if (cart.ram[machine::dpc::MUSIC + f] != 0) {
             const int32_t top = static_cast<int32_t>(cart.ram[machine::dpc::TOP + f]);
@@ -9062,6 +9074,7 @@ PARL_FN void new_frame(machine::tia::Tia& t, int32_t phase) {
     t.beam = 0;
     t.row_start = 0;
     if (t.layout.pal != 0) {
+        PARL_SHORT
         for (uint32_t i = 0u; i < 4u; ++i) {
             t.color[i] = (t.color[i] & 0xFE) | static_cast<uint8_t>(t.last_lines & 1);
         }
@@ -9230,6 +9243,7 @@ PARL_FN void enter_row(machine::Machine& m, machine::Board& board) {
         machine::tia::write::mark_moved(m, board, machine::tia::PF);
         machine::tia::write::invalidate_may_collide(m.tia);
     }
+    PARL_SHORT
     for (uint32_t player = 0u; player < 2u; ++player) {
         if (m.tia.skip[player] != 0) {
             m.tia.skip[player] = 0;
@@ -9271,6 +9285,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     t.may_collide_overestimated = 0;
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
+    PARL_SHORT
     for (uint32_t object = 0u; object < machine::tia::PF; ++object) {
         const uint64_t cells = PARL_LINE(board).cells[object];
         any |= cells;
@@ -9279,6 +9294,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
         }
     }
     uint32_t pairs = 0u;
+    PARL_SHORT
     for (uint32_t latch = 0u; latch < 16u; ++latch) {
         if ((PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::FIRST[latch])] & PARL_LINE(board).cells[static_cast<uint32_t>(machine::tia::collision::SECOND[latch])]) != 0ull) {
             pairs |= 1u << latch;
@@ -9288,6 +9304,7 @@ PARL_NOINLINE void refresh_may_collide(machine::Machine& m, machine::Board& boar
     const uint16_t with_enabled = open & static_cast<uint16_t>(~machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~t.enabled))]);
     const uint16_t of_enabled = open & machine::tia::collision::LATCHES_BETWEEN[static_cast<uint32_t>(t.enabled)];
     uint32_t near_ = 0u;
+    PARL_SHORT
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
         const uint16_t found = ((t.enabled & machine::tia::bit(object_2)) != 0) ? of_enabled : with_enabled;
         if ((found & machine::tia::collision::LATCHES_OF[object_2]) != 0) {
@@ -9324,6 +9341,7 @@ PARL_NOINLINE void update_may_collide(machine::tia::Tia& t, machine::Board& boar
     } else {
         t.may_collide_overestimated |= (may_collide >> object) & 1;
         uint32_t near_ = 0u;
+        PARL_SHORT
         for (uint32_t other = 0u; other < 6u; ++other) {
             if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
                 near_ |= 1u << other;
@@ -9381,6 +9399,7 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
 PARL_NOINLINE bool would_collide(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
     uint32_t near_ = 0u;
+    PARL_SHORT
     for (uint32_t other = 0u; other < 6u; ++other) {
         if ((PARL_LINE(board).cells[other] & cells) != 0ull) {
             near_ |= 1u << other;
@@ -9421,6 +9440,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     }
     uint64_t seen = 0ull;
     uint64_t shared = 0ull;
+    PARL_SHORT
     for (uint32_t object = 0u; object < 6u; ++object) {
         if (((enabled >> object) & 1u) != 0u) {
             shared |= seen & PARL_LINE(board).cells[object];
@@ -9436,6 +9456,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     const uint64_t here = (shared & ahead) & (~behind);
     const bool all_here = here == shared;
     uint32_t covering = 0u;
+    PARL_SHORT
     for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
         if ((PARL_LINE(board).cells[object_2] & here) != 0ull) {
             covering |= 1u << object_2;
@@ -9451,6 +9472,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
     }
     machine::tia::objects::refresh(t, board, static_cast<uint8_t>(active));
     Array<uint32_t, 5> span = Array<uint32_t, 5>{};
+    PARL_SHORT
     for (uint32_t w = 0u; w < 5u; ++w) {
         span[w] = machine::tia::collision::span_word(w, from, to);
     }
@@ -9462,6 +9484,7 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
         const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
         uint32_t inside = 0u;
+        PARL_SHORT
         for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
             const uint32_t both = PARL_LINE(board).masks[a][w_2] & PARL_LINE(board).masks[b][w_2];
             any |= both;
@@ -9534,6 +9557,7 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
             machine::tia::write::mark_moved_to(m, board, object, cells);
         }
     }
+    PARL_SHORT
     for (uint32_t player = 0u; player < 2u; ++player) {
         if (m.tia.skip[player] != 0) {
             m.tia.skip[player] = 0;
@@ -9614,6 +9638,7 @@ PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, u
     if (!skip) {
         machine::tia::objects::place(mask, pixels, position);
     }
+    PARL_SHORT
     for (uint32_t i = 1u; i < 3u; ++i) {
         const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[static_cast<uint32_t>(mode)][i]);
         if (offset != 0u) {
@@ -9637,6 +9662,7 @@ PARL_FN Array<uint32_t, 5> missile(const machine::tia::Tia& t, uint32_t missile)
     const uint32_t mode = static_cast<uint32_t>(t.nusiz[missile] & 7);
     const uint32_t position = static_cast<uint32_t>(t.position[machine::tia::M0 + missile]);
     machine::tia::objects::place(mask, pattern, position);
+    PARL_SHORT
     for (uint32_t i = 1u; i < 3u; ++i) {
         const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[mode][i]);
         if (offset != 0u) {
@@ -9731,6 +9757,7 @@ PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
 
 // Recomputes the cells of all objects.
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
+    PARL_SHORT
     for (uint32_t object = 0u; object < 6u; ++object) {
         PARL_LINE(board).cells[object] = machine::tia::objects::cells(t, object);
     }
@@ -9740,6 +9767,7 @@ PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board) {
 PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects) {
     const uint8_t dirty = t.dirty & objects;
     t.dirty &= static_cast<uint8_t>(~objects);
+    PARL_SHORT
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             if (t.graphics[p] != 0) {
@@ -9964,6 +9992,7 @@ PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32
 PARL_FN bool is_touched(const machine::tia::Tia& t, uint8_t on, int32_t group) {
     uint32_t shapes = 0u;
     const uint32_t word = static_cast<uint32_t>(group >> 5);
+    PARL_SHORT
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((on & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             const Array<uint32_t, 5> mask = machine::tia::objects::player(t, p, 0xFF);
@@ -10015,6 +10044,7 @@ PARL_FN machine::tia::position::Strobe player_strobe(const machine::tia::Tia& t,
     }
     bool display = false;
     bool delay = false;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 3u; ++i) {
         const int32_t offset = static_cast<int32_t>(machine::tia::objects::COPIES[mode][i]);
         if ((i == 0u) || (offset != 0)) {
@@ -10169,6 +10199,7 @@ PARL_FN uint32_t select_bytes(uint32_t low, uint32_t high, uint32_t digits) {
 #else
     const uint64_t both = static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
     uint32_t selected = 0u;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 4u; ++i) {
         selected |= (static_cast<uint32_t>(both >> (8u * ((digits >> (4u * i)) & 7u))) & 0xFFu) << (8u * i);
     }
@@ -10257,6 +10288,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
         machine::tia::rows::draw_whole(board, before);
     } else {
+        PARL_SHORT
         for (uint32_t w = 0u; w < 5u; ++w) {
             const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
             if (wanted != 0u) {
@@ -10292,6 +10324,7 @@ PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32
 PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors) {
     const int32_t from = (PARL_LINE(board).current_row.row.kind == machine::tia::rows::BLANKED) ? machine::tia::rows::BLANK_PIXELS : 0;
     Array<uint32_t, 4> shown = Array<uint32_t, 4>{};
+    PARL_SHORT
     for (uint32_t w = 0u; w < 5u; ++w) {
         const uint32_t inside = machine::tia::collision::span_word(w, from, to);
         const uint32_t low = static_cast<uint32_t>(PARL_LINE(board).current_row.row.classes[w]);
@@ -10303,6 +10336,7 @@ PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to,
     }
     const uint32_t changed = PARL_LINE(board).current_row.row.colors ^ colors;
     uint32_t differs = 0u;
+    PARL_SHORT
     for (uint32_t class_ = 0u; class_ < 4u; ++class_) {
         if (shown[class_] != 0u) {
             differs |= changed & (0xFFu << (8u * class_));
@@ -10386,6 +10420,7 @@ PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t a
 // Stores the pixels `from..to` of a class row as bytes.
 PARL_NOINLINE void store_row(machine::Board& board, uint32_t buffer, uint32_t number, const machine::tia::rows::Row& row, int32_t from, int32_t to) {
     const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
+    PARL_SHORT
     for (uint32_t word = 0u; word < 5u; ++word) {
         const uint32_t wanted = machine::tia::collision::span_word(word, from, to);
         if (wanted != 0u) {
@@ -10923,6 +10958,7 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
     if (player == 1u) {
         m.tia.enabl_old = m.tia.enabl;
     }
+    PARL_SHORT
     for (uint32_t shown = 0u; shown < 2u; ++shown) {
         if ((changes & machine::tia::bit(machine::tia::P0 + shown)) != 0) {
             machine::tia::write::show_player(m.tia, board, shown);
@@ -10983,10 +11019,13 @@ PARL_FN Array<uint32_t, 8> seed_words(uint64_t seed) {
     const Array<uint32_t, 4> entropy = Array<uint32_t, 4>{{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), 0u, 0u}};
     uint32_t constant = 0x43B0D7E5u;
     Array<uint32_t, 4> pool = Array<uint32_t, 4>{};
+    PARL_SHORT
     for (uint32_t i = 0u; i < numpy_random::POOL; ++i) {
         pool[i] = numpy_random::scramble(entropy[i], constant);
     }
+    PARL_SHORT
     for (uint32_t from = 0u; from < numpy_random::POOL; ++from) {
+        PARL_SHORT
         for (uint32_t to = 0u; to < numpy_random::POOL; ++to) {
             if (from != to) {
                 const uint32_t source = pool[from];
@@ -10998,6 +11037,7 @@ PARL_FN Array<uint32_t, 8> seed_words(uint64_t seed) {
     }
     Array<uint32_t, 8> words = Array<uint32_t, 8>{};
     constant = 0x8B51F9DDu;
+    PARL_SHORT
     for (uint32_t i_2 = 0u; i_2 < 8u; ++i_2) {
         const uint32_t mixed_2 = pool[i_2 % numpy_random::POOL] ^ constant;
         constant = rs::wrapping_mul<uint32_t>(constant, 0x58F38DEDu);
@@ -11032,6 +11072,7 @@ PARL_FN Array<uint64_t, 2> multiply(Array<uint64_t, 2> a, Array<uint64_t, 2> b) 
 PARL_FN numpy_random::NumpyRandom seeded(uint64_t seed) {
     const Array<uint32_t, 8> words = numpy_random::seed_words(seed);
     Array<uint64_t, 4> pairs = Array<uint64_t, 4>{};
+    PARL_SHORT
     for (uint32_t i = 0u; i < 4u; ++i) {
         pairs[i] = static_cast<uint64_t>(words[2u * i]) | (static_cast<uint64_t>(words[(2u * i) + 1u]) << 32);
     }
@@ -11160,6 +11201,7 @@ PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum) {
     return __dp4a(a, b, sum);
 #else
     uint32_t total = sum;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 4u; ++i) {
         const uint32_t product = ((a >> (8u * i)) & 0xFFu) * ((b >> (8u * i)) & 0xFFu);
         total = rs::wrapping_add<uint32_t>(total, product);
@@ -11187,14 +11229,17 @@ PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t
         even[i] = columns[2u * i];
         odd[i + 1u] = columns[(2u * i) + 1u];
     }
+    PARL_SHORT
     for (uint32_t group = 0u; group < 4u; ++group) {
         const uint32_t source = 20u * group;
         const uint32_t target = 21u * group;
+        PARL_SHORT
         for (uint32_t r = 0u; r < observe::LANES; ++r) {
             sums[target + r] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(odd[source + r], observe::ACROSS[0u][0u][r]) + rs::mul<uint16_t>(even[source + r], observe::ACROSS[0u][1u][r])) + rs::mul<uint16_t>(odd[(source + r) + 1u], observe::ACROSS[0u][2u][r])) + 100);
         }
         const uint32_t source_2 = source + observe::ODD_TARGETS;
         const uint32_t target_2 = target + observe::ODD_TARGETS;
+        PARL_SHORT
         for (uint32_t r_2 = 0u; r_2 < observe::LANES; ++r_2) {
             sums[target_2 + r_2] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(even[(source_2 + r_2) - 1u], observe::ACROSS[1u][0u][r_2]) + rs::mul<uint16_t>(odd[source_2 + r_2], observe::ACROSS[1u][1u][r_2])) + rs::mul<uint16_t>(even[source_2 + r_2], observe::ACROSS[1u][2u][r_2])) + 100);
         }
@@ -11244,6 +11289,7 @@ namespace cule::observe::plane {
 PARL_FN uint8_t brightest(const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
     const uint32_t board_bytes = boards.length / 2u;
     uint8_t most = 0;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint8_t picture = picture_set.picture[i];
         if (picture != env::state::NO_PICTURE) {
@@ -11288,6 +11334,7 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
     return rs::larger_bytes(a, b);
 #else
     uint32_t larger = 0u;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 4u; ++i) {
         const uint32_t mask = 0xFFu << (8u * i);
         larger |= ((a & mask) > (b & mask)) ? (a & mask) : (b & mask);
@@ -11299,6 +11346,7 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 // Looks up four bytes in a table.
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
     uint32_t values = 0u;
+    PARL_SHORT
     for (uint32_t k = 0u; k < 4u; ++k) {
         values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
     }
@@ -11307,6 +11355,7 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
 
 // Stores eight words of a strip from `to` on, or their maximum with those that are there.
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first) {
+    PARL_SHORT
     for (uint32_t k = 0u; k < 8u; ++k) {
         strip[to + k] = is_first ? fours[k] : observe::plane::larger_of_four(strip[to + k], fours[k]);
     }
@@ -11324,6 +11373,7 @@ PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, con
         return false;
     }
     uint64_t differs = 0ull;
+    PARL_SHORT
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11334,6 +11384,7 @@ PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, con
         }
         differs |= static_cast<uint64_t>(board.rows[picture][row].kind ^ board.rows[picture][row - 1u].kind);
         differs |= static_cast<uint64_t>(board.rows[picture][row].colors ^ board.rows[picture][row - 1u].colors);
+        PARL_SHORT
         for (uint32_t word = 0u; word < 5u; ++word) {
             differs |= board.rows[picture][row].classes[word] ^ board.rows[picture][row - 1u].classes[word];
         }
@@ -11358,6 +11409,7 @@ PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set,
         strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
     }
     uint32_t parts = 0u;
+    PARL_SHORT
     for (uint32_t i = 1u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11366,6 +11418,7 @@ PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set,
         if (((picture >= 2u) || (board.rows[picture][row].kind != kind)) || (board.rows[picture][row].colors != colors)) {
             return observe::plane::ALL_PARTS;
         }
+        PARL_SHORT
         for (uint32_t word = 0u; word < 5u; ++word) {
             parts |= static_cast<uint32_t>(board.rows[picture][row].classes[word] != classes[word]) << word;
         }
@@ -11391,6 +11444,7 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
     bool last_is_bytes = false;
     const uint32_t first = static_cast<uint32_t>(picture_set.picture[0u]);
     const uint32_t begin = static_cast<uint32_t>((first < 2u) && machine::tia::rows::has_classes(board.rows[first][row].kind));
+    PARL_SHORT
     for (uint32_t i = begin; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11406,6 +11460,7 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
             last_is_bytes = false;
         } else {
             uint32_t differs = 0u;
+            PARL_SHORT
             for (uint32_t k = 0u; k < 8u; ++k) {
                 const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
                 differs |= indices ^ last[k];
@@ -11415,6 +11470,7 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
                 continue;
             }
             last_is_bytes = true;
+            PARL_SHORT
             for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
                 fours[k_2] = observe::plane::four_values(table, last[k_2]);
             }
@@ -11458,6 +11514,7 @@ PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift) {
 // Sums across row `place` of a strip, in 80ths of a pixel, with 40 added: two in a word of `sums`, the left one in the low half.
 PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums) {
     const uint32_t half_words = observe::WIDTH / 8u;
+    PARL_SHORT
     for (uint32_t half = 0u; half < 2u; ++half) {
         const uint32_t from = (place * observe::plane::ROW_WORDS) + (half * half_words);
         const uint32_t to = (place * observe::plane::SUM_WORDS) + (half * 21u);
@@ -11559,9 +11616,11 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
             const Array<uint16_t, 3> down = t3._1;
             const uint32_t first_column = static_cast<uint32_t>(across[0u]);
             uint32_t sum_2 = 100u;
+            PARL_SHORT
             for (uint32_t j_2 = 0u; j_2 < 3u; ++j_2) {
                 const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
                 uint32_t four = 0u;
+                PARL_SHORT
                 for (uint32_t i_2 = 0u; i_2 < 4u; ++i_2) {
                     four |= static_cast<uint32_t>(observe::plane::brightest(picture_set, boards, work, table, from_2 + i_2)) << (8u * i_2);
                 }
@@ -11576,6 +11635,7 @@ PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const ob
             const observe::Blend x = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
             const observe::Blend y = blends[static_cast<uint32_t>(reduction.blends[1u]) + row];
             int32_t sum_3 = 0;
+            PARL_SHORT
             for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
                 const uint32_t from_3 = static_cast<uint32_t>(y.from[j_3]) * observe::WIDTH;
                 const uint8_t left = observe::plane::brightest(picture_set, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));

@@ -32,6 +32,12 @@ typedef long long int64_t;
 // Placed before long loops: unrolling them hundreds of times would cost compile time and not run faster.
 #define PARL_ROLLED _Pragma("unroll 1")
 #define PARL_UNROLLED _Pragma("unroll")
+// Placed before other loops of a known length. `-DPARL_LOOPS=1`, for measurements: they stay loops.
+#if PARL_LOOPS
+#define PARL_SHORT _Pragma("unroll 1")
+#else
+#define PARL_SHORT
+#endif
 #else
 #define PARL_FN [[maybe_unused]] static inline
 #define PARL_INLINE [[maybe_unused]] static inline
@@ -41,6 +47,7 @@ typedef long long int64_t;
 #define PARL_TABLE [[maybe_unused]] static constexpr
 #define PARL_ROLLED
 #define PARL_UNROLLED
+#define PARL_SHORT
 #endif
 
 // The `Line` of a board. A thread of a kernel has one board, and its line is in shared memory: 32 threads that access the same

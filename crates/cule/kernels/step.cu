@@ -93,6 +93,9 @@ static __device__ void reset_within_step(const Batch& b, const Call& call, uint3
     request = ShowRequest{env, head.newest, 0, 0, reset_state, output};
 }
 
+// More than the number of times that a warp meets others in a step.
+PARL_CONST uint32_t GROUP_PHASES = 1 << 12;
+
 // Blocks of 128 threads whose registers fit into a multiprocessor.
 #ifndef STEP_BLOCKS
 #define STEP_BLOCKS 2
@@ -108,10 +111,13 @@ extern "C" __global__ void __launch_bounds__(128, STEP_BLOCKS) parl_step(Batch b
             const uint32_t game = b.env_games[env];
             schedule_of_block() = WarpSchedule{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};
         }
+        // Each group begins with phases after all of those before.
+        if (threadIdx.x == 0) set_phase(1 + group / gridDim.x * GROUP_PHASES);
         __syncthreads();
         if (threadIdx.x < LANES) requests[threadIdx.x].env = NO_ENV;
         if (env != NO_ENV) step_env(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), requests[threadIdx.x]);
         __syncthreads();
+        if (threadIdx.x == 0) set_phase(0);
         show(b, call, requests);
         __syncthreads();
         if (call.mode != SAME_STEP) continue;

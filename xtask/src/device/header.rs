@@ -7,6 +7,7 @@ use super::expressions::is_object;
 use super::items::{Crate, Def, Function, Space, cpp_name};
 use super::refusal::{Refusal, Result, refuse};
 use super::source;
+use super::statements::SHORT_LOOP;
 use super::types::{Int, Ty, struct_layout};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -373,8 +374,9 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
     if let Some((_, text)) = WIDE.iter().find(|(name, _)| *name == path) {
         let _ = writeln!(out, "    {text}");
     } else {
-        for line in &body.lines {
-            if UNROLLED.contains(&path.as_str()) && line.trim_start().starts_with("for (") {
+        let unrolled = UNROLLED.contains(&path.as_str());
+        for line in body.lines.iter().filter(|line| !unrolled || line.trim() != SHORT_LOOP) {
+            if unrolled && line.trim_start().starts_with("for (") {
                 out.push_str("    PARL_UNROLLED\n");
             }
             let _ = writeln!(out, "{line}");

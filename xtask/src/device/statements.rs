@@ -10,6 +10,8 @@ use syn::{Block, Expr, ExprForLoop, ExprIf, ExprRange, Ident, Item, Local, Pat, 
 
 /// Loops with more iterations than this are not unrolled.
 const LONG_LOOP: i128 = 18;
+/// Placed before shorter loops of a known length; `prelude.cuh` defines it.
+pub const SHORT_LOOP: &str = "PARL_SHORT";
 /// Types that are tried for an unsuffixed loop variable: Rust's default first, then the usual ones.
 const LOOP_TYPES: [Int; 9] =
     [Int::I32, Int::Usize, Int::U32, Int::U8, Int::U16, Int::U64, Int::I64, Int::I16, Int::I8];
@@ -419,6 +421,8 @@ impl Body<'_> {
         let (cpp, lo, hi): (&str, String, String) = (int.cpp(), first.wrapped(), end.wrapped());
         if known.is_some_and(|hi| hi >= LONG_LOOP) {
             self.line("PARL_ROLLED");
+        } else if known.is_some() {
+            self.line(SHORT_LOOP);
         }
         match (down, closed) {
             (false, false) => self
