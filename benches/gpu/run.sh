@@ -8,6 +8,7 @@
 # machine lacks of numpy and of gymnasium with its dependencies.
 #
 #   first      all games in one batch beside the CPU; the sanitizer; twenty games at many sizes; a profile of a step
+#   variants   frame rates of four games with options of the kernels, and with other numbers of environments in a warp
 #   learn      Pong to 18 from pictures with PPO and PQN; frame rates of training; A2C's batching strategies.
 #              PONG_ENVS, PONG_STEPS, RATE_ENVS, STRATEGY_ENVS and BENCH_S change environments, steps and seconds
 #   cores      CPU cores: frame rates of vector environments, threads of the replay
@@ -29,13 +30,13 @@ python=${PYTHON:-python3}
 limit=${LIMIT_S:-540}
 part=all
 case "${1:-}" in
-first | learn | cores | tests | exactness | replay | micro | speed | all)
+first | variants | learn | cores | tests | exactness | replay | micro | speed | all)
     part=$1
     shift
     ;;
 -* | "") ;;
 *)
-    echo "unknown part $1, expected first, learn, cores, tests, exactness, replay, micro, speed or all" >&2
+    echo "unknown part $1, expected first, variants, learn, cores, tests, exactness, replay, micro, speed or all" >&2
     exit 2
     ;;
 esac
@@ -156,12 +157,34 @@ profile() {
     fi
     mkdir -p "$out"
     found=0
-    once "ncu-$1" ncu --kernel-name parl_step --launch-skip 20 --launch-count 1 --set full --clock-control none --force-overwrite \
-        --export "$out/parl_step-$1" "$python" "$here/steps.py" --games "$1" --envs 32768 --steps 24
+    # After 110 steps environments are far from alike.
+    once "ncu-$1" ncu --kernel-name parl_step --launch-skip 110 --launch-count 1 --section SourceCounters \
+        --section WarpStateStats --section MemoryWorkloadAnalysis --section SpeedOfLight --section InstructionStats \
+        --clock-control none --force-overwrite --export "$out/parl_step-$1" \
+        "$python" "$here/steps.py" --games "$1" --envs 32768 --steps 111
     if [ "$found" = 0 ] && [ -e "$out/parl_step-$1.ncu-rep" ]; then
         ncu --import "$out/parl_step-$1.ncu-rep" --page details >"$out/details-$1.txt"
         ncu --import "$out/parl_step-$1.ncu-rep" --page source --csv | gzip >"$out/source-$1.csv.gz"
     fi
+}
+# What the options are for: docs/decisions/0021-code-in-the-cache.md.
+variants() {
+    all="-DSYNC_PHASES=0 -DSYNC_PHASES=2 -DSYNC_PHASES=3 -DSYNC_PHASES=1 -DPARL_LOOPS=1"
+    # One process per variant: each compiles three files.
+    for options in $all; do
+        PARL_NVRTC_OPTIONS=$options "$python" -c "from parl import cuda; cuda.prepare('cuda')" &
+    done
+    wait
+    for options in $all; do
+        export PARL_NVRTC_OPTIONS="$options"
+        run "$python" "$here/speed.py" --sections games --seconds "$(remaining)" --games pong seaquest beam_rider enduro "$@"
+    done
+    unset PARL_NVRTC_OPTIONS
+    for lanes in 4 8 16 32; do
+        export PARL_CUDA_LANES="$lanes"
+        run "$python" "$here/speed.py" --sections games --seconds "$(remaining)" --games pong --envs 4096 "$@"
+    done
+    unset PARL_CUDA_LANES
 }
 learn() {
     mkdir -p "$out"
