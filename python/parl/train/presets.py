@@ -64,8 +64,8 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
             _PPO_ATARI | {"value_clip": 0.1},
         ),
         "atari-gpu": _rollouts_on_gpu(
-            "minibatches, learning rate and clip range of Cobbe et al. (2020), Procgen; its only run on a GPU was "
-            "at -12.9 after 70 seconds",
+            "minibatches, learning rate and clip range of Cobbe et al. (2020), Procgen; its only run "
+            "on a GPU was at -12.9 after 70 seconds",
             _PPO_ATARI
             | {"rollout_steps": 8, "minibatch_size": 2_048, "learning_rate": 5e-4, "clip": 0.2}
             | {"cuda_graph": True},
