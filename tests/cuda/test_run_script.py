@@ -116,5 +116,6 @@ def test_the_first_part_ends_if_a_few_steps_differ(machine, tools):
 def test_an_unknown_part_is_named(machine):
     ended = run(machine, "frist")
     assert (
-        ended.returncode == 2 and "unknown part frist, expected first, learn, cores, tests," in ended.stderr
+        ended.returncode == 2
+        and "unknown part frist, expected first, variants, learn, cores," in ended.stderr
     )
