@@ -2617,6 +2617,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
 PARL_FN void rebase(machine::Machine& m);
 PARL_FN int32_t lines(const machine::Machine& m);
 PARL_FN void begin_step(machine::Machine& m, machine::Board& board);
+PARL_FN void begin_step_of_machine(machine::Machine& m);
 PARL_FN void end_step(machine::Machine& m, machine::Board& board);
 template <class Processor> PARL_NOINLINE void step(Processor& processor, machine::Machine& m, machine::Board& board);
 }
@@ -5006,6 +5007,12 @@ PARL_FN int32_t lines(const machine::Machine& m) {
 
 // Starts a frame, or continues the previous one if it has not ended.
 PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
+    machine::begin_step_of_machine(m);
+    machine::tia::objects::refresh_cells(m.tia, board);
+}
+
+// As [`begin_step`], without the cells of the board.
+PARL_FN void begin_step_of_machine(machine::Machine& m) {
     if (m.unfinished == 0) {
         const int32_t phase = machine::tia::line_clock(m.tia, machine::tia::clock_of(m.cpu.cycles));
         machine::rebase(m);
@@ -5016,7 +5023,6 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
     m.tia.stop = 0;
     m.tia.dirty = machine::tia::ALL_OBJECTS;
     machine::tia::write::invalidate_may_collide(m.tia);
-    machine::tia::objects::refresh_cells(m.tia, board);
     const bool once = machine::cart::large_ram_bytes(m.cart) != 0u;
     m.access_by_access = static_cast<uint8_t>((m.draw != 0) && (once || machine::tia::is_armed(m.tia)));
 }

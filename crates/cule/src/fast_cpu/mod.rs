@@ -115,6 +115,8 @@ pub struct Context {
     tia: FastTia,
     /// The TIA has changed since `update_board`: the plain interpreter's data on the board are out of date.
     board_outdated: bool,
+    /// The cells of the board belong to another time, or to another machine.
+    cells_outdated: bool,
     /// Clock of the last write that changed the TIA.
     tia_changed_at: i32,
     /// Writes to the TIA, recorded instead of executed.
@@ -162,6 +164,7 @@ impl Context {
             origin_cycles: (m.tia.origin / 3) as u32,
             tia: FastTia::new(&m.tia, m.draw != 0),
             board_outdated: false,
+            cells_outdated: true,
             tia_changed_at: i32::MIN,
             #[cfg(processor_alone)]
             writes: [0; WRITES],
@@ -270,6 +273,9 @@ impl Context {
     fn tia_value(&mut self, address: u32, cycles: u32) -> u32 {
         let register = address & 15;
         if self.m.access_by_access != 0 || register >= 8 {
+            if self.m.access_by_access != 0 {
+                self.update_board();
+            }
             // SAFETY: the board outlives the run (`run` borrows it).
             return machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
         }
@@ -279,14 +285,24 @@ impl Context {
         (u32::from(self.m.tia.collisions) >> (2 * register) & 3) << 6 | self.m.bus & 0x3F
     }
 
-    /// Updates TIA and board for use by the plain interpreter.
-    #[inline(never)]
-    fn update_board(&mut self) {
+    /// Updates the TIA for use by the plain interpreter, except for the cells of the board.
+    #[inline(always)]
+    fn update_tia(&mut self) {
         if self.board_outdated {
             self.board_outdated = false;
+            self.cells_outdated = true;
             self.m.tia.dirty = machine::tia::ALL_OBJECTS;
             self.m.tia.collisions_final = 0;
             machine::tia::write::invalidate_may_collide(&mut self.m.tia);
+        }
+    }
+
+    /// Updates TIA and board for use by the plain interpreter.
+    #[inline(never)]
+    fn update_board(&mut self) {
+        self.update_tia();
+        if self.cells_outdated {
+            self.cells_outdated = false;
             // SAFETY: the board outlives the run (`run` borrows it).
             machine::tia::objects::refresh_cells(&self.m.tia, unsafe { &mut *self.board });
         }
@@ -602,9 +618,10 @@ chain! {
 }
 
 /// Runs until `budget` instructions are executed or a chip requests the end of the frame. Equal to
-/// `cpu::run`.
+/// `cpu::run`, except that the cells of the board need not be up to date, before and after.
 pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     if !code.has_records() {
+        machine::tia::objects::refresh_cells(&m.tia, board);
         cpu::run(m, board, code.image(), budget);
         return;
     }
@@ -612,7 +629,7 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
     // SAFETY: `k` was created for this code; board and code are borrowed until the end of this function.
     unsafe { if code.is_segmented() { drive::<true>(&mut k, code) } else { drive::<false>(&mut k, code) } }
-    k.update_board();
+    k.update_tia();
     *m = k.m;
 }
 
@@ -624,7 +641,7 @@ pub fn is_complete(m: &Machine) -> bool {
 /// Runs one step of the machine. Equal to `machine::step`.
 pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
     let begins_open = m.unfinished != 0;
-    machine::begin_step(m, board);
+    machine::begin_step_of_machine(m);
     if m.draw != 0 && begins_open && !is_complete(m) {
         // The frame will probably not end in this step either.
         m.access_by_access = 1;
@@ -636,7 +653,6 @@ pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
             // The visible part of an unfinished frame depends on every access.
             *m = start;
             m.access_by_access = 1;
-            machine::tia::objects::refresh_cells(&m.tia, board);
             run(m, board, code, INSTRUCTIONS_PER_STEP);
         }
     } else {

@@ -183,6 +183,13 @@ pub fn lines(m: &Machine) -> i32 {
 
 /// Starts a frame, or continues the previous one if it has not ended.
 pub fn begin_step(m: &mut Machine, board: &mut Board) {
+    begin_step_of_machine(m);
+    // Recomputed, so that a machine can be combined with any board.
+    tia::objects::refresh_cells(&m.tia, board);
+}
+
+/// As [`begin_step`], without the cells of the board.
+pub fn begin_step_of_machine(m: &mut Machine) {
     if m.unfinished == 0 {
         let phase: i32 = tia::line_clock(&m.tia, tia::clock_of(m.cpu.cycles));
         rebase(m);
@@ -191,10 +198,9 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
     }
     m.unfinished = 1;
     m.tia.stop = 0;
-    // Masks and cells are recomputed, so that a machine can be combined with any board.
+    // Masks are recomputed.
     m.tia.dirty = tia::ALL_OBJECTS;
     tia::write::invalidate_may_collide(&mut m.tia);
-    tia::objects::refresh_cells(&m.tia, board);
     // A step may be run a second time (see `step`), which requires unchanged RAM. Large RAM is not part of
     // the machine.
     let once: bool = cart::large_ram_bytes(&m.cart) != 0;
