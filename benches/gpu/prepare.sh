@@ -4,7 +4,7 @@
 #   benches/gpu/prepare.sh [FOLDER]
 #
 # Writes to FOLDER (target/gpu): `wheels`, with parl's wheel and the pure Python packages that it needs, and `roms`,
-# the ROM files of the installed ale-py; at most 60 MiB. Then runs the parts `first`, `learn` and `cores` in a small form,
+# the ROM files of the installed ale-py; at most 60 MiB. Then runs the parts `first`, `variants`, `learn`, `cores` in a small form,
 # with the fake driver (tests/cuda/fake_driver), in an environment that has torch but neither parl nor gymnasium, and
 # prints their times. Copy FOLDER and the repository to the machine; lease.md has the commands there.
 # GPU_PYTHON is the version of Python there (3.12). REHEARSE= skips the rehearsal.
@@ -65,7 +65,7 @@ END
 export PARL_WHEELS="$folder/wheels" ALE_ROMS_DIR="$folder/roms" PYTHON="$folder/python" TMPDIR="$folder/rehearsal"
 mkdir -p "$TMPDIR"
 export PONG_ENVS=2 PONG_STEPS=600 RATE_ENVS=2 STRATEGY_ENVS=16 BENCH_S=1
-for part in first learn cores; do
+for part in first variants learn cores; do
     started=$(date +%s)
     "$here/run.sh" "$part" --quick --games pong --envs 2 --steps 6 --sizes 2 --grid 2 --out "$folder/rehearsal/out"
     echo "rehearsed $part in $(($(date +%s) - started)) s"
