@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -168,8 +167,6 @@ def main(command: list[str] | None = None) -> int:
     given = arguments(command, envs=32_768)
     session = Session(given, "micro", machine(given.device))
     record = session.record
-    # No calibration: the forms are measured here one by one.
-    os.environ["PARL_CUDA_CALIBRATE"] = "0"
     device = parl.cuda.torch_device(parl.cuda.ordinal(given.device))
     torch.zeros(1, device=device)
     major, minor = torch.cuda.get_device_capability(device)

@@ -293,8 +293,6 @@ def main(command: list[str] | None = None) -> int:
     # Afterwards the kernels are in the cache and torch is initialized.
     cuda.prepare(device)
     start_envs("breakout", 32, device).close()
-    # Games use the default form unless it was measured.
-    os.environ["PARL_CUDA_CALIBRATE"] = "0"
     for section in given.sections:
         work[section]()
     medians = {game: rate for game, rate in medians.items() if rate}

@@ -130,8 +130,6 @@ def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
     monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)
-    # The script sets this variable; monkeypatch restores it after the test.
-    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     options = [
         "--quick",
         "--games",
@@ -182,8 +180,6 @@ def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(micro, name, value)
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
     monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)
-    # The script sets this variable; monkeypatch restores it after the test.
-    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     command = ["--quick", "--envs", "2", "--out", str(tmp_path)]
     with fake_driver.current_context():
         assert micro.main(command) == 0

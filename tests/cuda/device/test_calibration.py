@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import parl
-from parl.envs.atari import groups
 from parl.errors import AtariError
 
 # Each test compiles kernels for the CPU or runs several sets of them, which takes minutes.
@@ -62,27 +60,6 @@ def test_the_choice_is_saved_loaded_and_measured_again_if_damaged(cache: Path) -
     damaged = made()
     assert not damaged.calibrated
     damaged.close()
-
-
-def test_large_batches_calibrate_automatically(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "CALIBRATES_FROM", 2)
-    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
-    off = made()
-    assert not off.calibrated
-    off.close()
-    monkeypatch.delenv("PARL_CUDA_CALIBRATE")
-    envs = made()
-    assert envs.calibrated
-    assert len(list(cache.glob("*.choice"))) == 1
-    # The measurement does not change the results of the environments.
-    obs, info = envs.reset(seed=0)
-    reference = parl.AtariVectorEnv("breakout", 2, boot="snapshot")
-    theirs, their_info = reference.reset(seed=0)
-    assert (obs.numpy(force=True) == theirs).all()
-    assert info["frame_number"].tolist() == their_info["frame_number"].tolist()
-    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
-    assert (envs.step(actions)[0].numpy(force=True) == reference.step(actions.numpy(force=True))[0]).all()
-    envs.close()
 
 
 def test_calibrating_several_games_at_once_is_refused() -> None:

@@ -23,8 +23,6 @@ def made(games: Any = "breakout", envs: int = 2, **options: Any) -> Any:
 @pytest.mark.parametrize("form", ["plain", "grouped:9"])
 def test_a_form_for_all_environments(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARL_CUDA_FORM", form)
-    # With PARL_CUDA_FORM nothing is measured.
-    monkeypatch.setattr(groups, "CALIBRATES_FROM", 1)
     envs, reference = made(), parl.AtariVectorEnv("breakout", 2, boot="snapshot")
     assert envs.forms == {"breakout": form}
     assert not envs.calibrated

@@ -296,9 +296,9 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def calibrate(self) -> list[tuple[str, int, float]]:
         """Measures the fastest form for the game on this device, uses it and stores it on disk.
 
-        The constructor calibrates 1,024 or more environments of one game by itself, unless a measurement is
-        stored, ``PARL_CUDA_FORM`` is set, or ``PARL_CUDA_CALIBRATE`` is ``0``. Results do not depend on the
-        form. All environments must be reset afterwards.
+        It takes 300 steps with random actions first, since environments are alike after a reset. Without a
+        measurement the form is grouped, and the window the one with the fewest instructions. Results do not
+        depend on the form. All environments must be reset afterwards.
 
         Returns:
             One entry per form and window measured: the form (``"grouped"`` or ``"plain"``),

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from parl import _native, cuda
 from parl.errors import AtariError, CudaUnavailableError
 
-# Smallest group that is calibrated; the measurement costs more than it gains for fewer environments.
-CALIBRATES_FROM = 1024
 # Odd multiplier that keeps the entropy of a group apart from those that the core derives within a group.
 _ENTROPY_STEP = 0xD1B54A32D192ED03
 _BITS = 2**64
@@ -94,11 +92,6 @@ class Groups:
             core = _make_core(own, ordinal, folders)
             if wanted is not None:
                 core.choose([wanted], 0)
-            elif number == 0 and _should_calibrate(core, config["games"], size):
-                # Calibration steps the environments, so they are made again; they load the stored result.
-                core.calibrate(0)
-                core.close()
-                core = _make_core(own, ordinal, folders)
             cores.append(core)
         self.device = cuda.torch_device(ordinal)
         has_streams = len(cores) > 1
@@ -271,11 +264,6 @@ def parse_form(text: str) -> tuple[str, int]:
 def format_form(form: str, window: int) -> str:
     """Formats form and window so that :func:`parse_form` can parse them."""
     return f"{form}:{window}" if form == "grouped" else form
-
-
-def _should_calibrate(core: Any, games: list[str], size: int) -> bool:
-    wanted = os.environ.get("PARL_CUDA_CALIBRATE") != "0"
-    return wanted and not core.calibrated and len(games) == 1 and size >= CALIBRATES_FROM
 
 
 def _with_offset(work: Any, group: Group) -> Any:

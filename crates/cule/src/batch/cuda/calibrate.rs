@@ -24,7 +24,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { warmup_steps: 40, steps: 4, rounds: 2 }
+        Self { warmup_steps: 300, steps: 4, rounds: 2 }
     }
 }
 
