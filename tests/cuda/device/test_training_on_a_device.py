@@ -230,7 +230,7 @@ def test_presets_for_a_gpu_run(name: str, graphs_recorded: int, tmp_path: Path, 
     small = {"num_envs": 4, "random_starts": 2, "total_steps": 4 * (steps + 2), "evaluation_episodes": 0}
     run = parl.train(name, preset="atari-gpu", **small, quiet=True, runs=str(tmp_path))
     assert (run.env_steps, len(recorded)) == (small["total_steps"], graphs_recorded)
-    assert run.updates == {"ppo": 6 * 4, "pqn": 6 * 2, "a2c": steps - 19}[name]
+    assert run.updates == {"ppo": 12 * 4, "pqn": 6 * 2, "a2c": steps - 19}[name]
     config = tomllib.loads((Path(run.path) / "config.toml").read_text())
     assert (config["run"]["device"], config[name]["precision"]) == ("cuda", "bfloat16")
 
