@@ -2,13 +2,16 @@
 //! and the instructions that a warp executes are counted.
 //!
 //! `gpu_model [--games a,b] [--envs 32] [--lanes 32] [--warm 60] [--steps 1] [--windows 4] [--forms grouped] [--functions]
-//! [--lines COUNT] [--architecture 90]`. For each game the CPU batch makes `--warm` steps with random actions, then its states are loaded into the
-//! batch whose kernels run as PTX, and both make `--steps` steps, after which observations, figures and states are compared. The
-//! output has one line per game, form and window, `key=value`: warp instructions per step by kind, turns of the grouped form,
-//! mean number of lanes that share an instruction. `--functions` adds the share of each function, `--lines` the lines of PTX that
-//! run most often. NVRTC is found as in parl; `PARL_NVRTC` names its file. In the folder that
-//! `PARL_KEEP_PTX` names the PTX is kept. ROMs come from `ALE_ROMS_DIR` or the folder of an
-//! installed ale-py.
+//! [--memory] [--lines COUNT] [--architecture 90] [--obs-type gray]`. For each game the CPU batch makes `--warm` steps with random
+//! actions, then its states are loaded into the batch whose kernels run as PTX, and both make `--steps` steps, after which
+//! observations, figures and states are compared. The output has one line per game, form and window, `key=value`: warp
+//! instructions per step by kind, turns of the grouped form, mean number of lanes that share an instruction. With several blocks a
+//! line before it has their least, median and most instructions. `--functions` adds each function: its instructions, accesses to
+//! local memory, lanes, lines of PTX that ran, and those that ran more than 20 times a step. `--memory` adds the sectors of global
+//! memory that the warps request, what a warp's share of an H200's first-level cache would miss of them, and how many lines of code
+//! caches of several sizes would miss, if a line of PTX were an instruction of 16 bytes. `--lines` adds the lines of PTX that run
+//! most often, and with `--memory` those that request most sectors. NVRTC is found as in parl; `PARL_NVRTC` names its file. In the
+//! folder that `PARL_KEEP_PTX` names the PTX is kept. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
 #![allow(unsafe_code, reason = "kernels write through addresses")]
 
@@ -22,7 +25,7 @@ use std::rc::Rc;
 
 use cuda::nvrtc::Nvrtc;
 use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan, SOURCES, Shape, Targets};
-use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
+use cule::batch::{Batch, BatchConfig, CpuBatch, ObsType, Outputs, Report, Settings};
 use cule::env::full_strength;
 use cule::env::state::{FLAGS, NUMBERS};
 use cule::machine::Board;
@@ -33,8 +36,8 @@ use simt::{Counts, Memory, Module, Region};
 const CODE_CACHES: [usize; 5] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 /// An instruction is hot if a warp executes it more often than this in a step.
 const HOT: u64 = 20;
-/// A warp's share of the first-level cache of an H200, with eight warps: 256 KiB without shared memory.
-const CACHE_BYTES: usize = (88 << 10) / 8;
+/// A warp's share of the first-level cache of an H200: 256 KiB, of which 196 are the shared memory of eight warps.
+const CACHE_BYTES: usize = (60 << 10) / 8;
 
 /// A GPU whose instructions run on the host.
 struct Simulated {
@@ -100,8 +103,7 @@ impl Device for Simulated {
         let mut other = Counts::new(module);
         let mut counts = self.counts.borrow_mut();
         if let Some(memory) = &mut counts.memory {
-            memory.regions = regions(plan, call, self.lanes);
-            memory.traffic.resize(memory.regions.len() + 1, simt::Traffic::default());
+            memory.set_regions(regions(plan, self.lanes));
         }
         let counts = if kernel == "parl_step" { &mut *counts } else { &mut other };
         simt::launch(module, kernel, (shape.blocks, shape.threads), &parameters, counts)
@@ -110,13 +112,11 @@ impl Device for Simulated {
 }
 
 /// What the buffers of a step hold.
-fn regions(plan: &Plan, _call: &Call, lanes: u32) -> Vec<Region> {
+fn regions(plan: &Plan, lanes: u32) -> Vec<Region> {
     let (scratch, stride) = plan.scratch();
-    let (rows, line, ram) =
-        (offset_of!(Board, rows) as u64, offset_of!(Board, line) as u64, offset_of!(Board, ram) as u64);
+    let (rows, rest) = (offset_of!(Board, rows) as u64, offset_of!(Board, line) as u64);
     let to = scratch + u64::from(lanes * stride);
-    let parts =
-        [("pictures", 0..rows), ("rows", rows..line), ("line", line..ram), ("board", ram..u64::from(stride))];
+    let parts = [("pictures", 0..rows), ("rows", rows..rest), ("scratch", rest..u64::from(stride))];
     let mut all: Vec<Region> = parts
         .into_iter()
         .map(|(name, part)| Region { name, from: scratch, to, stride: u64::from(stride), part })
@@ -164,8 +164,9 @@ impl Pair {
         let warps = options.envs.div_ceil(options.lanes as usize) as u32;
         let device =
             Simulated { modules: modules.clone(), lanes: options.lanes, warps, counts: counts.clone() };
-        let cpu = CpuBatch::new(&config, Settings::default()).map_err(text)?;
-        let gpu = CudaBatch::new(device, &config, Settings::default()).map_err(text)?;
+        let settings = || Settings { obs_type: options.obs_type, ..Settings::default() };
+        let cpu = CpuBatch::new(&config, settings()).map_err(text)?;
+        let gpu = CudaBatch::new(device, &config, settings()).map_err(text)?;
         let bytes = options.envs * cpu.obs_bytes();
         Ok(Self {
             cpu,
@@ -297,6 +298,7 @@ struct Options {
     memory: bool,
     lines: usize,
     architecture: u32,
+    obs_type: ObsType,
 }
 
 impl Options {
@@ -313,6 +315,7 @@ impl Options {
             memory: false,
             lines: 0,
             architecture: 90,
+            obs_type: ObsType::Gray,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -330,6 +333,14 @@ impl Options {
             match word.as_str() {
                 "--games" if value.is_empty() => options.games.clear(),
                 "--games" => options.games = list(),
+                "--obs-type" => {
+                    options.obs_type = match value.as_str() {
+                        "gray" => ObsType::Gray,
+                        "rgb" => ObsType::Rgb,
+                        "ram" => ObsType::Ram,
+                        _ => return Err(format!("--obs-type {value}: expected gray, rgb or ram")),
+                    }
+                }
                 "--architecture" => options.architecture = number()? as u32,
                 "--forms" => options.forms = list(),
                 "--envs" => options.envs = number()?,
@@ -415,7 +426,7 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
     }
     for (bytes, cache) in CODE_CACHES.iter().zip(&counts.code) {
         let traffic = &cache.traffic[0];
-        let [lines, misses] = [traffic.accesses, traffic.misses / 4].map(|count| count / steps);
+        let [lines, misses] = [traffic.accesses, traffic.misses].map(|count| count / steps);
         println!("    code cache of {:3} KiB: {misses:8} misses of {lines:8} lines", bytes >> 10);
     }
     if let Some(memory) = &counts.memory {

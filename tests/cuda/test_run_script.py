@@ -1,5 +1,6 @@
 """`benches/gpu/run.sh` on machines with other packages: what it imports, and what it says is missing."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -111,6 +112,40 @@ def test_the_first_part_ends_if_a_few_steps_differ(machine, tools):
     ended = run(machine, "first", "--out", str(machine / "out"), **tools)
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[1:] == ["differs"]
+
+
+def test_variants_are_compiled_first_and_measured_one_by_one(machine, tools):
+    with zipfile.ZipFile(machine / "wheels" / "parl-1-py3-none-any.whl", "a") as wheel:
+        wheel.writestr("parl/cuda.py", "def prepare(device): print(f'compiled for {device};', end='')")
+    measures = "import os, sys\nnames = ('PARL_NVRTC_OPTIONS', 'PARL_CUDA_LANES')\n"
+    measures += "print(*(os.environ.get(name, '-') for name in names), sys.argv[-1])"
+    (machine / "benches" / "gpu" / "speed.py").write_text(measures)
+    ended = run(machine, "variants", "--envs", "7", **tools)
+    assert ended.returncode == 0, ended.stderr
+    options = ["-DSYNC_PHASES=0", "-DSYNC_PHASES=2", "-DSYNC_PHASES=3", "-DSYNC_PHASES=1", "-DPARL_LOOPS=1"]
+    expected = [f"{one} - 7" for one in options] + [f"- {lanes} 7" for lanes in (4, 8, 16, 32)]
+    expected[0] = "compiled for cuda;" * len(options) + expected[0]
+    assert ended.stdout.splitlines()[1:] == expected
+
+
+def test_a_profile_is_summed_up():
+    spec = importlib.util.spec_from_file_location("stalls", SCRIPT.with_name("stalls.py"))
+    stalls = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stalls)
+    names = ["# Samples", "Instructions Executed", "L2 Theoretical Sectors Global", "stall_wait"]
+    names += ["stall_no_inst", "stall_no_inst (Not Issued)"]
+    # Sixteen instructions, of which the first and the last are hot: two lines of eight instructions.
+    counts = [(2, 84, 10**6, 1, 1, 1)] + [(0, 1, 0, 0, 0, 0)] * 14 + [(6, 84, 0, 0, 6, 6)]
+    rows = [dict(zip(names, map(str, row), strict=True)) for row in counts]
+    assert stalls.summary(rows, warps=4) == [
+        "46 instructions of a warp, 8 samples",
+        f"{'no_inst':20}  87.5%",
+        f"{'wait':20}  12.5%",
+        "hot code: 0 KiB in 0 KiB of cache lines",
+        "1 million sectors of global memory",
+    ]
+    rows = rows * 64
+    assert stalls.summary(rows, warps=4)[-2] == "hot code: 2 KiB in 16 KiB of cache lines"
 
 
 def test_an_unknown_part_is_named(machine):

@@ -442,8 +442,8 @@ def test_settings_of_images_are_refused_for_vectors(name):
 def test_defaults_and_presets_have_no_setting_without_effect(name):
     pictures = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES
     for spec in (tiny_runs.spec_for(env_of(name)), pictures):
-        refuse_unused(name, resolve(name, spec)[1], spec)
+        assert refuse_unused(name, resolve(name, spec)[1], spec) is None
     for preset in presets_of(name).values():
         own = dataclasses.replace(module_of(name).Config(), **preset.algorithm)
         spec = pictures if "channels_last" in preset.algorithm else tiny_runs.spec_for(env_of(name))
-        refuse_unused(name, own, spec)
+        assert refuse_unused(name, own, spec) is None

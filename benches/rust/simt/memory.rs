@@ -1,11 +1,12 @@
-//! Memory accesses of a warp: the sectors of 32 bytes that they request, and how many of these a first-level cache of one
-//! warp's share would miss. The cache is a model: least recently used lines of 128 bytes, filled sector by sector.
+//! Memory accesses of a warp: the sectors of 32 bytes that they request, and how many of these a cache of the given
+//! size would miss. The cache is a model: least recently used lines of 128 bytes, filled sector by sector.
 
 use std::collections::HashMap;
 
-/// Bytes of a sector and of a line.
+/// Bytes of a sector.
 const SECTOR: u64 = 32;
-const LINE: u64 = 128;
+/// Bytes of a line.
+pub const LINE: u64 = 128;
 
 /// Addresses that are counted together: those in `from..to` whose distance to `from`, modulo `stride`, is in `part`.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub struct Memory {
     pub regions: Vec<Region>,
     /// Counts of each region and, at the end, of other memory.
     pub traffic: Vec<Traffic>,
-    /// Per region, function and instruction: sectors.
+    /// Counts of each instruction: function and place in it.
     pub places: HashMap<(usize, u32), Traffic>,
     /// Lines of the cache, the number of their last use and a bit per sector.
     lines: HashMap<u64, (u64, u8)>,
@@ -53,6 +54,12 @@ impl Memory {
     pub fn new(bytes: usize, regions: Vec<Region>) -> Self {
         let traffic = vec![Traffic::default(); regions.len() + 1];
         Self { regions, traffic, capacity: bytes / LINE as usize, ..Self::default() }
+    }
+
+    /// Says which regions there are; their number stays the same while counts are added.
+    pub fn set_regions(&mut self, regions: Vec<Region>) {
+        self.traffic.resize(regions.len() + 1, Traffic::default());
+        self.regions = regions;
     }
 
     fn region_of(&self, at: u64) -> usize {

@@ -13,7 +13,7 @@ mod memory;
 mod parse;
 mod run;
 
-pub use memory::{Memory, Region, Traffic};
+pub use memory::{Memory, Region};
 pub use parse::{Module, parse};
 pub use run::{Counts, launch};
 

@@ -7,7 +7,7 @@ use super::decode::{
     Address, Alu, Atomic, Compare, Instruction, KINDS, Kind, Op, Place, Space, Special, Type,
 };
 use super::flow::EXIT;
-use super::memory::Memory;
+use super::memory::{LINE, Memory};
 use super::parse::{ARGUMENTS_AT, CONSTANT, Function, Module};
 
 /// The values of a register in all lanes of a warp.
@@ -21,6 +21,9 @@ const LOCAL_BYTES: usize = 64 << 10;
 const ARGUMENT_BYTES: usize = 512;
 /// Maximum depth of calls.
 const DEPTH: usize = 32;
+
+/// Instructions in a line of the cache; each takes 16 bytes.
+const LINE_INSTRUCTIONS: usize = LINE as usize / 16;
 
 /// How many instructions the warps of a launch have run.
 #[derive(Clone, Debug)]
@@ -39,9 +42,9 @@ pub struct Counts {
     pub memory: Option<Memory>,
     /// Caches of instructions, if their misses are counted.
     pub code: Vec<Memory>,
-    /// For each function, the instructions of those before it.
-    begins: Vec<u64>,
-    /// The last line of 8 instructions.
+    /// The first line of each function's code.
+    first_lines: Vec<u64>,
+    /// The line of the last instruction.
     line: u64,
 }
 
@@ -57,12 +60,13 @@ impl Counts {
             of_block: vec![],
             memory: None,
             code: vec![],
-            begins: module
+            first_lines: module
                 .functions
                 .iter()
-                .scan(0, |all, function| {
-                    *all += function.code.len().next_multiple_of(8) as u64;
-                    Some(*all - function.code.len().next_multiple_of(8) as u64)
+                .scan(0, |next, function| {
+                    let first = *next;
+                    *next += function.code.len().div_ceil(LINE_INSTRUCTIONS) as u64;
+                    Some(first)
                 })
                 .collect(),
             line: u64::MAX,
@@ -259,10 +263,11 @@ impl Warp<'_> {
             counts.warp[number][instruction.kind as usize] += 1;
             counts.lanes[number] += u64::from(all.count_ones());
             counts.of_line[number][at as usize] += 1;
-            let line = (counts.begins[number] + u64::from(at)) / 8;
+            let line = counts.first_lines[number] + u64::from(at) / LINE_INSTRUCTIONS as u64;
             if line != counts.line && !counts.code.is_empty() {
                 counts.line = line;
-                counts.code.iter_mut().for_each(|cache| cache.access((0, 0), &[line * 128], 128));
+                // One sector stands for the line, which is loaded as a whole.
+                counts.code.iter_mut().for_each(|cache| cache.access((number, at), &[line * LINE], 1));
             }
             if let Some(memory) = &mut counts.memory
                 && let Op::Load(of, address, count, _) | Op::Store(of, address, count, _) = instruction.op

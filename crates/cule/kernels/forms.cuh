@@ -27,9 +27,10 @@ static __device__ WarpSchedule& schedule_of_block() {
 // of words, so that the same word of 32 rows lies in 32 banks, as in a structure of arrays.
 PARL_CONST uint32_t ROW_WORDS = (sizeof(cule::machine::Machine) / 4) | 1;
 PARL_CONST uint32_t ROW_LANES = 32;
-PARL_CONST uint32_t SHARED_BYTES = ROW_LANES * ROW_WORDS * 4;
 static_assert(alignof(cule::machine::Machine) <= 4, "a row begins at any word");
-static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
+// Bytes of a block's shared memory: these rows, and the lines of `line_of_thread`.
+PARL_CONST uint32_t SHARED_BYTES = ROW_LANES * (ROW_WORDS * 4 + LINE_PAIRS * 8);
+static_assert(SHARED_BYTES <= 24 * 1024, "eight blocks share a multiprocessor");
 
 // Shared memory of a block: these rows while frames run, and the data of `show` after that.
 #define PARL_BLOCK_WORDS (ROW_LANES * ROW_WORDS)
@@ -94,7 +95,7 @@ static __device__ void set_phase(uint32_t phase) {
 // The lanes in `together` wait until no other warp of the multiprocessor is behind.
 static __device__ __noinline__ void meet(uint32_t together) {
     const uint32_t before = together & ((1u << threadIdx.x % 32) - 1), count = __popc(together);
-    // Frames of a reset after the step.
+    // The frames of a reset that follows the step: nobody waits for these.
     if (phase_of_block() == 0) return;
     __syncwarp(together);
     if (before == 0) set_phase(phase_of_block() + 1);

@@ -136,11 +136,9 @@ PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
     }
 }
 
-#ifdef __CUDACC__
-static_assert(sizeof(cule::machine::Line) <= 8 * LINE_PAIRS, "a line fits");
-#endif
+static_assert(sizeof(cule::machine::Line) <= 8 * LINE_PAIRS && LINE_PAIRS % 2 == 1, "a line fits");
 
-// Makes the line of a board ready for frames. Frames begin without up-to-date values, except for the incomplete row.
+// Makes the line of a board ready for frames, which recompute everything in it but the current row.
 [[maybe_unused]] static __device__ void begin_line(cule::machine::Board& board) {
     cule::machine::tia::rows::CurrentRow& row = PARL_LINE(board).current_row;
     row.number = 0;
@@ -551,7 +549,7 @@ struct Strip {
         const uint32_t from = call.slides != 0 && s.stack_moved != 0 && !to_final_obs ? b.stack - 1 : 0;
         const ShowTarget w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, b.plane_bytes % 4 == 0};
         const uint8_t push = s.output.push;
-        const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_COPY && push != cule::env::state::PUSH_RAM;
+        const bool draws = push == cule::env::state::PUSH_PICTURES;
         if (push == cule::env::state::PUSH_RESET_PLANE) {
             copy_plane(w.planes + static_cast<uint64_t>(s.newest) * b.plane_bytes,
                        b.reset_planes + static_cast<uint64_t>(s.reset_state) * b.plane_bytes, b.plane_bytes);

@@ -51,11 +51,12 @@ typedef long long int64_t;
 #endif
 
 // The `Line` of a board. A thread of a kernel has one board, and its line is in shared memory: 32 threads that access the same
-// value of theirs need one transaction there, and 32 in global memory. With 31 pairs of words to a line, pairs lie in different banks.
+// value of theirs need one transaction there, and 32 in global memory. A line has an odd number of pairs of words, so that the same
+// pair of neighboring threads lies in different banks.
+PARL_CONST uint32_t LINE_PAIRS = 31;
 #ifdef __CUDACC__
-PARL_CONST uint32_t LINE_PAIRS = 31, LINE_THREADS = 32;
 static __device__ void* line_of_thread() {
-    __shared__ uint64_t lines[LINE_THREADS * LINE_PAIRS];
+    __shared__ uint64_t lines[32 * LINE_PAIRS];
     return lines + threadIdx.x * LINE_PAIRS;
 }
 #define PARL_LINE(board) (*static_cast<::cule::machine::Line*>(line_of_thread()))

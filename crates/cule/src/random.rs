@@ -68,8 +68,8 @@ fn refill(random: &mut Random) {
 /// The number of outputs that [`early_draw`] knows.
 pub const EARLY_DRAWS: u32 = (STATE_WORDS - MIDDLE) as u32;
 
-/// Output number `number` of a generator that was seeded with `seed`; it must be less than [`EARLY_DRAWS`]. Needs no state, and a
-/// thirtieth of the time of seeding and drawing.
+/// Output number `number` of a generator that was seeded with `seed`; it must be less than [`EARLY_DRAWS`]. Needs no state: it
+/// computes 398 to 624 words of the first one, and keeps three.
 #[inline(never)]
 pub fn early_draw(seed: u32, number: u32) -> u32 {
     let mut word: u32 = seed;

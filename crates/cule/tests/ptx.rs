@@ -74,6 +74,8 @@ struct Lane {
 struct Done {
     instructions: u32,
     code: u32,
+    /// Loads from the TIA.
+    loads: u32,
 }
 
 impl Lane {
@@ -112,6 +114,7 @@ impl Lane {
         let (mut pc, mut cycles, mut rest) = (u32::from(c.pc), c.cycles, left);
         let whole = m.access_by_access == 0 && m.cart.claims == 0;
         let until = if whole { warp_schedule::window_at(&m.tia, cycles, 4).1 << CYCLES_AT } else { 0 };
+        let mut loads = 0;
         loop {
             let spent = (cycles - m.cpu.cycles) << CYCLES_AT | (left - rest);
             self.run_block(m, &mut r, &mut pc, &mut cycles, &mut rest, until.saturating_sub(spent));
@@ -125,6 +128,7 @@ impl Lane {
                 break;
             }
             (r.value, r.code) = (tia::read(m, board, r.address, cycles), VALUE);
+            loads += 1;
         }
         let byte = |value: u32| u8::try_from(value).expect("a register of 8 bits");
         let c = &mut m.cpu;
@@ -138,7 +142,7 @@ impl Lane {
             bus::write(m, &mut copy, board, r.address, r.value, false);
             m.cpu = copy;
         }
-        Done { instructions: left - rest, code: r.code }
+        Done { instructions: left - rest, code: r.code, loads }
     }
 }
 
@@ -237,7 +241,7 @@ fn edges_of_the_ram_and_of_the_timer() {
     const AT: usize = 4096 + 0x200;
     let mut board: Box<Board> = bytemuck::zeroed_box();
     let (mut lane, mut m) = empty_lane(&mut board);
-    let (mut draws, mut inside) = (Draws(3), 0);
+    let (mut draws, mut inside, mut loads) = (Draws(3), 0, 0);
     for opcode in 0..=255u8 {
         for low in [0x00, 0x7E, 0x7F, 0x80, 0xFE, 0xFF, 0x84] {
             for high in [0x00, 0x02, 0x10] {
@@ -250,13 +254,15 @@ fn edges_of_the_ram_and_of_the_timer() {
                         m.riot.set_at = m.cpu.cycles.wrapping_sub(draws.next(20));
                         m.cpu.pc = 0xF200;
                         let what = format!("{opcode:02X} {low:02X} {high:02X}, x and y {index}, s {s:02X}");
-                        inside += compare(&lane, &m, &board, &what).1.instructions;
+                        let done = compare(&lane, &m, &board, &what).1;
+                        (inside, loads) = (inside + done.instructions, loads + done.loads);
                     }
                 }
             }
         }
     }
     assert!(inside > 40_000, "only {inside} instructions ran inside the block");
+    assert!(loads > 1000, "only {loads} loads from the TIA");
 }
 
 /// Stores of few different values to all registers of the TIA: most change nothing.

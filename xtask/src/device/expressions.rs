@@ -8,6 +8,9 @@ use super::types::{Int, Ty};
 use syn::spanned::Spanned;
 use syn::{Expr, ExprLit, ExprStruct, Lit, Member, RangeLimits, UnOp};
 
+/// Fields that are reached by a macro of `prelude.cuh`: struct, field, macro.
+const MACROS: [(&str, &str, &str); 1] = [("Board", "line", "PARL_LINE")];
+
 impl Body<'_> {
     /// Translates an expression. `want` is the type that the context requires, if any.
     pub fn expression(&mut self, e: &Expr, want: Option<&Ty>) -> Result<Ex> {
@@ -221,13 +224,13 @@ impl Body<'_> {
             },
             (ty, _) => return refuse(e.span(), format!("a field of type {}", ty.rust(self.krate))),
         };
-        // Kernels have it in shared memory, see `prelude.cuh`.
-        let in_shared_memory = matches!(base.ty.value(), Ty::Struct(id) if self.krate.structs[*id].name == "Board")
-            && name == "line";
-        let code = if in_shared_memory {
-            format!("PARL_LINE({})", base.code)
-        } else {
-            format!("{}.{name}", base.wrapped())
+        let owner = match base.ty.value() {
+            Ty::Struct(id) => self.krate.structs[*id].name.as_str(),
+            _ => "",
+        };
+        let code = match MACROS.iter().find(|(of, field, _)| (*of, *field) == (owner, name.as_str())) {
+            Some((.., text)) => format!("{text}({})", base.code),
+            None => format!("{}.{name}", base.wrapped()),
         };
         Ok(Ex::new(code, ty, effect))
     }

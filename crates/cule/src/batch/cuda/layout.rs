@@ -6,8 +6,8 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::env::State;
 use crate::env::state::{Head, LastFrames};
-use crate::machine::Machine;
 use crate::machine::cart::Cart;
+use crate::machine::{Line, Machine};
 
 /// Environments that a block runs at a time: one per lane of its first warp.
 pub const LANES: u32 = 32;
@@ -36,8 +36,10 @@ const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
 /// Words of a machine's row in shared memory. The number is odd, so that the same word of 32 rows lies in 32
 /// banks.
 const ROW_WORDS: u32 = (size_of::<Machine>() as u32 / 4) | 1;
-/// Bytes of a block's shared memory that hold the machines of its lanes.
-pub const SHARED_BYTES: u32 = LANES * ROW_WORDS * 4;
+/// Pairs of words of a `Line` in shared memory, an odd number as well.
+const LINE_PAIRS: u32 = (size_of::<Line>() as u32 / 8) | 1;
+/// Bytes of a block's shared memory that hold the machines and lines of its lanes.
+pub const SHARED_BYTES: u32 = LANES * (ROW_WORDS * 4 + LINE_PAIRS * 8);
 
 /// Memory layout of a batch: device addresses, then sizes and counts. `Batch` in `kernels/layout.cuh` has the
 /// same fields.
@@ -256,8 +258,8 @@ mod tests {
         // A row holds a machine, and its start is aligned for one.
         assert!(ROW_WORDS as usize * 4 >= size_of::<Machine>());
         assert_eq!(align_of::<Machine>(), 4);
-        // 472 bytes and a word: 8 blocks take 119 KiB of the 228 of an H200.
-        assert_eq!(SHARED_BYTES, 32 * 476);
+        // 472 bytes and a word, and a line of 248 bytes: with the memory beside them, 8 blocks take 195 KiB of the 228 of an H200.
+        assert_eq!(SHARED_BYTES, 32 * (476 + 248));
     }
 
     #[test]
