@@ -95,7 +95,7 @@ static __device__ void set_phase(uint32_t phase) {
 // The lanes in `together` wait until no other warp of the multiprocessor is behind.
 static __device__ __noinline__ void meet(uint32_t together) {
     const uint32_t before = together & ((1u << threadIdx.x % 32) - 1), count = __popc(together);
-    // The frames of a reset that follows the step: nobody waits for these.
+    // The frames of a reset that follows the step: other warps do not wait for these.
     if (phase_of_block() == 0) return;
     __syncwarp(together);
     if (before == 0) set_phase(phase_of_block() + 1);
