@@ -1,8 +1,9 @@
 //! Compares the fast interpreter with the plain one: random programs and random bytes in every cartridge,
-//! with and without pairs and skipped loops; the whole state after every frame. Also tests that its tail
+//! with and without compilation, pairs and skipped loops; the whole state after every frame. Also tests that its tail
 //! calls use no stack.
 
 use cule::fast_cpu::{self, Code, Settings};
+use cule::machine::instructions::{INSTRUCTIONS, Mode};
 use cule::machine::tia::{self, Layout};
 use cule::machine::{self, Board, Machine, cart};
 
@@ -210,6 +211,82 @@ fn in_ram(random: &mut Random, size: usize) -> Vec<u8> {
     image
 }
 
+/// A random program of all instructions except those that stop the processor and those that need a certain stack; some
+/// branches lead into the middle of instructions.
+fn mixture(random: &mut Random, size: usize) -> Vec<u8> {
+    const END: usize = 0x900;
+    const SUBROUTINES: usize = 0xA00;
+    const EXCLUDED: [&str; 5] = ["JAM", "BRK", "RTI", "RTS", "JMP"];
+    let mut image = vec![0xEA; size];
+    for bank in image.chunks_mut(4096.min(size)) {
+        let last = bank.len();
+        let end = END * last / 4096;
+        let subroutines = SUBROUTINES * last / 4096;
+        let high = |at: usize| 0xF0 | (at >> 8) as u8;
+        let instruction = |random: &mut Random, calls: bool| {
+            let (opcode, row) = loop {
+                let opcode = random.byte();
+                let row = &INSTRUCTIONS[usize::from(opcode)];
+                if !EXCLUDED.contains(&row.name) && (calls || row.name != "JSR") {
+                    break (opcode, row);
+                }
+            };
+            let byte = random.byte();
+            let zero_page = [byte | 0x80, byte | 0x80, byte | 0x80, byte & 0x3F, byte][random.below(5)];
+            let word = match random.below(8) {
+                0..=2 => [byte | 0x80, random.byte() & 0x0D],
+                3 | 4 => [byte, high(random.below(last - 32))],
+                5 => [0x80 | byte & 0x1F, 2],
+                6 => [byte & 0x3F, 0],
+                _ => [byte, random.byte()],
+            };
+            match row.mode {
+                Mode::Imp | Mode::Acc => vec![opcode],
+                Mode::Imm => vec![opcode, byte],
+                Mode::Rel => vec![opcode, byte & 7],
+                Mode::Zp | Mode::Zpx | Mode::Zpy => vec![opcode, zero_page],
+                Mode::Indx | Mode::Indy => vec![opcode, byte | 0x80],
+                Mode::Abs if row.name == "JSR" => {
+                    let to = subroutines + 16 * random.below(8);
+                    vec![opcode, to as u8, high(to)]
+                }
+                _ => vec![opcode, word[0], word[1]],
+            }
+        };
+        for to in (subroutines..).step_by(16).take(8) {
+            let mut at = to;
+            while at < to + 12 {
+                let code = instruction(random, false);
+                bank[at..at + code.len()].copy_from_slice(&code);
+                at += code.len();
+            }
+            bank[to + 15] = 0x60;
+        }
+        let mut at = 0;
+        while at < end {
+            let code: Vec<u8> = match random.below(24) {
+                // The stack is in RAM again.
+                0 | 1 => vec![0xA2, 0xF0 | random.byte(), 0x9A],
+                // A pointer to the ROM or to the RAM.
+                2 => vec![0xA9, [0xF1, 0xF4, 0, 1][random.below(4)], 0x85, 0x80 | random.byte()],
+                3 => vec![0xD8],
+                4 => vec![0x85, 2],
+                5 if random.below(4) == 0 => {
+                    vec![0xA9, 2, 0x85, 0, 0x85, 2, 0x85, 2, 0x85, 2, 0xA9, 0, 0x85, 0]
+                }
+                _ => instruction(random, true),
+            };
+            bank[at..at + code.len()].copy_from_slice(&code);
+            at += code.len();
+        }
+        bank[at..at + 3].copy_from_slice(&[0x4C, 0, 0xF0]);
+        for vector in bank[last - 6..].chunks_mut(2) {
+            vector.copy_from_slice(&[0, 0xF0]);
+        }
+    }
+    image
+}
+
 /// Random bytes.
 fn noise(random: &mut Random, size: usize) -> Vec<u8> {
     (0..size).map(|_| random.byte()).collect()
@@ -264,6 +341,7 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
         Code::new(image, kind),
         Code::with(image, kind, Settings { pairs: false, ..Settings::default() }),
         Code::with(image, kind, Settings { skips: false, ..Settings::default() }),
+        Code::with(image, kind, Settings { compiled: false, ..Settings::default() }),
         Code::with(image, kind, with_sound),
     ];
     let sounding = variants.len() - 1;
@@ -312,6 +390,34 @@ fn random_programs_run_alike() {
             compare(&program(&mut random, size), kind, 4, &format!("program {seed} in cartridge {kind}"));
         }
     }
+}
+
+#[test]
+fn mixtures_of_all_instructions_run_alike() {
+    const KINDS: [(u8, usize); 7] = [
+        (cart::KIND_2K, 2048),
+        (cart::KIND_4K, 4096),
+        (cart::KIND_F8, 8192),
+        (cart::KIND_F8SC, 8192),
+        (cart::KIND_E0, 8192),
+        (cart::KIND_FE, 8192),
+        (cart::KIND_DPC, 12288),
+    ];
+    for seed in 1..=80 {
+        for (kind, size) in KINDS {
+            let mut random = Random(0x9FB2_1C65_1E98_DF25 ^ (seed << 8 | u64::from(kind)));
+            compare(&mixture(&mut random, size), kind, 3, &format!("mixture {seed} in cartridge {kind}"));
+        }
+    }
+}
+
+#[test]
+fn images_are_compiled_where_that_is_supported() {
+    let image = program(&mut Random(5), 8192);
+    let supported = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+    assert_eq!(Code::with(&image, cart::KIND_F8, Settings::default()).compiled_bytes() > 0, supported);
+    let without = Settings { compiled: false, ..Settings::default() };
+    assert_eq!(Code::with(&image, cart::KIND_F8, without).compiled_bytes(), 0);
 }
 
 #[test]

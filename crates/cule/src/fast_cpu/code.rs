@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::compiled::{self, Compiled, Layout};
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
 use super::watch::{Watch, watch, watch_of};
 use super::{Handler, RESERVE, Record, count, dpc_display, poll, ram_code, slow};
@@ -16,6 +17,8 @@ use crate::machine::instructions::{INSTRUCTIONS, Mode};
 pub struct Code {
     image: Arc<[u8]>,
     records: Arc<[Record]>,
+    /// Machine code that the functions of `records` may be in.
+    compiled: Option<Arc<Compiled>>,
     /// Records for drawing access by access (see `watch`); created on first use.
     watching: Arc<OnceLock<Vec<Record>>>,
     kind: u8,
@@ -27,13 +30,13 @@ pub struct Code {
 
 /// A decoded instruction: the index of its function, and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Decoded {
+pub(super) struct Decoded {
     /// Opcode and operand class.
-    kind: (u8, u8),
-    handler: u16,
-    operand: u32,
+    pub kind: (u8, u8),
+    pub handler: u16,
+    pub operand: u32,
     /// Additional cycles of a taken branch.
-    extra: u8,
+    pub extra: u8,
 }
 
 const SLOW: Decoded = Decoded { kind: (0, 0), handler: NONE, operand: 0, extra: 0 };
@@ -45,13 +48,15 @@ pub struct Settings {
     pub pairs: bool,
     /// Skip iterations of waiting and counting loops instead of executing them.
     pub skips: bool,
+    /// Compile instructions to machine code, where the system is supported and allows it.
+    pub compiled: bool,
     /// Execute writes to the sound registers.
     pub sound: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pairs: true, skips: true, sound: false }
+        Self { pairs: true, skips: true, compiled: true, sound: false }
     }
 }
 
@@ -65,7 +70,7 @@ const BPL: u8 = 0x10;
 impl Code {
     /// Decodes an image that `rom::image` has returned.
     pub fn new(image: &[u8], kind: u8) -> Self {
-        Self::with(image, kind, Settings::default())
+        Self::with(image, kind, Settings { compiled: compiled::is_wanted(), ..Settings::default() })
     }
 
     /// Returns an image that only the plain interpreter runs.
@@ -73,6 +78,7 @@ impl Code {
         Self {
             image: image.into(),
             records: Arc::new([]),
+            compiled: None,
             watching: Arc::default(),
             kind: 0,
             segmented: false,
@@ -93,7 +99,7 @@ impl Code {
         let decoded = decoder.decoded();
         // A program in RAM has at most an instruction per byte up to its next jump.
         let reserve = decoder.longest_run(&decoded) + RAM_BYTES + 16;
-        let records = (0..image.len())
+        let mut records: Arc<[Record]> = (0..image.len())
             .map(|at| {
                 if segmented {
                     decoder.record::<true>(&decoded, at, settings)
@@ -102,15 +108,30 @@ impl Code {
                 }
             })
             .collect();
+        let layout = Layout { bank, segmented, last_fixed: kind == cart::KIND_E0 };
+        let compiled = settings
+            .compiled
+            .then(|| Compiled::new(&image, &decoded, &records, layout))
+            .flatten()
+            .map(Arc::new);
+        if let (Some(compiled), Some(records)) = (&compiled, Arc::get_mut(&mut records)) {
+            compiled.install(records);
+        }
         Self {
             image: image.into(),
             records,
+            compiled,
             watching: Arc::default(),
             kind,
             segmented,
             rom_bytes,
             reserve: reserve.min(u32::from(RESERVE)),
         }
+    }
+
+    /// Bytes of machine code that the image has been compiled to.
+    pub fn compiled_bytes(&self) -> usize {
+        self.compiled.as_ref().map_or(0, |compiled| compiled.len())
     }
 
     /// Records whose functions leave instructions that may access the TIA to the plain interpreter.

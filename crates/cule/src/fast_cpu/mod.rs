@@ -5,7 +5,8 @@
 //! its instruction, reads the next record and calls the function of that record in tail position with the
 //! same six arguments, all in registers; the compiler makes this call a jump. Rare cases (devices, hotspots,
 //! decimal mode, code outside ROM and RAM) take the slow path: the plain interpreter of `machine::cpu` executes
-//! this one instruction. Iterations of waiting loops are skipped if their end is known.
+//! this one instruction. Iterations of waiting loops are skipped if their end is known. On some systems most instructions
+//! are compiled to machine code, in functions of the same form (`compiled`).
 //!
 //! The functions are generated (`handlers`); this module contains the code that they use. Rust does not
 //! guarantee that tail calls become jumps: without optimization the chain ends at every taken jump (`check`
@@ -19,8 +20,8 @@
 )]
 
 /// Defines a function of the chain, with the arguments that all of them have; see [`Handler`]. Its generic parameters are in
-/// square brackets. Windows passes four arguments in registers and the others on the stack, and a call that needs the stack
-/// cannot become a jump: there the functions have the calling convention of the other systems.
+/// square brackets. On x86-64 they have the System V calling convention everywhere: compiled code uses it, and Windows' own
+/// passes two of the arguments on the stack, where a call cannot become a jump.
 macro_rules! chain {
     (
         $(#[$attribute:meta])*
@@ -28,12 +29,12 @@ macro_rules! chain {
             $k:ident, $ip:ident, $xy:ident, $a:ident, $cn:ident, $f:ident
         ) $body:block
     ) => {
-        #[cfg(not(all(windows, target_arch = "x86_64")))]
+        #[cfg(not(target_arch = "x86_64"))]
         $(#[$attribute])*
         $visibility unsafe fn $name<$($generic)*>(
             $k: &mut Context, $ip: *const Record, $xy: u32, $a: u32, $cn: u64, $f: u32
         ) $body
-        #[cfg(all(windows, target_arch = "x86_64"))]
+        #[cfg(target_arch = "x86_64")]
         $(#[$attribute])*
         #[allow(improper_ctypes_definitions)]
         $visibility unsafe extern "sysv64-unwind" fn $name<$($generic)*>(
@@ -44,6 +45,7 @@ macro_rules! chain {
 
 mod cells;
 mod code;
+mod compiled;
 mod dpc_display;
 #[rustfmt::skip]
 pub mod handlers;
@@ -67,10 +69,10 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot};
 
 /// A function of the chain: context, record, X | Y << 8 | V << 16 | stored value << 24, A, cycles << 16 | instructions
 /// left, result | carry << 8.
-#[cfg(not(all(windows, target_arch = "x86_64")))]
+#[cfg(not(target_arch = "x86_64"))]
 pub type Handler = unsafe fn(&mut Context, *const Record, u32, u32, u64, u32);
 /// As above, with the calling convention that `chain` gives the functions.
-#[cfg(all(windows, target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub type Handler = unsafe extern "sysv64-unwind" fn(&mut Context, *const Record, u32, u32, u64, u32);
 
 /// Minimum of the chain's instruction counter when a jump is taken. The counter exceeds the true number of
