@@ -305,6 +305,7 @@ impl Runner {
         let mut m = machine::new(kind, image.len() as u32, &ram, layout);
         let mut board: Box<Board> = bytemuck::zeroed_box();
         machine::reset(&mut m, &mut board, code.image(), 7);
+        m.input.trigger = [0, 0x80];
         Self { m, board, code }
     }
 

@@ -64,7 +64,6 @@ impl Compiler<'_> {
             self.out.compare_byte_number(CONTEXT, DECIMAL, 0);
             self.out.jump_if(If::NotZero, exit);
         }
-        self.keep_result(one.operation);
         let before = self.state;
         let place = self.operand(one)?;
         self.state.pending += one.cost;
@@ -109,19 +108,6 @@ impl Compiler<'_> {
         pairs
             .binary_search_by_key(&(handler, next.handler), |pair| (pair.0, pair.1))
             .is_ok_and(|place| pairs[place].2 as usize == function)
-    }
-
-    /// Saves a result in a register that the operation changes without giving a new result.
-    fn keep_result(&mut self, operation: &Operation) {
-        let changed = match self.state.result {
-            Held::Flags => false,
-            Held::A => operation.assigns('a'),
-            Held::X => operation.assigns('x'),
-            Held::Y => operation.assigns('y'),
-        };
-        if changed && !operation.assigns('n') {
-            self.settle_result();
-        }
     }
 
     /// A branch, by its condition.

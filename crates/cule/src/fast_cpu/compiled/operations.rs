@@ -149,6 +149,17 @@ impl Parser<'_> {
 mod tests {
     use super::*;
 
+    /// So a result that is held in a register is lost only when there is a new one.
+    #[test]
+    fn operations_that_change_a_register_give_a_result() {
+        for operation in (0..=255).filter_map(Operation::of) {
+            assert!(
+                operation.assigns('n')
+                    || !['a', 'x', 'y'].iter().any(|&register| operation.assigns(register))
+            );
+        }
+    }
+
     #[test]
     fn all_operations_but_one_are_lists_of_statements() {
         for (opcode, row) in INSTRUCTIONS.iter().enumerate() {
