@@ -271,6 +271,15 @@ fn mixture(random: &mut Random, size: usize) -> Vec<u8> {
                 2 => vec![0xA9, [0xF1, 0xF4, 0, 1][random.below(4)], 0x85, 0x80 | random.byte()],
                 3 => vec![0xD8],
                 4 => vec![0x85, 2],
+                // RTS to the branch after LDA, with another result than A.
+                6 => {
+                    let (to, value) = (at + 10, random.byte());
+                    let high = high(to);
+                    vec![
+                        0xA9, high, 0x48, 0xA9, to as u8, 0x48, 0xE0, value, 0x60, 0xA9, value, 0xF0, 2,
+                        0xE6, 0x90,
+                    ]
+                }
                 5 if random.below(4) == 0 => {
                     vec![0xA9, 2, 0x85, 0, 0x85, 2, 0x85, 2, 0x85, 2, 0xA9, 0, 0x85, 0]
                 }

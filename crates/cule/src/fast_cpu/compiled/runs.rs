@@ -143,14 +143,18 @@ impl Compiler<'_> {
         self.count();
     }
 
-    /// True if the result before the instruction at `at` may be read.
+    /// True if the result before the instruction at `at` may be read. An instruction that gives a new one does not read it,
+    /// whoever executes it.
     fn reads_result(&self, mut at: usize) -> bool {
         for _ in 0..8 {
-            if self.kinds.get(at) != Some(&Kind::Compiled) || self.may_leave(at) {
+            let Some(&opcode) = self.image.get(at) else { return true };
+            let Some(operation) = Operation::of(opcode) else { return true };
+            if self.kinds[at] != Kind::Compiled
+                || matches!(operation.access, Access::Branch | Access::Special)
+                || !operation.assigns('n') && self.may_leave(at)
+            {
                 return true;
             }
-            let opcode = self.image[at];
-            let Some(operation) = Operation::of(opcode) else { return true };
             if operation.assigns('n') {
                 return false;
             }
@@ -159,20 +163,13 @@ impl Compiler<'_> {
         true
     }
 
-    /// True if the instruction at `at` can jump to code that needs the whole state.
+    /// True if the instruction at `at`, which gives no result, can be left to a function of the chain.
     fn may_leave(&self, at: usize) -> bool {
         let class = usize::from(self.decoded[at].kind.1);
-        let Some(operation) = Operation::of(self.image[at]) else { return true };
-        matches!(operation.access, Access::Branch | Access::Special)
-            || operation.has_sum()
-            || !matches!(
-                class,
-                handlers::PLAIN
-                    | handlers::RAM
-                    | handlers::CONSTANT
-                    | handlers::ROM_INDEXED
-                    | handlers::TRIGGER
-            )
+        !matches!(
+            class,
+            handlers::PLAIN | handlers::RAM | handlers::CONSTANT | handlers::ROM_INDEXED | handlers::TRIGGER
+        )
     }
 
     /// A label of a stub that jumps to the function of the record at `at`, in the state before its instruction.
