@@ -37,7 +37,7 @@ TWENTY = (
 ).split()
 EIGHT = "breakout enduro freeway ms_pacman pong qbert seaquest space_invaders".split()
 # Which screens are read -> the bars for the median and the worst game.
-SCREENS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
+SCREENS = {"no screen": (8.0, 4.5), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
 CORE = {"no screen": "undrawn", "gray, 2 of 4": "gray"}
 ACTS = 240
 STICKY = 0.8

@@ -103,13 +103,13 @@ def pipeline(
     median, worst = statistics.median(core), min(core)
     about = {"rounds": args.rounds, "threads": threads, "conditions": f"{args.seconds:g} s a round"}
     about |= rivals(libraries)
-    record.add(claim, f"median of {len(games)} games", "speed ratio", "x", median, bar=">= 5", **about)
-    record.add(claim, f"worst of {len(games)} games", "speed ratio", "x", worst, bar=">= 3", **about)
+    record.add(claim, f"median of {len(games)} games", "speed ratio", "x", median, bar=">= 7", **about)
+    record.add(claim, f"worst of {len(games)} games", "speed ratio", "x", worst, bar=">= 4.5", **about)
     middle = statistics.median(wall)
     record.add(claim, f"median of {len(games)} games", "wall-clock speed ratio", "x", middle, **about)
     record.print(
-        f"  = per core-second: median x{median:.2f} ({verdict(median, 5)}), worst x{worst:.2f} "
-        f"({verdict(worst, 3)}); wall-clock: median x{statistics.median(wall):.2f}"
+        f"  = per core-second: median x{median:.2f} ({verdict(median, 7)}), worst x{worst:.2f} "
+        f"({verdict(worst, 4.5)}); wall-clock: median x{statistics.median(wall):.2f}"
     )
     if (envs, threads) == (64, 2):
         record.print(f"  = wall-clock, 64 environments, 2 threads: {verdict(statistics.median(wall), 5)}")
