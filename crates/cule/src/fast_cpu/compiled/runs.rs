@@ -143,8 +143,8 @@ impl Compiler<'_> {
         self.count();
     }
 
-    /// True if the result before the instruction at `at` may be read. An instruction that gives a new one does not read it,
-    /// whoever executes it.
+    /// True if the result before the instruction at `at` may be read. No instruction that gives a new one reads it, and no
+    /// function of the chain that executes such an instruction does.
     fn reads_result(&self, mut at: usize) -> bool {
         for _ in 0..8 {
             let Some(&opcode) = self.image.get(at) else { return true };
