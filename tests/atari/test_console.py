@@ -3,6 +3,7 @@
 import copy
 import pickle
 import shutil
+import struct
 import sys
 import threading
 import time
@@ -456,6 +457,25 @@ def test_damaged_states_are_refused_or_harmless(data):
         )
         with pytest.raises(AtariError, match="not a saved state of this console"):
             console.load(bytes(state))
+
+
+# Game, ROM segments after its start, and segments that its cartridge cannot map.
+IMPOSSIBLE_SEGMENTS = [
+    ("solaris", [12, 13, 14, 15] * 2, [15] * 8),
+    ("asteroids", [4, 5, 6, 7] * 2, [1, 2, 3, 4] * 2),
+    ("pong", [0, 1] * 4, [1] * 8),
+    ("montezuma_revenge", [0, 1, 2, 7] * 2, [0, 1, 2, 6] * 2),
+    ("robotank", [4, 5, 6, 7, 0, 1, 2, 3], [0, 1, 2, 3] * 2),
+]
+
+
+@pytest.mark.parametrize(("game", "segments", "wrong"), IMPOSSIBLE_SEGMENTS)
+def test_a_state_with_segments_that_the_cartridge_cannot_map_is_refused(game, segments, wrong):
+    console = Console(game, seed=0)
+    state, layout = console.save(), struct.Struct("<8H")
+    assert state.count(layout.pack(*segments)) == 1
+    with pytest.raises(AtariError, match="segments .* do not fit this cartridge"):
+        console.load(state.replace(layout.pack(*segments), layout.pack(*wrong)))
 
 
 def test_a_state_with_a_huge_count_of_draws_is_refused(breakout):

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::compiled::{self, Compiled, Layout};
+use super::compiled::{self, Compiled, Mapping};
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
 use super::watch::{Watch, watch, watch_of};
 use super::{Handler, RESERVE, Record, count, dpc_display, poll, ram_code, slow};
@@ -108,10 +108,10 @@ impl Code {
                 }
             })
             .collect();
-        let layout = Layout { bank, segmented, last_fixed: kind == cart::KIND_E0 };
+        let mapping = Mapping { bank, segmented, last_fixed: kind == cart::KIND_E0 };
         let compiled = settings
             .compiled
-            .then(|| Compiled::new(&image, &decoded, &records, layout))
+            .then(|| Compiled::new(&image, &decoded, &records, mapping))
             .flatten()
             .map(Arc::new);
         if let (Some(compiled), Some(records)) = (&compiled, Arc::get_mut(&mut records)) {

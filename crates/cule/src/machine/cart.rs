@@ -126,6 +126,22 @@ pub fn bank_bytes(kind: u8) -> u32 {
     }
 }
 
+/// True if a cartridge of this kind can map these segments.
+#[cfg(not(device))]
+pub fn can_map(cart: &Cart) -> bool {
+    let segment: [u32; 8] = cart.segment.map(u32::from);
+    let mirrored: bool = segment[..4] == segment[4..];
+    let in_rom: bool = segment.iter().all(|&block| block < cart.rom_bytes / SEGMENT_BYTES);
+    let whole_bank: bool = segment[0] % BANK == 0 && (0..4).all(|i| segment[i] == segment[0] + i as u32);
+    in_rom
+        && match cart.kind {
+            KIND_2K => segment == [0, 1, 0, 1, 0, 1, 0, 1],
+            KIND_FE => segment == [4, 5, 6, 7, 0, 1, 2, 3],
+            KIND_E0 => mirrored && segment[3] == 7,
+            kind => bank_bytes(kind) == SEGMENT_BYTES || mirrored && whole_bank,
+        }
+}
+
 /// Bytes of cartridge RAM in `Board::ram`.
 pub fn large_ram_bytes(cart: &Cart) -> u32 {
     match cart.kind {

@@ -292,13 +292,12 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
     if cart.kind != model.cart.kind || cart.rom_bytes != model.cart.rom_bytes {
         return Err(format!("cartridge {} of {} bytes is not the console's", cart.kind, cart.rom_bytes));
     }
-    let mut plain: Cart = cart::new(cart.kind, cart.rom_bytes);
-    plain.segment = model.cart.segment;
+    let plain: Cart = cart::new(cart.kind, cart.rom_bytes);
     let same_bounds: bool =
         (plain.plain_low, plain.plain_high, plain.claims) == (cart.plain_low, cart.plain_high, cart.claims);
-    let blocks: u32 = cart.rom_bytes / cart::SEGMENT_BYTES;
-    if !same_bounds || cart.segment.iter().any(|&block| u32::from(block) >= blocks) {
-        return Err(format!("the ROM segments {:?} do not fit a cartridge of {blocks} KiB", cart.segment));
+    if !same_bounds || !cart::can_map(cart) {
+        let kib: u32 = cart.rom_bytes / cart::SEGMENT_BYTES;
+        return Err(format!("the ROM segments {:?} do not fit this cartridge of {kib} KiB", cart.segment));
     }
     if cart.ram_bank > 32 || cart.ram_page > 3 {
         return Err(format!("RAM bank {} or page {} is out of range", cart.ram_bank, cart.ram_page));

@@ -186,23 +186,24 @@ impl Assembler {
     }
 
     pub fn shl(&mut self, register: Reg, by: u8) {
-        self.rex(false, 0, 0, register as u8, false);
-        self.bytes(&[0xC1, 0xE0 | register as u8 & 7, by]);
+        self.shift(false, 0xE0, register, by);
     }
 
     pub fn shr(&mut self, register: Reg, by: u8) {
-        self.rex(false, 0, 0, register as u8, false);
-        self.bytes(&[0xC1, 0xE8 | register as u8 & 7, by]);
+        self.shift(false, 0xE8, register, by);
     }
 
     pub fn shl_wide(&mut self, register: Reg, by: u8) {
-        self.rex(true, 0, 0, register as u8, false);
-        self.bytes(&[0xC1, 0xE0 | register as u8 & 7, by]);
+        self.shift(true, 0xE0, register, by);
     }
 
     pub fn shr_wide(&mut self, register: Reg, by: u8) {
-        self.rex(true, 0, 0, register as u8, false);
-        self.bytes(&[0xC1, 0xE8 | register as u8 & 7, by]);
+        self.shift(true, 0xE8, register, by);
+    }
+
+    fn shift(&mut self, wide: bool, operation: u8, register: Reg, by: u8) {
+        self.rex(wide, 0, 0, register as u8, false);
+        self.bytes(&[0xC1, operation | register as u8 & 7, by]);
     }
 
     pub fn mov_wide(&mut self, to: Reg, from: Reg) {

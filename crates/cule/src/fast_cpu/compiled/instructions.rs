@@ -5,20 +5,18 @@ use std::mem::{offset_of, size_of};
 use super::assembler::{Alu, If, Reg};
 use super::operands::{Place, RAM};
 use super::operations::{Expression, Operation, Sign};
-use super::reach::{JMP, JSR};
 use super::{
     A, CONTEXT, CYCLES, Compiler, DECIMAL, FLAGS, Functions, Held, OPERAND, STACK_POINTER, State, XY, length,
 };
 use crate::fast_cpu::code::Decoded;
 use crate::fast_cpu::{Context, Record, handlers};
 use crate::machine::instructions::{Access, INSTRUCTIONS, Mode};
+use crate::machine::tia;
 
 const SHADOW: u32 = offset_of!(Context, shadow) as u32;
 const PC_BASE: u32 = offset_of!(Context, pc_base) as u32;
 const LIMIT: u32 = offset_of!(Context, limit) as u32;
 const ORIGIN: u32 = offset_of!(Context, origin_cycles) as u32;
-const PHA: u8 = 0x48;
-const PLA: u8 = 0x68;
 
 /// How control leaves an instruction.
 pub enum Flow {
@@ -33,7 +31,7 @@ pub struct Instruction {
     pub at: usize,
     /// The image offset after it.
     pub next: usize,
-    pub opcode: u8,
+    pub name: &'static str,
     /// Operand class (`handlers`).
     pub class: usize,
     pub mode: Mode,
@@ -82,10 +80,10 @@ impl Compiler<'_> {
         }
         let row = &INSTRUCTIONS[usize::from(opcode)];
         let next = at + length(opcode);
-        (next / self.layout.bank == at / self.layout.bank).then_some(Instruction {
+        (next / self.mapping.bank == at / self.mapping.bank).then_some(Instruction {
             at,
             next,
-            opcode,
+            name: row.name,
             class: usize::from(class),
             mode: row.mode,
             operand,
@@ -148,34 +146,34 @@ impl Compiler<'_> {
 
     /// A jump, or an access to the stack.
     fn special(&mut self, one: Instruction) -> Option<Flow> {
-        let Instruction { at, next, opcode, operand, cost, .. } = one;
+        let Instruction { at, next, name, mode, operand, cost, .. } = one;
         let before = self.state;
-        match opcode {
-            JMP | JSR => {
+        match (name, mode) {
+            ("JMP" | "JSR", Mode::Abs) => {
                 if operand & 0x1000 == 0 {
                     return None;
                 }
                 let to = self.target(at, operand as usize)?;
-                if opcode == JSR {
+                if name == "JSR" {
                     let exit = self.exit(at, before);
                     self.out.load_byte(Reg::Si, CONTEXT, STACK_POINTER);
                     self.out.alu_number(Alu::Cmp, Reg::Si, 0x81);
                     self.out.jump_if(If::Below, exit);
                     self.out.load(Reg::Ax, CONTEXT, PC_BASE);
-                    let place = if self.layout.segmented { next } else { next % self.layout.bank };
+                    let place = if self.mapping.segmented { next } else { next % self.mapping.bank };
                     self.out.alu_number(Alu::Add, Reg::Ax, place as u32 - 1);
                     self.out.store_word_at(Reg::Ax, (CONTEXT, Reg::Si), RAM.wrapping_sub(0x81));
                     self.out.alu_number(Alu::Sub, Reg::Si, 2);
                     self.out.store_byte(Reg::Si, CONTEXT, STACK_POINTER);
                 }
                 let base =
-                    if self.layout.segmented { operand.wrapping_sub(to as u32) } else { operand & 0xF000 };
+                    if self.mapping.segmented { operand.wrapping_sub(to as u32) } else { operand & 0xF000 };
                 self.out.store_number(base, CONTEXT, PC_BASE);
                 self.state.pending += cost;
                 self.go(to);
                 Some(Flow::End)
             }
-            PHA => {
+            ("PHA", _) => {
                 let exit = self.exit(at, before);
                 self.out.load_byte(Reg::Si, CONTEXT, STACK_POINTER);
                 self.out.test_number(Reg::Si, 0x80);
@@ -186,7 +184,7 @@ impl Compiler<'_> {
                 self.state.pending += cost;
                 Some(Flow::Next)
             }
-            PLA => {
+            ("PLA", _) => {
                 let exit = self.exit(at, before);
                 self.out.load_byte(Reg::Ax, CONTEXT, STACK_POINTER);
                 self.out.alu_number(Alu::Add, Reg::Ax, 1);
@@ -242,9 +240,9 @@ impl Compiler<'_> {
 
     /// Adds the cycles up to the end of the line.
     fn wait_for_line(&mut self) {
-        const CYCLES_PER_LINE: u32 = 76;
-        // n / 19 for n below 2^30.
-        const RECIPROCAL: u64 = (1_u64 << 36).div_ceil(19);
+        const CYCLES_PER_LINE: u32 = tia::CLOCKS_PER_LINE as u32 / 3;
+        // For n / 19 with n below 2^30. A line has 4 * 19 cycles.
+        const RECIPROCAL: u64 = (1_u64 << 36).div_ceil(CYCLES_PER_LINE as u64 / 4);
         let done = self.out.label();
         // SI: cycles since the origin. AX: their quotient, then the cycles of whole lines.
         self.out.mov_wide(Reg::Si, CYCLES);

@@ -74,7 +74,12 @@ pub struct Compiled {
 
 impl Compiled {
     /// Compiles an image. `None` if the system is not supported, or allows no executable memory.
-    pub(super) fn new(image: &[u8], decoded: &[Decoded], records: &[Record], layout: Layout) -> Option<Self> {
+    pub(super) fn new(
+        image: &[u8],
+        decoded: &[Decoded],
+        records: &[Record],
+        mapping: Mapping,
+    ) -> Option<Self> {
         if !SUPPORTED {
             return None;
         }
@@ -83,8 +88,8 @@ impl Compiled {
             image,
             decoded,
             records,
-            layout,
-            functions: if layout.segmented { Functions::of::<true>() } else { Functions::of::<false>() },
+            mapping,
+            functions: if mapping.segmented { Functions::of::<true>() } else { Functions::of::<false>() },
             out: Assembler::default(),
             state: State::default(),
             stubs: vec![],
@@ -126,7 +131,7 @@ impl Compiled {
 
 /// How an image is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(super) struct Mapping {
     /// Size of the blocks that are mapped as a whole, in bytes.
     pub bank: usize,
     /// As `Code::is_segmented`.
@@ -197,7 +202,7 @@ struct Compiler<'a> {
     image: &'a [u8],
     decoded: &'a [Decoded],
     records: &'a [Record],
-    layout: Layout,
+    mapping: Mapping,
     functions: Functions,
     out: Assembler,
     state: State,

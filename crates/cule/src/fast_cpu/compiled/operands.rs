@@ -63,7 +63,7 @@ impl Compiler<'_> {
             (Mode::Zp | Mode::Abs, handlers::WSYNC | handlers::TIA_UNUSED) => Place::Unused,
             (Mode::Absx | Mode::Absy, handlers::ROM_INDEXED) => {
                 self.index(mode == Mode::Absx);
-                if self.layout.segmented {
+                if self.mapping.segmented {
                     self.out.add_to(Reg::Si, Reg::Ax, operand);
                     self.read_rom();
                     self.index(mode == Mode::Absx);
@@ -144,7 +144,7 @@ impl Compiler<'_> {
     /// Loads the byte of plain ROM at the address in SI. Changes AX.
     fn read_rom(&mut self) {
         self.out.mov(OPERAND, Reg::Si);
-        if !self.layout.segmented {
+        if !self.mapping.segmented {
             self.out.alu_number(Alu::And, OPERAND, 0xFFF);
             self.out.load_wide(Reg::Ax, CONTEXT, WINDOW);
             self.out.load_byte_at(OPERAND, (Reg::Ax, OPERAND), 0);

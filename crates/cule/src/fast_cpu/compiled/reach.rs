@@ -3,17 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::assembler::Assembler;
-use super::{Compiler, Kind, Layout, State, length};
+use super::{Compiler, Kind, Mapping, State, length};
 use crate::machine::instructions::{INSTRUCTIONS, Mode};
 
-pub const JMP: u8 = 0x4C;
-pub const JSR: u8 = 0x20;
-const RTS: u8 = 0x60;
-const RTI: u8 = 0x40;
-const BRK: u8 = 0x00;
-const JMP_INDIRECT: u8 = 0x6C;
-/// Opcodes after which the next instruction is not at the next address.
-const ENDS: [u8; 5] = [JMP, RTS, RTI, BRK, JMP_INDIRECT];
+/// Instructions after which the next one is not at the next address.
+const ENDS: [&str; 4] = ["JMP", "RTS", "RTI", "BRK"];
 /// Addresses (13 bits) from which on an access may switch banks.
 const HOTSPOTS: usize = 0x1FE0;
 const WINDOW_BYTES: usize = 4096;
@@ -25,7 +19,7 @@ impl Compiler<'_> {
     pub(super) fn find(&mut self) -> BTreeSet<usize> {
         let mut heads = BTreeSet::new();
         let mut open = vec![];
-        let Layout { bank: size, .. } = self.layout;
+        let Mapping { bank: size, .. } = self.mapping;
         for bank in (0..self.image.len()).step_by(size) {
             for vector in VECTORS {
                 let vector = bank + vector % size;
@@ -43,7 +37,7 @@ impl Compiler<'_> {
             self.kinds[at] = if self.is_supported(at) { Kind::Compiled } else { Kind::Left };
             let bank = at / size * size;
             let next = at + length(opcode);
-            let word = self.word(at);
+            let (row, word) = (&INSTRUCTIONS[usize::from(opcode)], self.word(at));
             let mut head = |place: usize| {
                 heads.insert(place);
                 open.push(place);
@@ -51,17 +45,17 @@ impl Compiler<'_> {
             if next / size * size != bank {
                 continue;
             }
-            if ENDS.contains(&opcode) || self.kinds[at] == Kind::Left {
+            if ENDS.contains(&row.name) || self.kinds[at] == Kind::Left {
                 head(next);
             }
-            match INSTRUCTIONS[usize::from(opcode)].mode {
+            match row.mode {
                 Mode::Rel => {
                     let to = next.wrapping_add_signed(self.image[at + 1] as i8 as isize);
                     if to / size * size == bank {
                         head(to);
                     }
                 }
-                Mode::Abs if (opcode == JMP || opcode == JSR) && word & 0x1000 != 0 => match self
+                Mode::Abs if matches!(row.name, "JMP" | "JSR") && word & 0x1000 != 0 => match self
                     .target(at, word)
                 {
                     Some(to) => head(to),
@@ -75,7 +69,7 @@ impl Compiler<'_> {
                 }
                 _ => {}
             }
-            if opcode == JSR {
+            if row.name == "JSR" {
                 head(next);
             }
             open.push(next);
@@ -86,7 +80,7 @@ impl Compiler<'_> {
 
     /// The image offset that a jump at `at` to `address` leads to, if it is always the same.
     pub(super) fn target(&self, at: usize, address: usize) -> Option<usize> {
-        let Layout { bank, segmented, last_fixed } = self.layout;
+        let Mapping { bank, segmented, last_fixed } = self.mapping;
         if !segmented {
             return Some(at / bank * bank + address % bank);
         }
