@@ -4,8 +4,9 @@
 //! processor time per act, so that a benchmark in another language can alternate with it. `frames count GAME
 //! WHAT ACTS` plays them inside [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (the screen
 //! is read in gray after two of every four acts); `save` and `load` save and load states instead of acting;
-//! `vector` steps eight environments instead, each four frames and an observation of 84 x 84.
-//! `frames instructions GAME FRAMES` prints the number of 6507 instructions per frame. ROMs come from
+//! `vector` steps eight environments instead, each four frames and an observation of 84 x 84, `vector:N` N of them.
+//! `frames instructions GAME FRAMES` prints the number of 6507 instructions per frame, `frames decode GAME` how long the
+//! decoding of its ROM takes, with and without compilation, and the bytes of machine code. ROMs come from
 //! `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
 use std::collections::HashMap;
@@ -15,11 +16,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cule::console::Drawing;
-use parl_benches::{Frames, Player, Vector};
+use cule::fast_cpu::{Code, Settings};
+use cule::rom;
+use parl_benches::{Frames, Player, Vector, rom_folders};
 
-const USAGE: &str =
-    "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load|vector [ACTS] | instructions GAME FRAMES";
+const USAGE: &str = "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load|vector[:N] [ACTS] | instructions GAME FRAMES | decode GAME";
 const ACTS: usize = 500;
+/// Environments of `vector`.
+const ENVS: usize = 8;
+/// Times that a ROM is decoded.
+const DECODES: usize = 21;
 
 /// What is done again and again with a game.
 enum Workload {
@@ -46,11 +52,15 @@ enum What {
 
 impl Workload {
     fn new(game: &str, what: &str) -> Result<Self, String> {
-        Ok(if what == "vector" {
-            Self::Vector(Box::new(Vector::new(game).map_err(|error| error.to_string())?))
-        } else {
-            Self::Console(Box::new(Acts::new(game, what)?))
-        })
+        let Some(envs) = what.strip_prefix("vector") else {
+            return Ok(Self::Console(Box::new(Acts::new(game, what)?)));
+        };
+        let envs = match envs.strip_prefix(':') {
+            Some(number) => number.parse().ok().filter(|&envs| envs != 0).ok_or(USAGE)?,
+            None if envs.is_empty() => ENVS,
+            None => return Err(USAGE.to_owned()),
+        };
+        Ok(Self::Vector(Box::new(Vector::new(game, envs).map_err(|error| error.to_string())?)))
     }
 
     fn act(&mut self) {
@@ -68,7 +78,9 @@ impl Acts {
             "drawn" => Drawing::EveryFrame,
             "gray" => Drawing::Predicted,
             _ => {
-                return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load, vector\n{USAGE}"));
+                return Err(format!(
+                    "{what:?} is none of undrawn, drawn, gray, save, load, vector, vector:N\n{USAGE}"
+                ));
             }
         };
         let mut player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;
@@ -142,20 +154,41 @@ fn run() -> Result<(), String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.parse::<usize>().map_err(|_| format!("{text:?} is not a number\n{USAGE}"));
     match arguments.as_slice() {
-        ["serve", rest @ ..] => serve(rest.first().map_or(Ok(ACTS), |text| number(text))?),
+        ["serve", rest @ ..] => serve(rest.first().map_or(Ok(ACTS), |text| number(text))?)?,
         ["count", game, what, rest @ ..] => {
             let acts = rest.first().map_or(Ok(ACTS), |text| number(text))?;
             counted(&mut Workload::new(game, what)?, acts);
-            Ok(())
         }
         ["instructions", game, count] => {
             let count = number(count)?.max(1);
             let mut frames = Frames::record(game, count, false).map_err(|error| error.to_string())?;
             println!("{:.1}", frames.instructions());
-            Ok(())
         }
-        _ => Err(USAGE.to_owned()),
+        ["decode", game] => decode(game)?,
+        _ => return Err(USAGE.to_owned()),
     }
+    Ok(())
+}
+
+/// Prints the median time in which the ROM of a game is decoded, without and with compilation.
+fn decode(game: &str) -> Result<(), String> {
+    let rom = rom::load(game, rom_folders(), false).map_err(|error| error.to_string())?;
+    let (image, kind) = (rom::image(&rom), rom.scheme as u8);
+    for compiled in [false, true] {
+        let settings = Settings { compiled, ..Settings::default() };
+        let mut times: Vec<Duration> = (0..DECODES)
+            .map(|_| {
+                let start = thread_time();
+                black_box(Code::with(&image, kind, settings));
+                thread_time() - start
+            })
+            .collect();
+        times.sort_unstable();
+        let bytes = Code::with(&image, kind, settings).compiled_bytes();
+        let median = times[DECODES / 2].as_secs_f64() * 1e3;
+        println!("{} bytes, compiled {compiled}: {median:.2} ms, {bytes} bytes of machine code", image.len());
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {

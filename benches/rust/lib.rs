@@ -86,29 +86,26 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Number of environments.
-    pub const ENVS: usize = 8;
-
-    /// Makes and resets the environments, with the default settings.
+    /// Makes and resets environments, with the default settings.
     ///
     /// # Errors
     /// As [`Player::new`].
-    pub fn new(game: &str) -> Result<Self, CuleError> {
+    pub fn new(game: &str, envs: usize) -> Result<Self, CuleError> {
         let rom = rom::load(game, rom_folders(), false)?;
         let config = BatchConfig {
             games: &[(rom, console::game_row(game)?)],
-            assignment: &[0; Self::ENVS],
+            assignment: &vec![0; envs],
             threads: 1,
             affinity: None,
-            batch_size: Self::ENVS,
+            batch_size: envs,
             ordered: true,
             wants_ram: false,
             entropy: 0,
         };
         let mut batch = CpuBatch::new(&config, Settings::default())?;
-        let mut obs = vec![0; Self::ENVS * batch.obs_bytes()];
-        let mut reports = vec![Report::default(); Self::ENVS];
-        let seeds: Vec<Option<i64>> = (0..Self::ENVS as i64).map(Some).collect();
+        let mut obs = vec![0; envs * batch.obs_bytes()];
+        let mut reports = vec![Report::default(); envs];
+        let seeds: Vec<Option<i64>> = (0..envs as i64).map(Some).collect();
         batch.reset(Some(&seeds), None, outputs(&mut obs, &mut reports))?;
         let actions = batch.actions();
         Ok(Self { batch, actions, obs, reports, random: 0x9E37_79B9_7F4A_7C15 })
@@ -119,7 +116,7 @@ impl Vector {
     /// # Panics
     /// If the batch refuses the step.
     pub fn step(&mut self) {
-        let mut actions = [full_strength(0); Self::ENVS];
+        let mut actions = vec![full_strength(0); self.reports.len()];
         for action in &mut actions {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;

@@ -390,16 +390,29 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
     }
 }
 
+/// Compares programs made from each seed for each cartridge; `salt` makes them differ from those of another test.
+fn compare_programs(
+    name: &str,
+    seeds: impl Iterator<Item = u64>,
+    salt: u64,
+    cartridges: &[(u8, usize)],
+    frames: u32,
+    make: fn(&mut Random, usize) -> Vec<u8>,
+) {
+    for seed in seeds {
+        for &(kind, size) in cartridges {
+            let mut random = Random(salt ^ (seed << 8 | u64::from(kind)));
+            compare(&make(&mut random, size), kind, frames, &format!("{name} {seed} in cartridge {kind}"));
+        }
+    }
+}
+
 #[test]
 fn random_programs_run_alike() {
     // In the last three the processor jams within a frame, after writes that the beam of an undrawn frame has
     // not reached.
-    for seed in (1..=12).chain([15, 23, 30]) {
-        for (kind, size) in CARTRIDGES {
-            let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (seed << 8 | u64::from(kind)));
-            compare(&program(&mut random, size), kind, 4, &format!("program {seed} in cartridge {kind}"));
-        }
-    }
+    let seeds = (1..=12).chain([15, 23, 30]);
+    compare_programs("program", seeds, 0x9E37_79B9_7F4A_7C15, &CARTRIDGES, 4, program);
 }
 
 #[test]
@@ -413,12 +426,7 @@ fn mixtures_of_all_instructions_run_alike() {
         (cart::KIND_FE, 8192),
         (cart::KIND_DPC, 12288),
     ];
-    for seed in 1..=80 {
-        for (kind, size) in KINDS {
-            let mut random = Random(0x9FB2_1C65_1E98_DF25 ^ (seed << 8 | u64::from(kind)));
-            compare(&mixture(&mut random, size), kind, 3, &format!("mixture {seed} in cartridge {kind}"));
-        }
-    }
+    compare_programs("mixture", 1..=80, 0x9FB2_1C65_1E98_DF25, &KINDS, 3, mixture);
 }
 
 #[test]
@@ -432,12 +440,7 @@ fn images_are_compiled_where_that_is_supported() {
 
 #[test]
 fn programs_in_ram_run_alike() {
-    for seed in 1..=20 {
-        for (kind, size) in CARTRIDGES {
-            let mut random = Random(0xC2B2_AE3D_27D4_EB4F ^ (seed << 8 | u64::from(kind)));
-            compare(&in_ram(&mut random, size), kind, 4, &format!("RAM program {seed} in cartridge {kind}"));
-        }
-    }
+    compare_programs("RAM program", 1..=20, 0xC2B2_AE3D_27D4_EB4F, &CARTRIDGES, 4, in_ram);
 }
 
 #[test]
@@ -518,12 +521,7 @@ fn data_fetchers_run_alike() {
 
 #[test]
 fn random_bytes_run_alike_and_come_to_an_end() {
-    for seed in 1..=12 {
-        for (kind, size) in CARTRIDGES {
-            let mut random = Random(0xD1B5_4A32_D192_ED03 ^ (seed << 8 | u64::from(kind)));
-            compare(&noise(&mut random, size), kind, 3, &format!("bytes {seed} in cartridge {kind}"));
-        }
-    }
+    compare_programs("bytes", 1..=12, 0xD1B5_4A32_D192_ED03, &CARTRIDGES, 3, noise);
 }
 
 #[test]

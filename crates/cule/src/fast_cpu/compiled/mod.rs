@@ -14,7 +14,7 @@
 //! `Compiled::back`, whose function is a return instruction: the registers are then those that the next function gets.
 //! No unwinding passes compiled code: a panic in such a function would abort, but none of them panics.
 //!
-//! Operations come from the text in `machine::instructions`; only the access to operands is written here.
+//! Operations come from the text in `machine::instructions`; access to operands, jumps and the stack are written here.
 
 mod assembler;
 mod instructions;
