@@ -33,7 +33,8 @@ print(json.dumps({"grown": executable() - before, "frames": frames.hexdigest()})
 
 def play(forbid=False, **variables):
     command = [sys.executable, "-c", CHILD, "forbid" if forbid else "allow"]
-    done = subprocess.run(command, env=os.environ | {"PARL_COMPILE": ""} | variables, capture_output=True, text=True)
+    environment = os.environ | {"PARL_COMPILE": ""} | variables
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.stderr.strip() == "refused":
         pytest.skip("this kernel cannot forbid executable memory to a process")
     assert done.returncode == 0, done.stderr

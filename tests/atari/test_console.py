@@ -474,7 +474,7 @@ def test_a_state_with_segments_that_the_cartridge_cannot_map_is_refused(game, se
     console = Console(game, seed=0)
     state, layout = console.save(), struct.Struct("<8H")
     assert state.count(layout.pack(*segments)) == 1
-    with pytest.raises(AtariError, match="segments .* do not fit this cartridge"):
+    with pytest.raises(AtariError, match=r"segments .* do not fit this cartridge"):
         console.load(state.replace(layout.pack(*segments), layout.pack(*wrong)))
 
 
