@@ -19,6 +19,7 @@ from functools import partial
 
 from processes import (
     Record,
+    add_finished,
     median,
     parse_or_run,
     run_in_process,
@@ -110,9 +111,9 @@ def run(what, seed):
     return {**row, "reached": row["score"] >= score}
 
 
-def run_and_print(case, stops, seed):
+def run_and_print(case, stops, finished, seed):
     """Runs one seed, and prints the result on standard error immediately."""
-    row = run_in_process(__file__, [case, stops], seed)
+    row = run_in_process(__file__, [case, stops], seed, finished)
     print(
         f"{case} {seed}: {row['score']:.0f} after {row['steps']:,} transitions, {row['cpu_s']:.0f} s"
         + ("" if row["reached"] else ", not solved"),
@@ -144,6 +145,7 @@ def add_to_record(record, case, rows, jobs):
 
 def main():
     parser = shared_options(__doc__)
+    add_finished(parser)
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--until", action="store_true", help="stop when solved")
@@ -159,7 +161,11 @@ def main():
             f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted"
         )
         for case in arguments.only:
-            rows = list(pool.map(partial(run_and_print, case, arguments.until), range(arguments.seeds)))
+            rows = list(
+                pool.map(
+                    partial(run_and_print, case, arguments.until, arguments.finished), range(arguments.seeds)
+                )
+            )
             solved = sum(row["reached"] for row in rows)
             add_to_record(record, case, rows, arguments.jobs)
             steps, wall, cpu = (
