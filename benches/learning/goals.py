@@ -28,14 +28,6 @@ from processes import (
     train_until,
 )
 
-_SAC = {
-    "hidden": (64, 64),
-    "learning_rate": 1e-3,
-    "replay_ratio": 32.0,
-    "batch_size": 128,
-    "reward_scale": 0.1,
-    "learning_starts": 1_000,
-}
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
     "ppo-cartpole": ("ppo", "CartPole-v1", 100_000, 475.0, {}),
@@ -80,9 +72,16 @@ CASES = {
             ("munchausen", "dqn", {"munchausen": 0.9}),
             ("noisy", "dqn", {"noisy": True}),
             ("rainbow", "rainbow", {}),
-            ("sac", "sac", _SAC),
         )
     },
+    "sac-cartpole": (
+        "sac",
+        "CartPole-v1",
+        300_000,
+        475.0,
+        {"schedule": "deterministic", "preset": "cartpole"},
+    ),
+    "sac-acrobot": ("sac", "Acrobot-v1", 300_000, -90.0, {"schedule": "deterministic", "preset": "acrobot"}),
     "ppo-lunarlander": ("ppo", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
     "pqn-lunarlander": ("pqn", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
 }
