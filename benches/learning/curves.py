@@ -3,9 +3,11 @@
 Every run is a separate process with one torch thread. parl trains with the preset or defaults for the
 environment, in one process. A point of a curve is the mean return of 10 greedy episodes against the processor
 time of training, which excludes the evaluations; the final score is that of 100 greedy episodes with the last
-weights. The area ratio compares the areas under both curves up to the median time of parl's runs: means over
-time of the return, scaled to 0 for random actions and 1 for the goal, and limited to that range. A curve
-starts at 0.
+weights, which start in the same states in both libraries. The time to the goal is that of the first point at
+the goal's return (a run's whole time if there is none). The area ratio compares the areas under both curves
+up to the median time of parl's runs: means over time of the return, scaled to 0 for random actions and 1 for
+the goal, and limited to that range. A curve starts at 0. The ratio is close to 1 if both libraries reach the
+goal early in that time.
 
     python benches/learning/curves.py --seeds 10 --peer-seeds 5 --finished runs.jsonl --record
     python benches/learning/curves.py --only ppo-cartpole --seeds 1 --peer-seeds 1
@@ -30,7 +32,7 @@ from processes import (
     version_of,
 )
 
-POINTS, EPISODES = 20, 10
+POINTS, EPISODES, FINAL_EPISODES = 20, 10, 100
 # environment: (return of random actions, return of the goal)
 SCALES = {
     "CartPole-v1": (20.0, 475.0),
@@ -95,14 +97,14 @@ _PENDULUM = {"preset": "pendulum"}
 CASES = {
     "ppo-cartpole": Case(
         "CartPole-v1",
-        100_000,
+        50_000,
         {},
         100_000,
         8,
         _PPO,
         linear=("learning_rate", "clip_range"),
     ),
-    "a2c-cartpole": Case("CartPole-v1", 300_000, {}, 500_000, 8, {}),
+    "a2c-cartpole": Case("CartPole-v1", 100_000, {}, 500_000, 8, {}),
     "dqn-cartpole": Case(
         "CartPole-v1",
         200_000,
@@ -113,18 +115,18 @@ CASES = {
     ),
     "ppo-acrobot": Case(
         "Acrobot-v1",
-        200_000,
+        100_000,
         {},
         1_000_000,
         16,
         {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4},
         normalize=True,
     ),
-    "a2c-acrobot": Case("Acrobot-v1", 200_000, {"num_envs": 16}, 500_000, 16, {}, normalize=True),
-    "dqn-acrobot": Case("Acrobot-v1", 200_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
-    "sac-pendulum": Case("Pendulum-v1", 10_000, _PENDULUM, 20_000, 1, {"learning_rate": 1e-3}),
-    "td3-pendulum": Case("Pendulum-v1", 15_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
-    "ddpg-pendulum": Case("Pendulum-v1", 10_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
+    "a2c-acrobot": Case("Acrobot-v1", 100_000, {"preset": "acrobot"}, 500_000, 16, {}, normalize=True),
+    "dqn-acrobot": Case("Acrobot-v1", 100_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
+    "sac-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, {"learning_rate": 1e-3}),
+    "td3-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
+    "ddpg-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
     "ppo-lunarlander": Case(
         "LunarLander-v3",
         1_000_000,
@@ -158,7 +160,6 @@ def run(what, seed):
 def train_parl(name, steps, seed):
     import parl
     from parl.runtime.evaluate import Evaluator
-    from parl.train import evaluate
 
     algorithm, case, curve = name.partition("-")[0], CASES[name], []
     clock = Clock()
@@ -186,8 +187,30 @@ def train_parl(name, steps, seed):
             algorithm, env=case.env, total_steps=steps, seed=seed, runs=runs, callbacks=[Curve()], **options
         )
         seconds = clock.now()
-        score = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed, checkpoint="last").mean())
+        score = score_of(parl.load(run.path, checkpoint="last"), case.env, seed)
     return {"points": curve, "score": score, "cpu_s": seconds}
+
+
+def score_of(policy, name, seed):
+    """Mean return of the greedy policy in episodes that start as those of :func:`train_sb3`."""
+    import gymnasium
+
+    env = gymnasium.make(name)
+    observation, _ = env.reset(seed=first_seed(seed))
+    total, episodes = 0.0, 0
+    while episodes < FINAL_EPISODES:
+        action, _ = policy.predict(observation)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total += float(reward)
+        if terminated or truncated:
+            observation, _ = env.reset()
+            episodes += 1
+    return total / episodes
+
+
+def first_seed(seed):
+    """Seed of the first of the final episodes; the later ones continue its random numbers."""
+    return 10**6 + seed
 
 
 def train_sb3(name, steps, seed):
@@ -230,7 +253,7 @@ def train_sb3(name, steps, seed):
     clock.start()
     model.learn(total_timesteps=steps, callback=Curve())
     seconds = clock.now()
-    return {"points": curve, "score": evaluated(100, 10**6 + seed), "cpu_s": seconds}
+    return {"points": curve, "score": evaluated(FINAL_EPISODES, first_seed(seed)), "cpu_s": seconds}
 
 
 class Clock:
@@ -271,6 +294,11 @@ def area(curve, seconds, env):
     return total / seconds
 
 
+def time_to_goal(row, env):
+    """Seconds until the first point at the goal's return; all of a run that has none."""
+    return next((now for _, now, returned in row["points"] if returned >= SCALES[env][1]), row["cpu_s"])
+
+
 def add_to_record(record, name, rows, peers):
     """Adds a case to the record: final scores, times, the ratio of areas, and the curves."""
     case = CASES[name]
@@ -286,6 +314,8 @@ def add_to_record(record, name, rows, peers):
             bar = {"bar": f">= {median([row['score'] for row in peers]):.4g}"}
         record.add("curves", label, "final score", "return", [row["score"] for row in found], **same, **bar)
         record.add("curves", label, "processor time", "s", [row["cpu_s"] for row in found], **same)
+        times = [time_to_goal(row, case.env) for row in found]
+        record.add("curves", label, "time to the goal", "s", times, **same)
         for part in range(1, POINTS + 1):
             points = [at(row["points"], part / POINTS) for row in found]
             steps = round(median([point[0] for point in points]))

@@ -130,6 +130,12 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 
 PRESETS: dict[str, Preset] = {
+    "acrobot": Preset(
+        run={"env": "Acrobot-v1", "num_envs": 16, "total_steps": 100_000},
+        algorithm={"normalize_observations": True, "normalize_rewards": True},
+        tuned=True,
+        note="Reaches -100 within seconds.",
+    ),
     "lunarlander": Preset(
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_500_000},
         algorithm={
