@@ -6,8 +6,9 @@ time of training, which excludes the evaluations; the final score is that of 100
 weights, which start in the same states in both libraries. The time to the goal is that of the first point at
 the goal's return (a run's whole time if there is none). The area ratio compares the areas under both curves
 up to the median time of parl's runs: means over time of the return, scaled to 0 for random actions and 1 for
-the goal, and limited to that range. A curve starts at 0. The ratio is close to 1 if both libraries reach the
-goal early in that time.
+the goal, and limited to that range. A curve starts at 0. SB3's has as many points in the first tenth of its
+run as in the whole, from a repetition of that tenth. The ratio approaches 1 the longer parl's run goes on
+after both libraries have reached the goal.
 
     python benches/learning/curves.py --seeds 10 --peer-seeds 5 --finished runs.jsonl --record
     python benches/learning/curves.py --only ppo-cartpole --seeds 1 --peer-seeds 1
@@ -33,6 +34,8 @@ from processes import (
 )
 
 POINTS, EPISODES, FINAL_EPISODES = 20, 10, 100
+# The share of SB3's run that is repeated with as many points as the whole: parl's run often takes less time.
+EARLY = 0.1
 # environment: (return of random actions, return of the goal)
 SCALES = {
     "CartPole-v1": (20.0, 475.0),
@@ -154,7 +157,9 @@ def run(what, seed):
 
     torch.set_num_threads(1)
     library, name, steps = what
-    return {"parl": train_parl, "SB3": train_sb3}[library](name, steps, seed)
+    if library == "parl":
+        return train_parl(name, steps, seed)
+    return train_sb3(name, steps, seed, EARLY if library == "SB3, early" else 1.0)
 
 
 def train_parl(name, steps, seed):
@@ -213,7 +218,8 @@ def first_seed(seed):
     return 10**6 + seed
 
 
-def train_sb3(name, steps, seed):
+def train_sb3(name, steps, seed, share):
+    """Trains for a share of ``steps``, on which settings depend that change in a run."""
     import numpy as np
     import stable_baselines3
     from stable_baselines3.common.callbacks import BaseCallback
@@ -234,10 +240,10 @@ def train_sb3(name, steps, seed):
 
     class Curve(BaseCallback):
         def _on_step(self):
-            if self.num_timesteps >= (len(curve) + 1) * steps // POINTS:
+            if self.num_timesteps >= (len(curve) + 1) * share * steps // POINTS:
                 score = clock.without(evaluated, EPISODES, 10**5 + seed)
                 curve.append((self.num_timesteps, clock.seconds, score))
-            return True
+            return share == 1 or len(curve) < POINTS
 
     envs = make_vec_env(case.env, case.num_envs, seed=seed)
     if case.normalize:
@@ -285,13 +291,20 @@ def at(curve, share):
 
 
 def area(curve, seconds, env):
-    """The mean over ``seconds`` of a curve's return from 0, of random actions, to 1, of the goal."""
+    """The mean over ``seconds`` of a curve's return from 0, of random actions, to 1, of the goal.
+
+    The curve starts at 0; it is linear between points, and constant after the last.
+    """
+    import numpy as np
+
     low, goal = SCALES[env]
-    total, before, value = 0.0, 0.0, 0.0
-    for _, now, returned in [*curve, (0, max(seconds, curve[-1][1]), curve[-1][2])]:
-        total += value * (min(now, seconds) - min(before, seconds))
-        before, value = now, min(max((returned - low) / (goal - low), 0.0), 1.0)
-    return total / seconds
+    times = np.array([0.0] + [now for _, now, _ in curve])
+    values = np.array([low] + [returned for *_, returned in curve])
+    values = ((values - low) / (goal - low)).clip(0, 1)
+    at_end = np.interp(seconds, times, values)
+    inside = times < seconds
+    times, values = np.append(times[inside], seconds), np.append(values[inside], at_end)
+    return float(np.trapezoid(values, times)) / seconds
 
 
 def time_to_goal(row, env):
@@ -316,8 +329,11 @@ def add_to_record(record, name, rows, peers):
         record.add("curves", label, "processor time", "s", [row["cpu_s"] for row in found], **same)
         times = [time_to_goal(row, case.env) for row in found]
         record.add("curves", label, "time to the goal", "s", times, **same)
-        for part in range(1, POINTS + 1):
-            points = [at(row["points"], part / POINTS) for row in found]
+        parts = [part / POINTS for part in range(1, POINTS + 1)]
+        if library != "parl":
+            parts = sorted({EARLY * part for part in parts} | set(parts))
+        for part in parts:
+            points = [at(row["points"], part) for row in found]
             steps = round(median([point[0] for point in points]))
             for metric, unit, column in (("time of a point", "s", 1), ("return of a point", "return", 2)):
                 values = [point[column] for point in points]
@@ -349,6 +365,10 @@ def main():
         case = CASES[name]
         steps = arguments.steps or (case.steps if library == "parl" else case.peer_steps)
         row = run_in_process(__file__, [library, name, steps], seed, arguments.finished)
+        if library == "SB3":
+            early = run_in_process(__file__, [f"{library}, early", name, steps], seed, arguments.finished)
+            last = early["points"][-1][0]
+            row["points"] = early["points"] + [point for point in row["points"] if point[0] > last]
         print(
             f"{name}, {library}, {seed}: {row['score']:.0f}, {row['cpu_s']:.1f} s",
             file=sys.stderr,
