@@ -105,7 +105,7 @@ def test_bfloat16_is_close_to_float32_but_not_equal(kind, config, options):
 
 
 @pytest.mark.parametrize("spec", [FIRST, LAST], ids=["first", "last"])
-@pytest.mark.parametrize(("kind", "config", "options"), [KINDS[0], KINDS[1], KINDS[3]])
+@pytest.mark.parametrize(("kind", "config", "options"), [KINDS[0], KINDS[1], *KINDS[3:5]])
 def test_normalized_images_have_the_statistics_of_every_16th_step(kind, config, options, spec):
     """The first rollout is for statistics only; the policy gets them with the weights."""
     algorithm = kind(config(hidden=(8,), rollout_steps=18, normalize_observations=True, **options), spec)
