@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -112,6 +113,12 @@ def processor_s(children=False):
     """Seconds of processor time of this process and, with ``children``, of those that it has waited for."""
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if children else (resource.RUSAGE_SELF,)
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, who))
+
+
+def process_s():
+    """Seconds since this process was started; only on Linux."""
+    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def median(values):

@@ -118,6 +118,10 @@ def test_kinds_of_observations_and_unsupported_ones():
     with pytest.raises(ConfigError, match=r"20, 20.* below 36 x 36"):
         check_observations("sac", small)
     check_observations("sac", small, images="impala")
+    check_observations("sac", small, images="small")
+    tiny = dataclasses.replace(BOX, observation_parts=(("eye", (3, 19, 40), "uint8"),))
+    with pytest.raises(ConfigError, match=r"19, 40.* below 20 x 20, too small for images = 'small'"):
+        check_observations("sac", tiny, images="small")
 
 
 @pytest.mark.parametrize("name", ["es", "ga"])

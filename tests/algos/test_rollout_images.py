@@ -9,7 +9,7 @@ from rollouts import no_averaging
 
 from parl.algos import a2c, bc, impala, ppo, pqn
 from parl.errors import ConfigError
-from parl.nets.torsos import ImpalaResNet, NatureCNN
+from parl.nets.torsos import ImpalaResNet, NatureCNN, SmallCNN
 from parl.types import EnvSpec, Rollout
 
 FIRST = EnvSpec((3, 40, 36), "uint8", (), "int64", 4, "next_step")
@@ -58,13 +58,13 @@ def learned(kind, config, spec, **options):
     return algorithm, learner
 
 
-@pytest.mark.parametrize("images", ["nature", "impala"])
+@pytest.mark.parametrize("images", ["nature", "impala", "small"])
 @pytest.mark.parametrize(("kind", "config", "options"), KINDS)
 def test_channels_may_come_last(kind, config, options, images):
     """The same images in either order give the same weights and actions."""
     found = [learned(kind, config, spec, **options, images=images) for spec in (FIRST, LAST)]
     torch.testing.assert_close(found[0][1].weights, found[1][1].weights, rtol=1e-3, atol=1e-5)
-    wanted = {"nature": NatureCNN, "impala": ImpalaResNet}[images]
+    wanted = {"nature": NatureCNN, "impala": ImpalaResNet, "small": SmallCNN}[images]
     assert any(isinstance(part, wanted) for part in found[1][1].network.modules())
     obs = np.random.default_rng(1).integers(0, 256, (20, *FIRST.observation_shape), np.uint8)
     acted = []
@@ -102,3 +102,40 @@ def test_bfloat16_is_close_to_float32_but_not_equal(kind, config, options):
     assert rough.weights.dtype == rough.gradients.dtype == torch.float32
     with pytest.raises(ConfigError, match="precision = 'float16'"):
         config(precision="float16")
+
+
+@pytest.mark.parametrize("spec", [FIRST, LAST], ids=["first", "last"])
+@pytest.mark.parametrize(("kind", "config", "options"), [KINDS[0], KINDS[1], *KINDS[3:5]])
+def test_normalized_images_have_the_statistics_of_every_16th_step(kind, config, options, spec):
+    """The first rollout is for statistics only; the policy gets them with the weights."""
+    algorithm = kind(config(hidden=(8,), rollout_steps=18, normalize_observations=True, **options), spec)
+    learner, policy = algorithm.make_learner(0, "cpu"), algorithm.make_policy(0, 1, 20, 0)
+    data = rollout(spec)
+    obs = torch.randint(0, 256, (19, 3, *spec.observation_shape), dtype=torch.uint8)
+    columns = ("action", "log_prob", "reward", "terminated", "ended", "valid")
+    longer = {name: getattr(data, name).repeat(5, 1)[:18] for name in columns}
+    data = dataclasses.replace(data, obs=obs, **longer)
+    assert learner.learn(data, 0.0, no_averaging) == 0
+    rows = obs[[0, 16]].flatten(0, 1).flatten(1) / 255
+    normalizer = learner.network.flattener.normalizer
+    torch.testing.assert_close(normalizer.mean.data, rows.mean(0))
+    torch.testing.assert_close(1 / normalizer.inverse_std.data, rows.std(0, correction=0).clamp(min=2 / 255))
+    assert learner.learn(data, 0.0, no_averaging) > 0
+    policy.weights.copy_(learner.weights)
+    seen = obs[:, 0]
+    logits = learner.network.policy_of(seen).numpy()
+    np.testing.assert_array_equal(policy.act_greedily(seen.numpy()), logits.argmax(axis=1))
+    without = learner.network.cnn(seen)
+    assert not torch.allclose(learner.network.cnn(learner.network.flattener(seen)), without)
+
+
+def test_images_are_not_normalized_by_pqn_or_with_an_lstm():
+    lstm = ppo.Config(normalize_observations=True, lstm=4)
+    for make in (
+        lambda: ppo.PPO(lstm, FIRST),
+        lambda: pqn.PQN(pqn.Config(normalize_observations=True), FIRST),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"normalize_observations = True is for vectors.* \(3, 40, 36\)"
+        ):
+            make()

@@ -1,5 +1,7 @@
 """Flat buffers, torsos and heads."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -12,11 +14,13 @@ from parl.nets import (
     ImpalaResNet,
     NatureCNN,
     NoisyLinear,
+    SmallCNN,
     flatten,
     make_torso,
     resample_noise,
     silence_noise,
 )
+from parl.nets.normalizer import PixelNormalizer
 
 
 def test_flatten_keeps_the_function_and_shares_memory():
@@ -78,24 +82,36 @@ def test_dueling_head_with_several_numbers_per_action(hidden):
     assert ActionHead(6, 3, 4)(features).shape == (7, 3, 4)
 
 
-@pytest.mark.parametrize(("image", "kind"), [("nature", NatureCNN), ("impala", ImpalaResNet)])
+@pytest.mark.parametrize(
+    ("image", "kind"), [("nature", NatureCNN), ("impala", ImpalaResNet), ("small", SmallCNN)]
+)
 def test_convolutions_by_name_with_and_without_a_dense_layer(image, kind):
     frames = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
     with_dense = make_torso((4, 84, 84), "uint8", (32,), False, image)
     without = make_torso((4, 84, 84), "uint8", (32,), False, image, dense=False)
     assert isinstance(with_dense, kind)
     assert with_dense(frames).shape == (2, 32)
-    # Nature: 64 channels of 7 x 7; IMPALA: 32 of 11 x 11 (84 -> 42 -> 21 -> 11).
-    assert without(frames).shape == (2, without.features) == (2, {"nature": 3136, "impala": 3872}[image])
+    # Nature: 64 channels of 7 x 7; IMPALA: 32 of 11 x 11 (84 -> 42 -> 21 -> 11); small: 32 of 9 x 9.
+    features = {"nature": 3136, "impala": 3872, "small": 2592}[image]
+    assert without(frames).shape == (2, without.features) == (2, features)
     with pytest.raises(ValueError, match="vgg"):
         make_torso((4, 84, 84), "uint8", (32,), False, "vgg")
 
 
-@pytest.mark.parametrize("shape", [(4, 84, 84), (1, 36, 36), (3, 38, 45), (64, 64, 3)])
-def test_channels_last_gives_the_same_features_and_gradients(shape):
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((4, 84, 84), "nature"),
+        ((1, 36, 36), "nature"),
+        ((3, 38, 45), "nature"),
+        ((64, 64, 3), "nature"),
+        ((4, 44, 45), "small"),
+    ],
+)
+def test_channels_last_gives_the_same_features_and_gradients(shape, image):
     """The first convolution then uses blocks of pixels; rows and columns left over have no effect."""
     torch.manual_seed(0)
-    torso = make_torso(shape, "uint8", (32,), False)
+    torso = make_torso(shape, "uint8", (32,), False, image)
     inner = next(part for part in torso.modules() if isinstance(part, NatureCNN))
     frames, found = torch.randint(0, 256, (3, *shape), dtype=torch.uint8), []
     for last in (False, True):
@@ -113,6 +129,24 @@ def test_channels_last_gives_the_same_features_and_gradients(shape):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             errors.append((torso(frames).float() - found[0][0]).abs().mean())
     assert 0 < errors[1] < 2 * errors[0] < 0.02
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 21), (24, 21, 2)])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_normalized_pictures_give_the_features_of_floats(shape, channels_last):
+    """Each pixel is shifted and scaled by its statistics, then clipped; torsos do not scale floats again."""
+    torch.manual_seed(0)
+    inputs, torso = PixelNormalizer(shape), make_torso(shape, "uint8", (8,), False, "small")
+    inner = next(part for part in torso.modules() if isinstance(part, SmallCNN))
+    inner.channels_last = channels_last
+    inputs.normalizer.mean.copy_(torch.rand(math.prod(shape)))
+    inputs.normalizer.inverse_std.copy_(torch.rand(math.prod(shape)) * 20)
+    frames = torch.randint(0, 256, (3, *shape), dtype=torch.uint8)
+    mean, inverse = (one.view(shape) for one in (inputs.normalizer.mean, inputs.normalizer.inverse_std))
+    expected = ((frames / 255 - mean) * inverse).clamp(-5, 5)
+    assert expected.abs().max() == 5
+    torch.testing.assert_close(inputs(frames), expected)
+    torch.testing.assert_close(torso(frames / 255), torso(frames), rtol=1e-4, atol=1e-5)
 
 
 def test_impala_has_fifteen_convolutions():

@@ -115,6 +115,12 @@ def test_dictionaries(tmp_path, name, suffix, actions_of):
     check(parl.load(train_small(tmp_path, name, env=Parts).path), tmp_path / f"policy.{suffix}", actions_of)
 
 
+@pytest.mark.parametrize(("suffix", "actions_of"), [("onnx", onnx_actions), ("pt2", pt2_actions)])
+def test_normalized_images(tmp_path, suffix, actions_of):
+    policy = fresh("ppo", PICTURES, images="small", normalize_observations=True)
+    check(policy, tmp_path / f"policy.{suffix}", actions_of)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_differences_of_stacked_frames(tmp_path, dtype):
     spec = EnvSpec((2, 6), dtype, (), "int64", 4, "next_step")

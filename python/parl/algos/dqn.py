@@ -75,6 +75,7 @@ from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
 from parl.nets.masks import mask_logits, without_mask
 from parl.nets.seeding import seeded
+from parl.nets.torsos import Images
 from parl.nets.user import UserModule
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
@@ -95,7 +96,6 @@ from parl.ops.schedules import actor_epsilons, linear
 from parl.types import MASK, Array, Batch, EnvSpec, Observations, Preset
 
 Distribution = Literal["none", "c51", "qr", "iqn"]
-Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ class Config(OffPolicyConfig):
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the dense layers; images use only the last, after the convolutions."""
     images: Images = "nature"
-    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
+    """Convolutions for images: nature (those of the Nature DQN), impala (IMPALA's residual network) or small
+    (two, of Mnih et al., 2013)."""
     layer_norm: bool = True
     """Layer normalization before each ReLU of the dense layers; stabilizes high learning rates."""
     learning_rate: float = 2e-3

@@ -124,6 +124,29 @@ PRESETS: dict[str, Preset] = {
         tuned=True,
         note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
     ),
+    "atari-small": Preset(
+        run={
+            "env": "parl/Pong-v0",
+            "env_options": ("img_height=44", "img_width=44", "padding=reset"),
+            # A game between two good players could last forever.
+            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
+            "num_envs": 64,
+            "total_steps": 4_000_000,
+            "evaluation_episodes": 30,
+        },
+        algorithm={
+            "rollout_steps": 64,
+            "minibatch_size": 512,
+            "learning_rate": 1e-3,
+            "clip": 0.2,
+            "value_clip": 0.0,
+            "normalize_observations": True,
+            "images": "small",
+            "hidden": (256,),
+        },
+        tuned=True,
+        note="Normalized pictures of 44 x 44 and the network of Mnih et al. (2013), for CPUs; tuned on Pong.",
+    ),
     "lunarlander": Preset(
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
         algorithm={

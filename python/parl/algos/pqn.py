@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
 from parl.nets.normalizer import Flattener
 from parl.nets.observations import DictTorso, RowTorso
+from parl.nets.torsos import Images
 from parl.nets.user import UserInputs, UserModule
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds, check_choices
@@ -69,8 +70,9 @@ class Config(OnPolicyConfig):
     """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the dense layers; images use only the last, after the convolutions."""
-    images: Literal["nature", "impala"] = "nature"
-    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
+    images: Images = "nature"
+    """Convolutions for images: nature (those of the Nature DQN), impala (IMPALA's residual network) or small
+    (two, of Mnih et al., 2013)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,7 +85,7 @@ class Config(OnPolicyConfig):
             ("epsilon_last", 0, 1),
             ("epsilon_steps", 0, 2**53),
         )
-        check_choices(self, ("images", ("nature", "impala")))
+        check_choices(self, ("images", get_args(Images)))
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""

@@ -5,7 +5,7 @@ from parl.nets.flat import FlatModule, copy_named, flatten, named_weights
 from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding
 from parl.nets.noisy import NoisyLinear, resample_noise, silence_noise
 from parl.nets.observations import Encoder, check_actions, check_observations, count_of, tensors_of, torso_for
-from parl.nets.torsos import IMAGE_TORSOS, MLP, ImpalaResNet, NatureCNN, make_torso
+from parl.nets.torsos import IMAGE_TORSOS, MLP, ImpalaResNet, NatureCNN, SmallCNN, make_torso
 
 __all__ = [
     "IMAGE_TORSOS",
@@ -19,6 +19,7 @@ __all__ = [
     "ImpalaResNet",
     "NatureCNN",
     "NoisyLinear",
+    "SmallCNN",
     "check_actions",
     "check_observations",
     "copy_named",

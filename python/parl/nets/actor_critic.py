@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head, view_parameter
-from parl.nets.normalizer import Flattener
+from parl.nets.normalizer import Flattener, PixelNormalizer
 from parl.nets.torsos import make_torso
 from parl.nets.user import UserModule, with_heads
 from parl.ops.execution import ExecutionModule, autocast_bf16
@@ -88,10 +88,10 @@ class ActorCritic(ExecutionModule):
         hidden: widths of the dense layers; a CNN uses only the last.
         shared: one tower for policy and value instead of one each (a CNN is always shared).
         activation: of the dense layers.
-        normalize: subtract running means and divide by running deviations (vectors only).
+        normalize: subtract running means and divide by running deviations, of images pixel by pixel.
         log_std: initial logarithm of a state-independent standard deviation; None: there is none.
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
-        images: convolutions, ``nature`` or ``impala``.
+        images: convolutions, see :func:`parl.nets.make_torso`.
         torso: replaces the CNN; has ``features`` outputs, which policy and value share.
         own: torsos of a user, in place of all others: one that policy and value share, or one each.
         inputs: prepares observations for ``own``.
@@ -129,6 +129,8 @@ class ActorCritic(ExecutionModule):
             self.flattener = inputs
             features = int(cast("Any", own[0]).features)
         elif self.image:
+            if normalize:
+                self.flattener = PixelNormalizer(shape)
             self.cnn = torso or make_torso(shape, dtype, hidden, False, images)
             for layer in self.cnn.modules():
                 if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -158,6 +160,8 @@ class ActorCritic(ExecutionModule):
 
     def _features(self, observations: Tensor) -> Tensor | list[Tensor]:
         if self.image:
+            if hasattr(self, "flattener"):
+                observations = self.flattener(observations)
             return self.cnn(observations).unsqueeze(0)
         if len(self.own):
             x = self.flattener(observations)

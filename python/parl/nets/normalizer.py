@@ -31,6 +31,10 @@ class Normalizer(nn.Module):
         """Normalizes (B, features) float32."""
         return ((features - self.mean) * self.inverse_std).clamp_(-self._LIMIT, self._LIMIT)
 
+    def apply_(self, features: Tensor) -> Tensor:
+        """As :meth:`forward`, in place."""
+        return features.sub_(self.mean).mul_(self.inverse_std).clamp_(-self._LIMIT, self._LIMIT)
+
     def vectors(self, features: Array) -> Array:
         """As :meth:`forward`, for numpy arrays, with equal results bit for bit; only on the CPU."""
         x: Array = features - self.mean.detach().numpy()
@@ -180,6 +184,8 @@ class Flattener(nn.Module):
         self._frame_deltas = frame_deltas
         # Lower bound, so that features that have hardly changed yet are not amplified; of bytes, 2 units.
         self.lowest_deviation = 2 / 255 if dtype == "uint8" else 1e-4
+        self.statistics_every = 1
+        """The statistics are those of every that many steps of a rollout."""
         self._scale = 1 / 255 if dtype == "uint8" else None
         self.normalizer = Normalizer(inputs) if normalize else None
 
@@ -213,3 +219,27 @@ class Flattener(nn.Module):
         """Returns (B, inputs) float32."""
         x = self.raw(observations)
         return x if self.normalizer is None else self.normalizer(x)
+
+
+class PixelNormalizer(Flattener):
+    """Normalizes images pixel by pixel.
+
+    Input (B, *shape) uint8, output the same shape, float32. Statistics are those of every 16th step: images
+    of neighboring steps are alike.
+
+    Args:
+        shape: of one image, (C, H, W) or (H, W, C).
+
+    Source: Burda et al. (2018), "Exploration by random network distillation", section 2.4, for its
+    distillation networks.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__(shape, "uint8", True)
+        self.statistics_every = 16
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Returns (B, *shape) float32; its values are those of :class:`Flattener`."""
+        assert self.normalizer is not None
+        x = observations.flatten(1).to(torch.float32).mul_(1 / 255)
+        return self.normalizer.apply_(x).view(observations.shape)

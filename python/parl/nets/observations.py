@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.errors import ConfigError
-from parl.nets.torsos import MLP, NATURE_MIN, is_channels_last, make_torso
+from parl.nets.torsos import LEAST_SIZE, MLP, is_channels_last, make_torso
 from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import EnvSpec, ObservationKind, Observations, is_image
 
@@ -60,10 +60,11 @@ def check_observations(
         if np.dtype(dtype).kind not in "fiub":
             raise ConfigError(f"{name}: observation {part or spec.observation_shape} has dtype {dtype}")
         rows, columns = shape[:2] if is_channels_last(shape) else shape[1:] if len(shape) == 3 else (0, 0)
-        if is_image(shape, dtype) and images == "nature" and min(rows, columns) < NATURE_MIN:
+        least = LEAST_SIZE.get(images or "", 0)
+        if is_image(shape, dtype) and min(rows, columns) < least:
             raise ConfigError(
-                f"{name}: images of {shape} are below {NATURE_MIN} x {NATURE_MIN}, too small for "
-                "images = 'nature': use another value of images"
+                f"{name}: images of {shape} are below {least} x {least}, too small for "
+                f"images = {images!r}: use another value of images"
             )
 
 

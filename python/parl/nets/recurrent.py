@@ -32,7 +32,7 @@ class RecurrentActorCritic(ExecutionModule):
         normalize: subtract running means and divide by running deviations (vectors only).
         log_std: initial logarithm of a state-independent standard deviation; None: there is none.
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
-        images: ``nature`` or ``impala``.
+        images: convolutions, see :func:`parl.nets.make_torso`.
         torso: replaces the layers and convolutions; has ``features`` outputs.
         inputs: prepares observations for a user's ``torso``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,17 @@ from parl.nets.fused.layers import Head, Layer, MLPWithHeads, Stack, layer
 from parl.ops.execution import ExecutionModule
 from parl.types import is_image
 
-NATURE_MIN = 36
-"""Least height and width of images for the Nature DQN's three convolutions, which have no padding."""
+Images = Literal["nature", "impala", "small"]
+"""Names of the convolutions for images, see :data:`IMAGE_TORSOS`."""
+LEAST_SIZE = {"nature": 36, "small": 20}
+"""Least height and width of images for the convolutions that have no padding."""
 
 
 def _floats(images: Tensor, channels_last: bool) -> Tensor:
-    """Converts bytes to float32 in 0..1, just before the first convolution."""
+    """Converts bytes to float32 in 0..1, just before the first convolution; leaves normalized floats."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
+    if images.dtype != torch.uint8:
+        return images.contiguous(memory_format=layout)
     return images.to(torch.float32, memory_format=layout).mul_(1 / 255)
 
 
@@ -30,14 +35,14 @@ def _number_type(device: torch.device) -> torch.dtype:
 
 
 def _convolve_blocks(layer: nn.Conv2d, images: Tensor) -> Tensor:
-    """Applies a convolution whose kernel is twice its stride S to bytes in 0..255, divided by 255.
+    """Applies a convolution whose kernel is twice its stride S to bytes, divided by 255, or to floats.
 
     Blocks of S x S pixels become the channels of one pixel, and the kernel 2 x 2, with the same sums. Tensor
     cores of GPUs need 8 or more channels side by side; frames have fewer.
 
     Args:
         layer: the convolution, of C channels, without padding.
-        images: (B, C, H, W) uint8.
+        images: (B, C, H, W) uint8 or float32.
 
     Returns:
         (B, outputs, H', W'), channels last.
@@ -48,7 +53,8 @@ def _convolve_blocks(layer: nn.Conv2d, images: Tensor) -> Tensor:
     blocks = blocks.unflatten(2, (rows, size)).permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, S, S)
     x = blocks.to(_number_type(images.device), memory_format=torch.contiguous_format).flatten(3)
     # Bytes are exact in bfloat16, their quotients are not: the weights are divided.
-    weight = (layer.weight * (1 / 255)).view(-1, channels, 2, size, 2, size).permute(0, 2, 4, 1, 3, 5)
+    weight = layer.weight * (1 / 255) if images.dtype == torch.uint8 else layer.weight
+    weight = weight.view(-1, channels, 2, size, 2, size).permute(0, 2, 4, 1, 3, 5)
     return nn.functional.conv2d(x.permute(0, 3, 1, 2), weight.flatten(3).permute(0, 3, 1, 2), layer.bias)
 
 
@@ -107,23 +113,23 @@ class MLP(ExecutionModule):
 class NatureCNN(ExecutionModule):
     """Three convolutions and one dense layer for stacked 8-bit frames.
 
-    Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32. With ``hidden = 0`` there is
-    no dense layer, and the features are the outputs of the convolutions.
+    Input (B, C, H, W) uint8, or float32 if normalized, H and W of at least 36; output (B, hidden) float32.
+    With ``hidden = 0`` there is no dense layer, and the features are the outputs of the convolutions.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning", Methods.
     """
 
+    sizes: ClassVar[Sequence[tuple[int, int, int]]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+    """Outputs, kernel size and stride of each convolution."""
+
     def __init__(self, shape: Sequence[int], hidden: int, layer_norm: bool) -> None:
         super().__init__()
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(shape[0], 32, 8, stride=4),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(32, 64, 4, stride=2),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(64, 64, 3, stride=1),
-            nn.ReLU(inplace=True),
-            nn.Flatten(),
-        )
+        layers: list[nn.Module] = []
+        channels = shape[0]
+        for outputs, kernel, stride in self.sizes:
+            layers += [nn.Conv2d(channels, outputs, kernel, stride), nn.ReLU(inplace=True)]
+            channels = outputs
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():
             flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
         self.dense, self.features = _dense(flat, hidden, layer_norm)
@@ -138,6 +144,15 @@ class NatureCNN(ExecutionModule):
         for one in rest:
             x = one(x)
         return self.dense(x)
+
+
+class SmallCNN(NatureCNN):
+    """Two convolutions and one dense layer: as :class:`NatureCNN`, for H and W of at least 20.
+
+    Source: Mnih et al. (2013), "Playing Atari with deep reinforcement learning", section 4.1.
+    """
+
+    sizes = ((16, 8, 4), (32, 4, 2))
 
 
 class _Residual(nn.Module):
@@ -229,7 +244,7 @@ def make_torso(
         dtype: numpy name.
         hidden: widths of the dense layers, at least one; after convolutions only the last is used.
         layer_norm: normalize before each ReLU of a dense layer.
-        image: convolutions: ``"nature"`` or ``"impala"``.
+        image: convolutions, a key of :data:`IMAGE_TORSOS`.
         dense: whether a dense layer follows the convolutions; no effect on an :class:`MLP`.
 
     Raises:
@@ -250,5 +265,6 @@ def make_torso(
 IMAGE_TORSOS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
     "nature": NatureCNN,
     "impala": ImpalaResNet,
+    "small": SmallCNN,
 }
 """Convolutions for images, by name."""

@@ -92,7 +92,7 @@ class Options(RunOptions, total=False):
     shared_layers: bool
     activation: Literal["tanh", "relu"]
     initial_log_std: float
-    images: Literal["nature", "impala"] | Literal["nature", "mlp"]
+    images: Literal["nature", "impala", "small"] | Literal["nature", "mlp"]
     lstm: int
     advantage: Literal["gae", "vtrace"]
     window: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from parl.nets.actor_critic import ActorCritic, UserActorCritic
 from parl.nets.masks import MaskedActorCritic, MaskedRecurrentActorCritic, MaskedRows, MaskedUserActorCritic
 from parl.nets.observations import DictTorso, RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
+from parl.nets.torsos import Images
 from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian, multi_categorical
@@ -45,8 +46,9 @@ class ActorCriticConfig(OnPolicyConfig):
     """Activation function of the dense layers."""
     initial_log_std: float = 0.0
     """Initial logarithm of the standard deviation of continuous actions."""
-    images: Literal["nature", "impala"] = "nature"
-    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
+    images: Images = "nature"
+    """Convolutions for images: nature (those of the Nature DQN), impala (IMPALA's residual network) or small
+    (two, of Mnih et al., 2013)."""
     lstm: int = 0
     """Width of an LSTM after the layers, which policy and value then share; 0: no LSTM."""
 
@@ -71,7 +73,7 @@ class ActorCriticConfig(OnPolicyConfig):
             ("initial_log_std", -20, 20),
             ("lstm", 0, 2**20),
         )
-        check_choices(self, ("activation", ("tanh", "relu")), ("images", ("nature", "impala")))
+        check_choices(self, ("activation", ("tanh", "relu")), ("images", get_args(Images)))
         if self.network is not None and self.lstm:
             raise ConfigError(f"lstm = {self.lstm} needs parl's layers: set torso in place of network")
 
@@ -341,7 +343,7 @@ class ActorCriticAlgorithm:
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
         check_observations(type(self).__name__.lower(), spec.without_mask, self.kinds, config.convolutions)
-        check_vectors(config, spec)
+        check_vectors(config, spec, images=config.own is None and not config.lstm)
         self.config = config
         self.spec = spec
         if config.own is not None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, check_actions, copy_named, flatten, named_weights, tensors_of
 from parl.nets.fused import Update
+from parl.nets.torsos import Images
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
@@ -33,8 +34,6 @@ from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
 
-Images = Literal["nature", "impala"]
-
 
 @dataclass(frozen=True)
 class CriticsConfig(OffPolicyConfig):
@@ -43,8 +42,8 @@ class CriticsConfig(OffPolicyConfig):
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics."""
     images: Images = "nature"
-    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network). Actor
-    and critics have separate ones."""
+    """Convolutions for images: nature (those of the Nature DQN), impala (IMPALA's residual network) or small
+    (two, of Mnih et al., 2013). Actor and critics have separate ones."""
     image_features: int = 256
     """Width of the dense layer after an image's convolutions, 1..65536."""
     layer_norm: bool = False
@@ -79,7 +78,7 @@ class CriticsConfig(OffPolicyConfig):
             ("random_steps", 0, math.inf),
         )
         check_hidden(self)
-        check_choices(self, ("images", ("nature", "impala")))
+        check_choices(self, ("images", get_args(Images)))
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:

@@ -54,7 +54,8 @@ class OnPolicyConfig(NetworkConfig):
     max_gradient_norm: float = 0.5
     """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     normalize_observations: bool = False
-    """Normalize observations by their running mean and standard deviation (vectors only)."""
+    """Normalize observations by their running mean and standard deviation, images pixel by pixel (not those
+    of pqn, nor with an LSTM or a network of your own)."""
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return."""
     frame_deltas: bool = False
@@ -111,14 +112,19 @@ def check_recordable(config: Any, grouped: bool) -> None:
         raise ConfigError("several processes average gradients between steps: cuda_graph = True is for one")
 
 
-def check_vectors(config: OnPolicyConfig, spec: EnvSpec) -> None:
+def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -> None:
     """Refuses settings for vectors if the observations are not vectors.
+
+    Args:
+        config: the settings.
+        spec: describes the observations.
+        images: whether the algorithm can normalize images with these settings.
 
     Raises:
         ConfigError: names the setting and the observations.
     """
-    for name in ("normalize_observations", "frame_deltas"):
-        if getattr(config, name) and spec.observation_kind != "vector":
+    for name, other in (("normalize_observations", "image" if images else ""), ("frame_deltas", "")):
+        if getattr(config, name) and spec.observation_kind not in ("vector", other):
             kind = "a dictionary" if spec.observation_parts else f"images {spec.observation_shape}"
             raise ConfigError(f"{name} = True is for vectors; this environment's observations are {kind}")
     if config.frame_deltas and len(spec.observation_shape) != 2:
@@ -134,7 +140,7 @@ class OnPolicyLearner(ABC):
     Subclasses create the network, define the loss, and make the updates of a rollout.
 
     Attributes:
-        network: has an attribute ``flattener`` if observations are vectors.
+        network: has an attribute ``flattener`` if observations are vectors or normalized images.
         weights: (P,) float32.
         gradients: (P,) float32.
         learners: number of learners that share each optimizer step.
@@ -235,7 +241,7 @@ class OnPolicyLearner(ABC):
         if self._moments is None:
             return
         assert self._flattener is not None and self._flattener.normalizer is not None
-        rows = self._flattener.raw(rollout.obs[:-1].flatten(0, 1))
+        rows = self._flattener.raw(rollout.obs[: -1 : self._flattener.statistics_every].flatten(0, 1))
         self._moments.add(rows.cpu())
         self._moments.join(average)
         self._flattener.normalizer.mean.copy_(self._moments.mean)
