@@ -11,6 +11,7 @@ from parl.nets import (
     ActionHead,
     DuelingHead,
     FractionEmbedding,
+    FrameDeltasMLP,
     ImpalaResNet,
     NatureCNN,
     NoisyLinear,
@@ -62,6 +63,18 @@ def test_the_torso_fits_the_observation(layer_norm):
     assert vectors(torch.zeros(5, 3, 2)).shape == (5, 16)
     with pytest.raises(ValueError, match="width"):
         make_torso((3,), "float32", (), layer_norm)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("uint8", [-1.25, 0.5, 4.0]), ("float32", [251.0, 2.0, 100.0])]
+)
+def test_differences_of_stacked_vectors_are_scaled_if_they_are_bytes(dtype, expected):
+    torso = FrameDeltasMLP(6, (4,), layer_norm=False)
+    stacked = torch.tensor([[[0, 250, 28], [251, 252, 128]]]).to(getattr(torch, dtype))
+    newest, deltas = torso.vectors(stacked).split(3, dim=1)
+    scale = 64 if dtype == "uint8" else 1
+    torch.testing.assert_close(newest, stacked[:, -1].float() / scale)
+    assert deltas.tolist() == [expected]
 
 
 def test_dueling_head_centers_advantages():

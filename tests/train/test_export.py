@@ -121,14 +121,11 @@ def test_normalized_images(tmp_path, suffix, actions_of):
     check(policy, tmp_path / f"policy.{suffix}", actions_of)
 
 
+@pytest.mark.parametrize(("name", "options"), [("ppo", {"normalize_observations": True}), ("rainbow", {})])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_differences_of_stacked_frames(tmp_path, dtype):
+def test_differences_of_stacked_frames(tmp_path, dtype, name, options):
     spec = EnvSpec((2, 6), dtype, (), "int64", 4, "next_step")
-    check(
-        fresh("ppo", spec, frame_deltas=True, normalize_observations=True),
-        tmp_path / "policy.onnx",
-        onnx_actions,
-    )
+    check(fresh(name, spec, frame_deltas=True, **options), tmp_path / "policy.onnx", onnx_actions)
 
 
 def test_a_file_of_another_kind_or_without_packages_is_refused(tmp_path, monkeypatch):

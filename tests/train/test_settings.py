@@ -213,6 +213,7 @@ DQN_ROWS = REPLAYED | {
     "huber_delta": learning(0.01),
     "hidden": network((3,)),
     "images": Checked(check_pictures),
+    "frame_deltas": acting(True, environment="stacked", hidden=(16,)),
     "layer_norm": network(False),
     "learning_rate": learning(0.01),
     "adam_epsilon": learning(0.1),

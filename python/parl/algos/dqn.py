@@ -60,9 +60,11 @@ from parl.nets import (
     ActionHead,
     DuelingHead,
     FractionEmbedding,
+    FrameDeltasMLP,
     NoisyLinear,
     check_actions,
     check_observations,
+    check_stacked,
     copy_named,
     flatten,
     named_weights,
@@ -162,6 +164,9 @@ class Config(OffPolicyConfig):
     images: Images = "nature"
     """Convolutions for images: nature (those of the Nature DQN), impala (IMPALA's residual network) or small
     (two, of Mnih et al., 2013)."""
+    frame_deltas: bool = False
+    """Stacked vectors only: replace the older ones of a stack by the differences between neighbors, and scale
+    bytes, such as those of the console's memory."""
     layer_norm: bool = True
     """Layer normalization before each ReLU of the dense layers; stabilizes high learning rates."""
     learning_rate: float = 2e-3
@@ -210,7 +215,7 @@ class Config(OffPolicyConfig):
         if not spec.has_images:
             found["images"] = NO_IMAGES
         head = ("dueling", "dueling_hidden", "noisy_sigma")
-        return found | self.replaced(("hidden", "images", "layer_norm"), head)
+        return found | self.replaced(("hidden", "images", "layer_norm", "frame_deltas"), head)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -293,6 +298,34 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
+ATARI_RAM = Preset(
+    {
+        "env": "parl/Pong-v0",
+        "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
+        # A game between two good players could last forever.
+        "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
+        "num_envs": 16,
+        "replay_ratio": 8.0,
+        "batch_size": 128,
+        "replay_capacity": 200_000,
+        "learning_starts": 10_000,
+        "total_steps": 2_000_000,
+        "evaluation_episodes": 30,
+    },
+    {
+        "frame_deltas": True,
+        "hidden": (256, 256),
+        "learning_rate": 5e-4,
+        "n_step": 3,
+        "reward_scale": 1.0,
+        "target_tau": 0.005,
+        "epsilon_steps": 100_000,
+    },
+    tuned=True,
+    note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
+)
+"""Preset of ``dqn`` and ``rainbow`` for the console's memory."""
+
 PRESETS = {
     "acrobot": Preset(
         {
@@ -313,6 +346,7 @@ PRESETS = {
         tuned=True,
         note="Reaches -90 within a minute.",
     ),
+    "atari-ram": ATARI_RAM,
     "lunarlander": Preset(
         {
             "env": "LunarLander-v3",
@@ -349,6 +383,7 @@ class QNetwork(ExecutionModule):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
         self._kind = config.distribution
+        self._deltas = config.frame_deltas and config.own is None
         self._masked = bool(spec.mask_size)
         spec = spec.without_mask
         outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
@@ -364,7 +399,10 @@ class QNetwork(ExecutionModule):
             self.network.expect(("values", (actions,) if self._kind == "none" else (actions, outputs)))
             return
         dense = not config.dueling_hidden
-        self.torso = own or torso_for(spec, config.hidden, config.layer_norm, config.images, dense)
+        if self._deltas:
+            self.torso = FrameDeltasMLP(math.prod(spec.observation_shape), config.hidden, config.layer_norm)
+        else:
+            self.torso = own or torso_for(spec, config.hidden, config.layer_norm, config.images, dense)
 
         def make_linear(inputs: int, width: int) -> nn.Module:
             return (
@@ -411,7 +449,7 @@ class QNetwork(ExecutionModule):
         return self._act(observations)
 
     def _act(self, observations: Observations) -> Array:
-        dense = self._dense
+        dense = None if self._deltas else self._dense
         if dense is not None and isinstance(observations, np.ndarray) and observations.dtype == np.float32:
             x = observations.reshape(len(observations), -1)
             found = dense.act_all(x, range(len(dense.heads)))
@@ -484,6 +522,8 @@ class DQN(OffPolicyAlgorithm):
         check_observations("dqn", spec.without_mask, images=config.convolutions)
         check_goals("dqn", config, spec)
         check_actions("dqn", spec, "discrete")
+        if config.frame_deltas and config.own is None:
+            check_stacked(spec.without_mask)
         self.config = config
         self.spec = spec
         if config.own is not None:

@@ -36,6 +36,9 @@ class Config(dqn.Config):
     epsilon_last: float = 0.0
 
 
+PRESETS = {"atari-ram": dqn.ATARI_RAM}
+
+
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations.
 

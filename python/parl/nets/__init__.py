@@ -4,8 +4,16 @@ from parl.nets.ensemble import Ensemble
 from parl.nets.flat import FlatModule, copy_named, flatten, named_weights
 from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding
 from parl.nets.noisy import NoisyLinear, resample_noise, silence_noise
-from parl.nets.observations import Encoder, check_actions, check_observations, count_of, tensors_of, torso_for
-from parl.nets.torsos import IMAGE_TORSOS, MLP, ImpalaResNet, NatureCNN, SmallCNN, make_torso
+from parl.nets.observations import (
+    Encoder,
+    check_actions,
+    check_observations,
+    check_stacked,
+    count_of,
+    tensors_of,
+    torso_for,
+)
+from parl.nets.torsos import IMAGE_TORSOS, MLP, FrameDeltasMLP, ImpalaResNet, NatureCNN, SmallCNN, make_torso
 
 __all__ = [
     "IMAGE_TORSOS",
@@ -16,12 +24,14 @@ __all__ = [
     "Ensemble",
     "FlatModule",
     "FractionEmbedding",
+    "FrameDeltasMLP",
     "ImpalaResNet",
     "NatureCNN",
     "NoisyLinear",
     "SmallCNN",
     "check_actions",
     "check_observations",
+    "check_stacked",
     "copy_named",
     "count_of",
     "flatten",

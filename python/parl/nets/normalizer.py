@@ -159,6 +159,20 @@ class RewardScaler:
         self._returns = state["returns"].clone()
 
 
+def frame_deltas(observations: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the newest of stacked vectors (B, K, features), and the differences between neighbors.
+
+    The differences (B, K - 1, features) of bytes wrap around at 256, and are in -128..127.
+    """
+    newest = observations[:, -1]
+    if observations.dtype != torch.uint8:
+        return newest, observations[:, 1:] - observations[:, :-1]
+    if torch.compiler.is_compiling():
+        wide = observations.to(torch.int32)  # ONNX neither subtracts nor reinterprets bytes.
+        return newest, (wide[:, 1:] - wide[:, :-1] + 128) % 256 - 128
+    return newest, (observations[:, 1:] - observations[:, :-1]).view(torch.int8)
+
+
 class Flattener(nn.Module):
     """Converts vector observations to inputs: flat float32, bytes scaled to 0..1, normalized if requested.
 
@@ -192,15 +206,8 @@ class Flattener(nn.Module):
     def raw(self, observations: Tensor) -> Tensor:
         """Returns (B, inputs) float32 before normalization."""
         if self._frame_deltas:
-            if observations.dtype == torch.uint8 and torch.compiler.is_compiling():
-                wide = observations.to(torch.int32)  # ONNX neither subtracts nor reinterprets bytes.
-                change = (wide[:, 1:] - wide[:, :-1] + 128) % 256 - 128
-            else:
-                change = observations[:, 1:] - observations[:, :-1]
-            if change.dtype == torch.uint8:
-                change = change.view(torch.int8)
-            newest = observations[:, -1].to(torch.float32)
-            x = torch.cat([newest, change.flatten(1).to(torch.float32)], dim=1)
+            newest, change = frame_deltas(observations)
+            x = torch.cat([newest.to(torch.float32), change.flatten(1).to(torch.float32)], dim=1)
         else:
             x = observations.flatten(1) if observations.dim() != 2 else observations
         if x.dtype != torch.float32:

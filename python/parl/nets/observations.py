@@ -68,6 +68,22 @@ def check_observations(
             )
 
 
+def check_stacked(spec: EnvSpec) -> None:
+    """Refuses observations that are not stacked vectors, for the setting ``frame_deltas``.
+
+    Raises:
+        ConfigError: names the setting and the observations.
+    """
+    shape = spec.observation_shape
+    if spec.observation_kind != "vector":
+        kind = "a dictionary" if spec.observation_parts else f"images {shape}"
+        raise ConfigError(f"frame_deltas = True is for vectors; this environment's observations are {kind}")
+    if len(shape) != 2:
+        raise ConfigError(
+            f"frame_deltas = True needs stacked vectors (K, features); observations have shape {shape}"
+        )
+
+
 def check_actions(name: str, spec: EnvSpec, *kinds: Literal["discrete", "continuous"]) -> None:
     """Refuses actions that algorithm ``name`` does not support.
 

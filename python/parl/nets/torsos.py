@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.fused.layers import Head, Layer, MLPWithHeads, Stack, layer
+from parl.nets.normalizer import frame_deltas
 from parl.ops.execution import ExecutionModule
 from parl.types import is_image
 
@@ -108,6 +109,23 @@ class MLP(ExecutionModule):
                 norm = modules[number + 1]
                 found.append(layer(one, norm if isinstance(norm, nn.LayerNorm) else None))
         return MLPWithHeads(Stack(found, "relu"), heads, next(self.parameters()))
+
+
+class FrameDeltasMLP(MLP):
+    """As :class:`MLP`, for stacked vectors (K, features), the newest last.
+
+    The older vectors are replaced by the differences between neighbors. Of bytes, which wrap around at 256,
+    differences are divided by 4 and clipped to -4..4, and the newest vector is divided by 64: velocities,
+    which are small compared with positions, then count as much.
+    """
+
+    def vectors(self, observations: Tensor) -> Tensor:
+        """Converts observations (B, K, features) to (B, inputs) float32."""
+        newest, deltas = frame_deltas(observations)
+        deltas = deltas.flatten(1).to(torch.float32)
+        if observations.dtype != torch.uint8:
+            return torch.cat([newest.to(torch.float32), deltas], dim=1)
+        return torch.cat([newest.to(torch.float32) * (1 / 64), (deltas * (1 / 4)).clamp(-4, 4)], dim=1)
 
 
 class NatureCNN(ExecutionModule):
