@@ -28,7 +28,7 @@ class Conversion:
         field: name of the field.
         shape: of a converted row.
         dtype: of a converted row.
-        convert: from (n, *shape of the field in a batch), a whole stack of frames, to (n, *shape) of ``dtype``.
+        convert: from (n, *shape of the field in a batch), whole stacks of frames, to (n, *shape) of ``dtype``.
         rows: largest n.
 
     Raises:
@@ -46,7 +46,7 @@ class Conversion:
         rows: int = 64,
     ) -> None:
         outputs = {name: (own_shape, own_dtype) for name, own_dtype, own_shape, _ in replay._outputs}
-        self._replay, self._convert = replay, convert
+        self._replay, self._convert, self.rows = replay, convert, rows
         self._native = _Conversion(replay._native, column(field, (shape, dtype), 1))
         self._dtype = np.dtype(dtype)
         self._stacks = np.empty((rows, *outputs[field][0]), outputs[field][1])
