@@ -357,8 +357,8 @@ class Sink(Protocol):
 class Algorithm(Protocol):
     """Factory of the policies and learners of an off-policy algorithm; cheap to pickle, holds no tensors.
 
-    The optional member ``freeze_after`` (int) is the number of transitions after which convolutions are frozen
-    and the replay stores embeddings in place of images; 0: never. Policies and learners are then
+    The optional member ``freeze_after`` (int) is the number of transitions after which convolutions are
+    frozen and the replay stores embeddings in place of images; 0: never. Policies and learners are then
     :class:`EmbeddingPolicy` and :class:`EmbeddingLearner`.
 
     Environments on the learner's device need optional members:

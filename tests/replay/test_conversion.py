@@ -51,7 +51,7 @@ class Stream:
 
 
 def make(stack, autoreset="next_step", **options):
-    # More environments than add rows, so that final observations do not push out the frames of the oldest rows.
+    # More environments than add rows: final observations must not push out the frames of the oldest rows.
     given = {"num_envs": 3 * ENVS, "n_step": 3, "alpha": 0.7, "seed": 4, "frame_stack": stack}
     return parl.PrioritizedReplay(100, fields(PIXELS), autoreset=autoreset, **(given | options))
 

@@ -266,17 +266,23 @@ def test_vectors_and_dictionaries_are_refused(tmp_path):
         observation_parts=(("camera", (4, 36, 36), "uint8"), ("speed", (2,), "float32")),
         frame_stack=1,
     )
-    with pytest.raises(ConfigError, match="needs observations that are one image; .* camera, speed"):
+    with pytest.raises(ConfigError, match=r"needs observations that are one image; .* camera, speed"):
         dqn.DQN(dqn.Config(freeze_after=200), spec)
 
 
 def test_a_policy_of_a_frozen_run_takes_images(tmp_path):
-    options = {"freeze_after": 200, "env_options": {"img_height": 36, "img_width": 36}, **RUN, **SMALL}
+    options = {
+        "freeze_after": 200,
+        "env_options": {"img_height": 36, "img_width": 36},
+        **RUN,
+        **SMALL,
+        "evaluation_episodes": 0,
+    }
     result = train(
         "dqn", env="parl/Breakout-v0", runs=str(tmp_path), quiet=True, schedule="deterministic", **options
     )
     policy = parl.load(result.path)
     image = np.random.default_rng(0).integers(0, 255, (4, 36, 36), np.uint8)
-    assert 0 <= int(policy.predict(image)) < 4
+    assert 0 <= int(policy.predict(image)[0]) < 4
     metrics = parl.run.read_metrics(result.path / "metrics.jsonl")
     assert metrics[-1]["embedded_share"] == 1.0 and metrics[-1]["replay_bytes"] > 0

@@ -16,7 +16,7 @@ from parl.nets.torsos import ImageTorso, is_embedding
 
 
 def embed(torsos: Sequence[ImageTorso], images: Tensor) -> Tensor:
-    """Returns the outputs of the convolutions of K torsos for images (B, ...), (B, K, L) float16; no gradient.
+    """Returns the outputs (B, K, L) float16 of the convolutions of K torsos for images (B, ...); no gradient.
 
     They are computed in float32, on the device of the torsos.
     """

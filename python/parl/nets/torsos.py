@@ -182,8 +182,8 @@ class _Residual(nn.Module):
 class ImpalaResNet(ExecutionModule):
     """Fifteen convolutions in three residual stages, each of which halves the image, and one dense layer.
 
-    Input (B, C, H, W) uint8, or embeddings (B, L) float16, see :meth:`embed`; output (B, hidden) float32. With
-    ``hidden = 0`` there is no dense layer.
+    Input (B, C, H, W) uint8, or embeddings (B, L) float16, see :meth:`embed`; output (B, hidden) float32.
+    With ``hidden = 0`` there is no dense layer.
 
     Attributes:
         embedding_size: L, number of outputs of the convolutions.

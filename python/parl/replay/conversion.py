@@ -28,7 +28,7 @@ class Conversion:
         field: name of the field.
         shape: of a converted row.
         dtype: of a converted row.
-        convert: from (n, *shape of the field in a batch), whole stacks of frames, to (n, *shape) of ``dtype``.
+        convert: from (n, ...), the field as in a batch, with whole stacks, to (n, *shape) of ``dtype``.
         rows: largest n.
 
     Raises:

@@ -108,6 +108,7 @@ class Options(RunOptions, total=False):
     initial_priority: Literal["max", "td"]
     goals: Literal["none", "future", "final", "episode"]
     goals_per_transition: float
+    freeze_after: int
     compile: bool
     double: bool
     dueling: bool

@@ -247,8 +247,8 @@ def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMak
         raise ConfigError(f"{why}; torchrun starts several")
     if freeze_after < config.learning_starts:
         raise ConfigError(
-            f"freeze_after = {freeze_after} is below learning_starts = {config.learning_starts}: the convolutions "
-            "would be frozen before they learn"
+            f"freeze_after = {freeze_after} is below learning_starts = {config.learning_starts}: the "
+            "convolutions would be frozen before they learn"
         )
     for name, only in (("learners", 1), ("actor_kind", "thread"), ("engine", "local")):
         value = getattr(config, name)

@@ -116,13 +116,13 @@ class OffPolicyConfig(NetworkConfig):
         for name in ("compile", "cuda_graph"):
             if self.freeze_after and getattr(self, name):
                 raise ConfigError(
-                    f"{self.algorithm_name}: freeze_after = {self.freeze_after} changes the shape of batches, "
-                    f"which {name} = True keeps: set one of them"
+                    f"{self.algorithm_name}: freeze_after = {self.freeze_after} changes the shape of "
+                    f"batches, which {name} = True keeps: set one of them"
                 )
         if self.freeze_after and self.own is not None:
             raise ConfigError(
-                f"{self.algorithm_name}: freeze_after = {self.freeze_after} freezes parl's convolutions, which "
-                f"{self.own[0]} = {self.own[1]!r} replaces"
+                f"{self.algorithm_name}: freeze_after = {self.freeze_after} freezes parl's convolutions, "
+                f"which {self.own[0]} = {self.own[1]!r} replaces"
             )
         if self.goals != "none" and self.n_step != 1:
             raise ConfigError(

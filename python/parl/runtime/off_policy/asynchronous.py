@@ -193,13 +193,14 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         saved: the checkpoint to start from, or None.
     """
 
+    _freezing: Freezing | None = None
+
     def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
         self._rendezvous: Rendezvous | None = None
         self._learner_worker: LearnerWorker | None = None
         self._allreduce: GradientAllReduce | None = None
-        self._freezing: Freezing | None = None
         self._connected = False
         in_processes = setup.learners > 1 and not setup.learner_threads
         shares = setup.processes or in_processes
@@ -252,10 +253,10 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if setup.remote is not None:
             self._connected = connect(setup.remote, setup.actors)
             run, weights = run_ray_actor, WeightsRef(self._shared_weights)
-        self._freezing = Freezing(setup.freeze_after, learner, self._replay)
-        self._actors_replay = SwitchableReplay(self._replay)
-        private = self._actors_replay if setup.freeze_after else self._replay
-        actors_replay = name if setup.processes else private
+        actors_replay: Any = name if setup.processes else self._replay
+        if setup.freeze_after:
+            self._freezing = Freezing(setup.freeze_after, learner, self._replay)
+            self._actors_replay = actors_replay = SwitchableReplay(self._replay)
         for index in range(setup.actors):
             state = checkpoint.actor_state(saved, index)
             args = (setup, index, counters, weights, actors_replay, self._resumes, state)
@@ -321,14 +322,15 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._updates += 1
         self._counters.learner[0, b.UPDATES] = self._updates
         self._shared_weights.publish(self._learner.weights)
-        assert self._freezing is not None
+        if self._freezing is None:
+            return
         if self._freezing.is_due(self._counters.env_steps):
             self._freezing.start_thread()
         elif self._freezing.is_ready():
             self._replace_replay()
 
     def _replace_replay(self) -> None:
-        """Goes on with a replay of the same rows with embeddings, after all actors have finished their step."""
+        """Goes on with a replay of the same rows with embeddings, while no actor steps."""
         assert self._freezing is not None
         assert self._allreduce is not None
         self._counters.command = b.PARK

@@ -71,7 +71,7 @@ class DoubleBufferedActor:
         return self._groups[0].stores_embeddings
 
     def store_embeddings(self) -> None:
-        """As :meth:`Actor.store_embeddings`; results of a pending step are converted when they are recorded."""
+        """As :meth:`Actor.store_embeddings`; the results of a pending step are converted later."""
         for group in self._groups:
             group.store_embeddings()
 

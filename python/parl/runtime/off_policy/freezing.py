@@ -1,9 +1,9 @@
 """Stored embeddings: freezes the convolutions of a learner, then replaces the images of its replay.
 
-After ``freeze_after`` transitions the convolutions stop learning. Their outputs for an image then never change,
-so the replay stores the outputs (float16) in place of images: actors compute them once per observation, and
-updates need no convolutions any more. Rows that are there already are converted, in the async schedule by a
-thread, while learning continues with images.
+After ``freeze_after`` transitions the convolutions stop learning. Their outputs for an image then never
+change, so the replay stores the outputs (float16) in place of images: actors compute them once per
+observation, and updates need no convolutions any more. Rows that are there already are converted, in the
+async schedule by a thread, while learning continues with images.
 
 Source: Chen et al. (2021), "Improving Computational Efficiency in Visual Reinforcement Learning via Stored
 Embeddings".
