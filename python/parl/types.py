@@ -246,6 +246,14 @@ class PriorityPolicy(Policy, Protocol):
         ...
 
 
+class EmbeddingPolicy(Policy, Protocol):
+    """A policy that acts on embeddings too: outputs (N, K, L) float16 of its convolutions for images."""
+
+    def embed(self, images: Array) -> Array:
+        """Returns the embeddings (N, K, L) float16 of images (N, ...), of K parts of the network."""
+        ...
+
+
 class Learned(Protocol):
     """Base protocol of learners: weights, metrics, saving and loading.
 
@@ -307,6 +315,29 @@ class Learner(Learned, Protocol):
         ...
 
 
+class EmbeddingLearner(Learner, Protocol):
+    """A learner that can stop learning its convolutions, and then takes batches of images or of embeddings.
+
+    Attributes:
+        frozen: whether :meth:`freeze` was called; part of ``state_dict``.
+    """
+
+    frozen: bool
+
+    @property
+    def embedding_shape(self) -> tuple[int, int]:
+        """(K, L): L outputs of the convolutions of each of K parts of the network."""
+        ...
+
+    def freeze(self) -> None:
+        """Keeps the convolutions as they are from now on. Those of target networks become equal to them."""
+        ...
+
+    def embed(self, images: Array) -> Array:
+        """As :meth:`EmbeddingPolicy.embed`; may be called by another thread, if :attr:`frozen`."""
+        ...
+
+
 class Sink(Protocol):
     """Destination of an actor's transitions: a replay, or a buffer in front of one."""
 
@@ -325,6 +356,10 @@ class Sink(Protocol):
 
 class Algorithm(Protocol):
     """Factory of the policies and learners of an off-policy algorithm; cheap to pickle, holds no tensors.
+
+    The optional member ``freeze_after`` (int) is the number of transitions after which convolutions are
+    frozen and the replay stores embeddings in place of images; 0: never. Policies and learners are then
+    :class:`EmbeddingPolicy` and :class:`EmbeddingLearner`.
 
     Environments on the learner's device need optional members:
 

@@ -8,8 +8,10 @@ run). A setting without a row fails its test.
 import ast
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import tiny_runs
 import torch
@@ -105,6 +107,34 @@ def check_channels_last(name):
         assert all(x.is_contiguous(memory_format=torch.channels_last) is wanted for x in seen)
 
 
+def check_freeze_after(name):
+    """The learner learns from embeddings of images, and its convolutions stay as they are."""
+    spec = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES
+    made = make_algorithm(name, tiny_runs.config_of(name, freeze_after=7), spec)
+    assert (made.freeze_after, make_algorithm(name, tiny_runs.config_of(name), spec).freeze_after) == (7, 0)
+    learner = made.make_learner(5, "cpu")
+    learner.freeze()
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (6, *spec.observation_shape), np.uint8)
+    embeddings = torch.from_numpy(learner.embed(images))
+    action = torch.rand(6, 2) if name in tiny_runs.CONTINUOUS else torch.arange(6) % 4
+    before = {key: value.clone() for key, value in tiny_runs.observation_network(learner).named_parameters()}
+    batch = SimpleNamespace(
+        obs=embeddings,
+        next_obs=embeddings.flip(0),
+        action=action,
+        reward=torch.ones(6),
+        discount=torch.full((6,), 0.9),
+        weights=torch.ones(6),
+        tickets=None,
+    )
+    for _ in range(2):  # td3 updates its actor in every second update
+        learner.compute(batch)
+        learner.step()
+    for key, value in tiny_runs.observation_network(learner).named_parameters():
+        assert torch.equal(before[key], value) is ("convolutions" in key), key
+
+
 def check_compile(name):
     """Losses are compiled by ``torch.compile`` if the setting is True, else not."""
     with pytest.MonkeyPatch.context() as patch:
@@ -187,6 +217,7 @@ REPLAYED = {
     "initial_priority": learning("td", prioritized=True),
     "goals": Checked(check_goals),
     "goals_per_transition": Checked(check_goals),
+    "freeze_after": Checked(check_freeze_after),
     "precision": learning("bfloat16"),
     "channels_last": Checked(check_channels_last),
     "compile": Checked(check_compile),

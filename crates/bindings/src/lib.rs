@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use crate::program::CudaProgram;
     #[pymodule_export]
-    use crate::replay::Replay;
+    use crate::replay::{Conversion, Replay};
     #[pymodule_export]
     use crate::sumtree::SumTree;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! `parl._native.Replay`: takes and returns bytes; `parl.replay` handles names, types and batches.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use numpy::{PyArray1, PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -9,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use sumtree::replay::{
-    self, Autoreset, Batch, Compression, Field, Finals, Hindsight, Padding, ReplayError, Rows, Selection,
-    Sequence, Settings, Strategy, WeightNorm,
+    self, Autoreset, Batch, Compression, Conversion as Core, Field, Finals, Hindsight, Padding, ReplayError,
+    Rows, Selection, Sequence, Settings, Strategy, WeightNorm,
 };
 
 use crate::arrays::{
@@ -151,6 +152,7 @@ impl Replay {
             sequence: sequence.map(|(period, burn_in, eta)| Sequence { period, burn_in, eta }),
             hindsight,
             compression: Compression::from_name(compression).map_err(named)?,
+            extra_rows: 0,
             seed,
         };
         if shared.is_some() && path.is_some() {
@@ -386,6 +388,7 @@ impl Replay {
         let hindsight = settings.hindsight.as_ref();
         dict.set_item("hindsight", hindsight.map(|h| (h.strategy.name(), h.share, h.achieved.as_str())))?;
         dict.set_item("compression", settings.compression.name())?;
+        dict.set_item("extra_rows", settings.extra_rows)?;
         dict.set_item("seed", settings.seed)?;
         Ok(dict)
     }
@@ -470,5 +473,77 @@ impl Replay {
 
     fn __len__(&self) -> usize {
         self.core.len() as usize
+    }
+}
+
+/// A replay that is converted to one with another form of one field; see `sumtree::replay::Conversion`.
+#[pyclass(frozen, module = "parl._native")]
+pub struct Conversion {
+    from: Py<Replay>,
+    core: Mutex<Option<Core>>,
+}
+
+impl Conversion {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<Core>, &replay::Replay) -> Result<T, ReplayError> + Send,
+    ) -> PyResult<T> {
+        let from = &self.from.get().core;
+        let done = py.detach(|| {
+            let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&mut core, from)
+        });
+        done.map_err(|error| replay_error(py, error))
+    }
+}
+
+#[pymethods]
+impl Conversion {
+    #[new]
+    fn new(py: Python<'_>, replay: Py<Replay>, field: FieldSpec) -> PyResult<Self> {
+        let (name, dtype, shape, row_bytes, stack) = field;
+        let field = Field { name, dtype, shape, row_bytes, stack };
+        let core = py.detach(|| Core::new(&replay.get().core, field));
+        let core = Mutex::new(Some(core.map_err(|error| replay_error(py, error))?));
+        Ok(Self { from: replay, core })
+    }
+
+    #[getter]
+    fn left(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |core, from| core.as_ref().map(|core| core.left(from)).ok_or(ReplayError::Closed))
+    }
+
+    fn restart(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |core, _| core.as_mut().map(Core::restart).ok_or(ReplayError::Closed))
+    }
+
+    fn read(
+        &self,
+        py: Python<'_>,
+        stacks: &Bound<'_, PyUntypedArray>,
+        numbers: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<usize> {
+        check_disjoint(&[stacks.clone(), numbers.clone()])?;
+        let (stacks, numbers) = (bytes_mut(stacks, "stacks")?, typed_slice_mut(numbers, "numbers")?);
+        self.with(py, |core, from| core.as_mut().ok_or(ReplayError::Closed)?.read(from, stacks, numbers))
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        numbers: &Bound<'_, PyUntypedArray>,
+        rows: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let wrong = || PyValueError::new_err("numbers is not a C-contiguous array of uint64");
+        let numbers = typed_slice::<u64>(numbers).ok_or_else(wrong)?;
+        let rows = bytes(rows, "rows")?;
+        self.with(py, |core, _| core.as_mut().ok_or(ReplayError::Closed)?.write(numbers, rows))
+    }
+
+    /// Ends the conversion, also after an error.
+    fn finish(&self, py: Python<'_>) -> PyResult<Replay> {
+        self.with(py, |core, from| core.take().ok_or(ReplayError::Closed)?.finish(from))
+            .map(Replay::from_core)
     }
 }

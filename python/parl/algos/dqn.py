@@ -52,7 +52,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig, check_goals
+from parl.algos.common.off_policy import (
+    OffPolicyAlgorithm,
+    OffPolicyConfig,
+    check_freezing,
+    check_goals,
+)
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
@@ -73,11 +78,12 @@ from parl.nets import (
     tensors_of,
     torso_for,
 )
+from parl.nets.embeddings import embed, embedding_of, freeze
 from parl.nets.fused import MLPWithHeads, Update
 from parl.nets.fused.layers import head
 from parl.nets.masks import mask_logits, without_mask
 from parl.nets.seeding import seeded
-from parl.nets.torsos import Images
+from parl.nets.torsos import Images, ImageTorso
 from parl.nets.user import UserModule
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
@@ -483,7 +489,7 @@ class QNetwork(ExecutionModule):
         if self.network is not None:
             values = self.network(observations)
             return values.unsqueeze(2) if self._kind == "none" else values
-        features = self.torso(observations)
+        features = self.torso(embedding_of(observations, 0))
         if self._kind != "iqn":
             return self.head(features)
         wanted = self.acting_fractions if fractions is None else fractions
@@ -521,6 +527,7 @@ class DQN(OffPolicyAlgorithm):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("dqn", spec.without_mask, images=config.convolutions)
         check_goals("dqn", config, spec)
+        check_freezing("dqn", config, spec)
         check_actions("dqn", spec, "discrete")
         if config.frame_deltas and config.own is None:
             check_stacked(spec.without_mask)
@@ -582,6 +589,10 @@ class QPolicy(SeededPolicy):
         if self._config.actor_priorities:
             self.action_values = values[np.arange(len(action)), action], values.max(axis=1)
         return action
+
+    def embed(self, images: Array) -> Array:
+        """See :class:`parl.types.EmbeddingPolicy`."""
+        return embed([cast("ImageTorso", self._network.torso)], torch.from_numpy(images)).numpy()
 
     def act_greedily(self, observations: Observations) -> Array:
         """Returns greedy actions (N,) int64."""
@@ -658,6 +669,7 @@ class DQNLearner:
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
+        self.frozen = False
         self._count = torch.zeros((), device=self._device)
         self._adam = FlatAdam(self.weights, self.gradients, self._mean, self._square)
         self.generator = torch.Generator(self._device).manual_seed(seed)
@@ -673,6 +685,27 @@ class DQNLearner:
     def network(self) -> QNetwork:
         """See :class:`parl.types.Learned`."""
         return self.online
+
+    def freeze(self) -> None:
+        """See :class:`parl.types.EmbeddingLearner`; the target network gets the online one's convolutions."""
+        if self.frozen:
+            return
+        self.frozen = True
+        part = freeze(cast("ImageTorso", self.online.torso), self.weights)
+        self._target_weights[part].copy_(self.weights[part])
+        self.gradients[part].zero_()
+        # The torso's convolutions come first.
+        rest = slice(part.stop, None)
+        self._adam = FlatAdam(self.weights[rest], self.gradients[rest], self._mean[rest], self._square[rest])
+
+    def embed(self, images: Array) -> Array:
+        """See :class:`parl.types.EmbeddingLearner`."""
+        return embed([cast("ImageTorso", self.online.torso)], torch.from_numpy(images)).cpu().numpy()
+
+    @property
+    def embedding_shape(self) -> tuple[int, int]:
+        """See :class:`parl.types.EmbeddingLearner`."""
+        return 1, cast("ImageTorso", self.online.torso).embedding_size
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Returns the quantile fractions of the prediction and of the target.
@@ -839,6 +872,7 @@ class DQNLearner:
             "square": self._square.clone(),
             "updates": self._updates,
             "generator": self.generator.get_state(),
+            "frozen": self.frozen,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -850,6 +884,8 @@ class DQNLearner:
         self._updates = state["updates"]
         self._count.fill_(self._updates)
         self.generator.set_state(state["generator"])
+        if state.get("frozen", False):  # older checkpoints have no entry
+            self.freeze()
 
 
 def _values_of_actions(values: Tensor, action: Tensor) -> Tensor:

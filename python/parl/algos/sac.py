@@ -47,7 +47,7 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_freezing, check_goals
 from parl.errors import ConfigError
 from parl.nets import check_actions, check_observations, count_of
 from parl.nets.seeding import seeded
@@ -164,6 +164,7 @@ class SAC(OffPolicyAlgorithm):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("sac", spec, images=config.convolutions)
         check_goals("sac", config, spec)
+        check_freezing("sac", config, spec)
         check_actions("sac", spec, "discrete", "continuous")
         if not spec.num_actions:
             ActionBox.from_spec("sac", spec)

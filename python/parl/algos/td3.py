@@ -40,7 +40,7 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm, check_goals
+from parl.algos.common.off_policy import OffPolicyAlgorithm, check_freezing, check_goals
 from parl.nets import check_observations, count_of
 from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
@@ -140,6 +140,7 @@ class TD3(OffPolicyAlgorithm):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations(self.name, spec, images=config.convolutions)
         check_goals(self.name, config, spec)
+        check_freezing(self.name, config, spec)
         ActionBox.from_spec(self.name, spec)
         self.config = config
         self.spec = spec

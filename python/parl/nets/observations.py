@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.errors import ConfigError
-from parl.nets.torsos import LEAST_SIZE, MLP, is_channels_last, make_torso
+from parl.nets.torsos import LEAST_SIZE, MLP, ImageTorso, is_channels_last, make_torso
 from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.types import EnvSpec, ObservationKind, Observations, is_image
 
@@ -134,6 +134,11 @@ class Encoder(ExecutionModule):
                 self.features += torso.features
             else:
                 self.features += math.prod(shape)
+
+    @property
+    def image_torso(self) -> ImageTorso:
+        """The torso of observations that are one image."""
+        return cast("ImageTorso", self.torsos[_key("")])
 
     def forward(self, observations: Seen) -> Tensor:
         """See the class."""

@@ -28,6 +28,19 @@ def _floats(images: Tensor, channels_last: bool) -> Tensor:
     return images.to(torch.float32, memory_format=layout).mul_(1 / 255)
 
 
+_FLOAT16_MAX = 65_504.0
+
+
+def embeddings_of(outputs: Tensor) -> Tensor:
+    """Converts outputs of convolutions (B, L) to float16, the form in which a replay stores them."""
+    return outputs.clamp(max=_FLOAT16_MAX).to(torch.float16)
+
+
+def is_embedding(observations: Tensor) -> bool:
+    """Whether ``observations`` are embeddings: float16 outputs of convolutions in place of images."""
+    return observations.dtype == torch.float16
+
+
 def _number_type(device: torch.device) -> torch.dtype:
     """Returns the type in which convolutions compute: that of autocast, else float32."""
     if torch.is_autocast_enabled(device.type):
@@ -131,8 +144,12 @@ class FrameDeltasMLP(MLP):
 class NatureCNN(ExecutionModule):
     """Three convolutions and one dense layer for stacked 8-bit frames.
 
-    Input (B, C, H, W) uint8, or float32 if normalized, H and W of at least 36; output (B, hidden) float32.
-    With ``hidden = 0`` there is no dense layer, and the features are the outputs of the convolutions.
+    Input (B, C, H, W) uint8, or float32 if normalized, H and W of at least 36, or embeddings (B, L) float16,
+    see :meth:`embed`; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer, and the
+    features are the outputs of the convolutions.
+
+    Attributes:
+        embedding_size: L, number of outputs of the convolutions.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning", Methods.
     """
@@ -149,19 +166,28 @@ class NatureCNN(ExecutionModule):
             channels = outputs
         self.convolutions = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():
-            flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.dense, self.features = _dense(flat, hidden, layer_norm)
+            self.embedding_size: int = self.convolutions(torch.zeros(1, *shape)).shape[1]
+        self.dense, self.features = _dense(self.embedding_size, hidden, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (B, features)."""
+        if is_embedding(observations):
+            return self.dense(observations.to(torch.float32))
+        return self.dense(self._convolve(observations))
+
+    def embed(self, observations: Tensor) -> Tensor:
+        """Returns the outputs of the convolutions for images, (B, L) float16."""
+        return embeddings_of(self._convolve(observations))
+
+    def _convolve(self, observations: Tensor) -> Tensor:
         if not self.channels_last:
-            return self.dense(self.convolutions(_floats(observations, False)))
+            return self.convolutions(_floats(observations, False))
         first, *rest = self.convolutions
         assert isinstance(first, nn.Conv2d)
         x = _convolve_blocks(first, observations)
         for one in rest:
             x = one(x)
-        return self.dense(x)
+        return x
 
 
 class SmallCNN(NatureCNN):
@@ -189,7 +215,11 @@ class _Residual(nn.Module):
 class ImpalaResNet(ExecutionModule):
     """Fifteen convolutions in three residual stages, each of which halves the image, and one dense layer.
 
-    Input (B, C, H, W) uint8; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer.
+    Input (B, C, H, W) uint8, or embeddings (B, L) float16, see :meth:`embed`; output (B, hidden) float32.
+    With ``hidden = 0`` there is no dense layer.
+
+    Attributes:
+        embedding_size: L, number of outputs of the convolutions.
 
     Args:
         shape: (C, H, W).
@@ -216,12 +246,18 @@ class ImpalaResNet(ExecutionModule):
             inputs = width
         self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
         with torch.no_grad():
-            flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.dense, self.features = _dense(flat, hidden, layer_norm)
+            self.embedding_size: int = self.convolutions(torch.zeros(1, *shape)).shape[1]
+        self.dense, self.features = _dense(self.embedding_size, hidden, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (B, features)."""
+        if is_embedding(observations):
+            return self.dense(observations.to(torch.float32))
         return self.dense(self.convolutions(_floats(observations, self.channels_last)))
+
+    def embed(self, observations: Tensor) -> Tensor:
+        """Returns the outputs of the convolutions for images, (B, L) float16."""
+        return embeddings_of(self.convolutions(_floats(observations, self.channels_last)))
 
 
 def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:
@@ -238,11 +274,20 @@ class ChannelsLast(nn.Module):
     def __init__(self, torso: NatureCNN | ImpalaResNet) -> None:
         super().__init__()
         self.torso = torso
-        self.features = torso.features
+        self.features, self.embedding_size = torso.features, torso.embedding_size
+
+    @property
+    def convolutions(self) -> nn.Sequential:
+        """The convolutions."""
+        return self.torso.convolutions
 
     def forward(self, observations: Tensor) -> Tensor:
         """Returns features (B, features)."""
-        return self.torso(observations.permute(0, 3, 1, 2))
+        return self.torso(observations if is_embedding(observations) else observations.permute(0, 3, 1, 2))
+
+    def embed(self, observations: Tensor) -> Tensor:
+        """As that of the torso."""
+        return self.torso.embed(observations.permute(0, 3, 1, 2))
 
 
 def make_torso(
@@ -279,6 +324,8 @@ def make_torso(
         return IMAGE_TORSOS[image](shape, width, layer_norm)
     return MLP(math.prod(shape), hidden, layer_norm)
 
+
+ImageTorso = NatureCNN | ImpalaResNet | ChannelsLast
 
 IMAGE_TORSOS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
     "nature": NatureCNN,

@@ -18,6 +18,9 @@ ANSWER_S = 120.0
 IDLE_S = 0.002
 """Seconds between two reads of the driver's command while parked."""
 
+PARKED = "parked"
+"""Message that asks a worker to answer once it is parked; any other one asks for its state."""
+
 
 def send_state(connection: Connection, actor: Saveable) -> None:
     """Sends an actor's state to the driver, or the reason why it cannot be saved."""
@@ -25,10 +28,12 @@ def send_state(connection: Connection, actor: Saveable) -> None:
 
 
 def answer_while_parked(connection: Connection, actor: Saveable) -> None:
-    """Sends a parked actor's state to the driver if the driver requests it within :data:`IDLE_S`."""
+    """Sends a parked actor's state, or that it is parked, if the driver asks for it within :data:`IDLE_S`."""
     if connection.poll(IDLE_S):
-        connection.recv()
-        send_state(connection, actor)
+        if connection.recv() == PARKED:
+            connection.send(("part", (PARKED, None)))
+        else:
+            send_state(connection, actor)
 
 
 class WorkerLoop(Loop[L]):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-
 class RunOptions(TypedDict, total=False):
     """Settings of a run."""
 
@@ -109,6 +108,7 @@ class Options(RunOptions, total=False):
     initial_priority: Literal["max", "td"]
     goals: Literal["none", "future", "final", "episode"]
     goals_per_transition: float
+    freeze_after: int
     compile: bool
     double: bool
     dueling: bool

@@ -84,6 +84,8 @@ class OffPolicyTopology:
 
         if config.dataset:
             return self._resolve_dataset(algorithm, config, maker, print_line)
+        if getattr(algorithm, "freeze_after", 0):
+            config = _in_one_process(algorithm.freeze_after, config, maker)
         if is_on_device(maker):
             return _resolve_on_device(config, print_line)
         group = Group.from_environment()
@@ -228,6 +230,31 @@ class OffPolicyTopology:
         return (DeterministicOffPolicyLoop if config.schedule == "deterministic" else AsyncOffPolicyLoop)(
             setup, saved
         )
+
+
+def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMaker) -> OffPolicyRunConfig:
+    """Settings of a run whose replay is converted to embeddings, which needs its private memory.
+
+    Raises:
+        ConfigError: a setting needs several processes, or environments are on a CUDA device.
+    """
+    from parl.runtime.cuda.envs import is_on_device
+
+    why = f"freeze_after = {freeze_after} converts a replay in the memory of one process"
+    if is_on_device(maker):
+        raise ConfigError(f"{why}, not on a CUDA device: leave device out of env_options")
+    if "WORLD_SIZE" in os.environ:
+        raise ConfigError(f"{why}; torchrun starts several")
+    if freeze_after < config.learning_starts:
+        raise ConfigError(
+            f"freeze_after = {freeze_after} is below learning_starts = {config.learning_starts}: the "
+            "convolutions would be frozen before they learn"
+        )
+    for name, only in (("learners", 1), ("actor_kind", "thread"), ("engine", "local")):
+        value = getattr(config, name)
+        if value not in (only, "auto"):
+            raise ConfigError(f"{name} = {value!r}: {why}: set {only!r}")
+    return dataclasses.replace(config, learners=1, actor_kind="thread")
 
 
 def _ray_actors(

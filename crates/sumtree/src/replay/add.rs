@@ -310,11 +310,21 @@ impl Replay {
         rows: usize,
         bytes: &[u8],
     ) -> Result<(), ReplayError> {
+        self.check_row_bytes(name, row_bytes, rows, bytes.len())
+    }
+
+    pub(super) fn check_row_bytes(
+        &self,
+        name: &str,
+        row_bytes: usize,
+        rows: usize,
+        got: usize,
+    ) -> Result<(), ReplayError> {
         let expected = rows.saturating_mul(row_bytes);
-        if bytes.len() == expected {
+        if got == expected {
             return Ok(());
         }
-        Err(ReplayError::RowBytes { name: name.to_owned(), got: bytes.len(), expected, rows })
+        Err(ReplayError::RowBytes { name: name.to_owned(), got, expected, rows })
     }
 
     /// How the episode ended with each row, if it did. Empty if rows are independent.

@@ -25,8 +25,10 @@ use crate::memory::{reserve, vec_of_zeros};
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"parlbuf\n");
-/// Version of the format written here. Older versions can be read, newer ones are an error.
-const VERSION: u64 = 2;
+/// Newest version of the format. Older versions can be read, newer ones are an error.
+const VERSION: u64 = 3;
+/// Version of files without `extra_rows`, which older readers understand.
+const VERSION_WITHOUT_EXTRA_ROWS: u64 = 2;
 /// Magic, version, bytes of settings, slots in use, bytes of the file, checksum of these five and the settings.
 const HEAD_WORDS: usize = 6;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
@@ -107,7 +109,8 @@ impl Replay {
         if used > written.ring.slots || !fits {
             return Err(bad(format!("{used} slots in use do not fit its settings")));
         }
-        let settings = Settings { capacity: capacity.unwrap_or(settings.capacity), ..settings };
+        let capacity = capacity.unwrap_or(settings.capacity);
+        let settings = Settings { capacity, extra_rows: settings.extra_rows.min(capacity), ..settings };
         let layout = Self::compute_layout(&settings)?;
         let region = match shared {
             Some(name) => {
@@ -420,7 +423,9 @@ impl ChecksumWriter {
     }
 
     fn head(&mut self, text: &str, used: usize, length: u64) -> std::io::Result<()> {
-        let mut head = [MAGIC, VERSION, text.len() as u64, used as u64, length, 0];
+        let has_extra = text.contains("\nextra_rows ");
+        let version = if has_extra { VERSION } else { VERSION_WITHOUT_EXTRA_ROWS };
+        let mut head = [MAGIC, version, text.len() as u64, used as u64, length, 0];
         head[5] = head_sum(&head, text.as_bytes());
         self.words(head)?;
         self.bytes(text.as_bytes())

@@ -7,6 +7,7 @@ mod check;
 mod checksum;
 mod columns;
 mod compress;
+mod convert;
 mod draw;
 mod error;
 mod file;
@@ -38,6 +39,7 @@ use crate::{Region, Scale, SumTree};
 
 pub use add::{Finals, Priorities, Rows};
 pub use compress::Compression;
+pub use convert::Conversion;
 pub use draw::Batch;
 pub use error::ReplayError;
 pub use file::FileWriter;

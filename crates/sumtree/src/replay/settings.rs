@@ -206,6 +206,9 @@ pub struct Settings {
     pub hindsight: Option<Hindsight>,
     /// Compression of fields with many bytes per row.
     pub compression: Compression,
+    /// Least number of rows beyond the capacity whose bytes are kept: not 0 in a replay that was converted
+    /// from one with stacks of frames, whose ring it has.
+    pub extra_rows: usize,
     /// Seed of the random number generator.
     pub seed: u64,
 }
@@ -228,6 +231,7 @@ impl Default for Settings {
             sequence: None,
             hindsight: None,
             compression: Compression::None,
+            extra_rows: 0,
             seed: 0,
         }
     }
@@ -290,7 +294,8 @@ impl Settings {
 
     /// Number of rows beyond the capacity whose bytes are kept as earlier frames of the oldest rows.
     pub(super) fn history_rows(&self) -> usize {
-        ((self.stack_rows() - 1).saturating_mul(self.num_envs)).min(self.capacity)
+        let frames = ((self.stack_rows() - 1).saturating_mul(self.num_envs)).min(self.capacity);
+        frames.max(self.extra_rows)
     }
 
     /// Returns true if each row stores which row precedes it in its episode.
@@ -314,6 +319,9 @@ impl Settings {
         }
         if !(1..=1024).contains(&self.n_step) {
             return Err(setting("n_step", self.n_step, "1..=1024"));
+        }
+        if self.extra_rows > self.capacity {
+            return Err(setting("extra_rows", self.extra_rows, format!("0..={}", self.capacity)));
         }
         if !(1..=1 << 24).contains(&self.num_envs) {
             return Err(setting("num_envs", self.num_envs, "1..=16777216"));
@@ -491,6 +499,9 @@ impl Settings {
         if self.compression != Compression::None {
             text += &format!("compression {}\n", self.compression.name());
         }
+        if self.extra_rows > 0 {
+            text += &format!("extra_rows {}\n", self.extra_rows);
+        }
         for f in &self.fields {
             let shape: Vec<_> = f.shape.iter().map(ToString::to_string).collect();
             text += &format!("field {}\t{}\t{}\t{}", f.name, f.dtype, shape.join(","), f.row_bytes);
@@ -544,6 +555,7 @@ impl Settings {
             sequence,
             hindsight,
             compression: Compression::from_name(get("compression").unwrap_or("none")).ok()?,
+            extra_rows: get("extra_rows").map_or(Some(0), |rows| rows.parse().ok())?,
             seed: get("seed")?.parse().ok()?,
         })
     }

@@ -23,8 +23,9 @@ from parl.algos.common.off_policy import OffPolicyConfig
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, check_actions, copy_named, flatten, named_weights, tensors_of
+from parl.nets.embeddings import embed, embedding_of, freeze
 from parl.nets.fused import Update
-from parl.nets.torsos import Images
+from parl.nets.torsos import Images, ImageTorso
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
@@ -58,6 +59,11 @@ class CriticsConfig(OffPolicyConfig):
     """Polyak averaging: share of the weights mixed into the target networks each time they are updated."""
     random_steps: int = 1_000
     """Steps at the start, of all actors together, in which actions are drawn uniformly."""
+
+    @property
+    def sends_critics(self) -> bool:
+        """Whether actors get the critics' weights too."""
+        return self.actor_priorities or self.freeze_after > 0
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
@@ -187,7 +193,7 @@ class Actor(nn.Module):
 
     def forward(self, observations: Any) -> Tensor:
         """See the class."""
-        return self.layers(self.encoder(observations)).squeeze(0)
+        return self.layers(self.encoder(embedding_of(observations, 0))).squeeze(0)
 
 
 class Critics(nn.Module):
@@ -215,6 +221,7 @@ class Critics(nn.Module):
         members: int | None = None,
     ) -> Tensor:
         """Returns values, of the first ``members`` if given; ``frozen``: only actions get gradients."""
+        observations = embedding_of(observations, 1)
         if frozen:
             with torch.no_grad():
                 seen = self.encoder(observations)
@@ -286,6 +293,11 @@ def user_networks(
     return Networks(UserActor(parts.actor), extra, UserCritics(parts.critic))
 
 
+def _torsos(networks: Networks) -> list[ImageTorso]:
+    """The torsos of actor and critics, for images."""
+    return [cast("Any", part).encoder.image_torso for part in (networks.actor, networks.critics)]
+
+
 class CriticsPolicy(SeededPolicy):
     """Base class of the policies: the actor, and the critics too if actors compute priorities.
 
@@ -301,11 +313,15 @@ class CriticsPolicy(SeededPolicy):
         self._box = box
         self._network = networks.actor
         self._critics = networks.critics if config.actor_priorities else None
-        self.weights = flatten(
-            networks if config.actor_priorities else networks.actor, gradients=False
-        ).weights
+        self._networks = networks if config.sends_critics else None
+        self.weights = flatten(networks if config.sends_critics else networks.actor, gradients=False).weights
         self.initial_priorities = config.initial_priorities
         self.action_values: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+
+    def embed(self, images: Array) -> Array:
+        """See :class:`parl.types.EmbeddingPolicy`: the actor's embeddings, then the critics'."""
+        assert self._networks is not None
+        return embed(_torsos(self._networks), torch.from_numpy(images)).numpy()
 
     def _outputs(self, observations: Observations) -> Tensor:
         """Returns the actor's outputs (N, outputs); call in inference mode."""
@@ -348,7 +364,7 @@ class CriticsLearner(ABC):
     synchronize a hundred times.
 
     Attributes:
-        weights: (P,) float32, of the actor; of all networks if actors compute priorities.
+        weights: (P,) float32, of the actor; of all networks if actors compute priorities or embeddings.
         gradients: (Q,) float32, of actor, extra parameters and critics.
     """
 
@@ -384,7 +400,8 @@ class CriticsLearner(ABC):
             slice(0, len(self._all_weights) - critics),
             slice(len(self._all_weights) - critics, None),
         )
-        self.weights = self._all_weights if config.actor_priorities else self._all_weights[:acting]
+        self.weights = self._all_weights if config.sends_critics else self._all_weights[:acting]
+        self.frozen = False
         self._mean = torch.zeros_like(self._all_weights)
         self._square = torch.zeros_like(self._all_weights)
         self._updates = 0
@@ -417,6 +434,28 @@ class CriticsLearner(ABC):
             Update(self._compute_critics, self._critics_gradients, replay),
             Update(self._compute_actor, self._actor_gradients, replay),
         )
+
+    def freeze(self) -> None:
+        """See :class:`parl.types.EmbeddingLearner`; target networks get the convolutions of the others."""
+        if self.frozen:
+            return
+        self.frozen = True
+        actor, critics = (freeze(torso, self._all_weights) for torso in _torsos(self.networks))
+        for part in (actor, critics):
+            self._target_weights[part].copy_(self._all_weights[part])
+            self.gradients[part].zero_()
+        # An encoder's convolutions come first in each part.
+        self._actor = slice(actor.stop, self._actor.stop)
+        self._critics = slice(critics.stop, self._critics.stop)
+
+    def embed(self, images: Array) -> Array:
+        """See :class:`parl.types.EmbeddingLearner`."""
+        return embed(_torsos(self.networks), torch.from_numpy(images)).cpu().numpy()
+
+    @property
+    def embedding_shape(self) -> tuple[int, int]:
+        """See :class:`parl.types.EmbeddingLearner`."""
+        return 2, _torsos(self.networks)[0].embedding_size
 
     @abstractmethod
     def draws(self, size: int) -> Tensor:
@@ -580,6 +619,7 @@ class CriticsLearner(ABC):
             "updates": self._updates,
             "counts": self._counts.clone(),
             "generator": self._generator.get_state(),
+            "frozen": self.frozen,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -591,3 +631,5 @@ class CriticsLearner(ABC):
         self._updates = state["updates"]
         self._counts.copy_(state["counts"])
         self._generator.set_state(state["generator"])
+        if state.get("frozen", False):  # older checkpoints have no entry
+            self.freeze()

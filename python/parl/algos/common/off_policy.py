@@ -25,7 +25,7 @@ class OffPolicyConfig(NetworkConfig):
 
     algorithm_name: ClassVar[str] = ""
     """Name of the algorithm, with which error messages begin."""
-    acting_settings: ClassVar[tuple[str, ...]] = ("initial_priority",)
+    acting_settings: ClassVar[tuple[str, ...]] = ("initial_priority", "freeze_after")
     """Settings of actors alone, which have no effect in runs that learn from a dataset."""
 
     n_step: int = 1
@@ -52,6 +52,10 @@ class OffPolicyConfig(NetworkConfig):
     step of their episode achieved (future), its last step (final) or any step (episode). none: off."""
     goals_per_transition: float = 4.0
     """Sampled transitions with another goal per transition that keeps its own."""
+
+    freeze_after: int = 0
+    """Transitions after which the convolutions for images stop learning and the replay stores their outputs
+    (float16) in place of images, rows that it has already included; 0: never."""
 
     precision: Precision = "float32"
     """Precision of the learner's matrix products; bfloat16 is faster on hardware that supports it. Weights
@@ -82,7 +86,7 @@ class OffPolicyConfig(NetworkConfig):
         elif not self.alpha:
             found |= dict.fromkeys(_PRIORITY_SETTINGS, "alpha = 0")
         if not spec.has_images:
-            found["channels_last"] = NO_IMAGES
+            found |= dict.fromkeys(("channels_last", "freeze_after"), NO_IMAGES)
         if self.goals == "none":
             found["goals_per_transition"] = "goals = 'none'"
         return found | self.replaced(("channels_last",), ())
@@ -99,6 +103,7 @@ class OffPolicyConfig(NetworkConfig):
             ("beta_steps", 0, math.inf),
             ("priority_epsilon", 0, math.inf),
             ("goals_per_transition", 0, 1e6),
+            ("freeze_after", 0, math.inf),
             algorithm_name=self.algorithm_name,
         )
         check_choices(
@@ -108,6 +113,17 @@ class OffPolicyConfig(NetworkConfig):
             ("precision", ("float32", "bfloat16")),
             algorithm_name=self.algorithm_name,
         )
+        for name in ("compile", "cuda_graph"):
+            if self.freeze_after and getattr(self, name):
+                raise ConfigError(
+                    f"{self.algorithm_name}: freeze_after = {self.freeze_after} changes the shape of "
+                    f"batches, which {name} = True keeps: set one of them"
+                )
+        if self.freeze_after and self.own is not None:
+            raise ConfigError(
+                f"{self.algorithm_name}: freeze_after = {self.freeze_after} freezes parl's convolutions, "
+                f"which {self.own[0]} = {self.own[1]!r} replaces"
+            )
         if self.goals != "none" and self.n_step != 1:
             raise ConfigError(
                 f"{self.algorithm_name}: goals = {self.goals!r} needs n_step = 1, not {self.n_step}: the "
@@ -130,10 +146,30 @@ def check_goals(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
         )
 
 
+def check_freezing(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
+    """Refuses ``config.freeze_after`` for dictionaries with images.
+
+    Raises:
+        ConfigError: names the algorithm and the parts of the observation.
+    """
+    if config.freeze_after and spec.has_images and spec.observation_kind != "image":
+        parts = ", ".join(part for part, _, _ in spec.observation_parts)
+        raise ConfigError(
+            f"{name}: freeze_after = {config.freeze_after} needs observations that are one image; this "
+            f"environment's have the parts {parts}"
+        )
+
+
 class OffPolicyAlgorithm:
     """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`."""
 
     config: Any
+    spec: EnvSpec
+
+    @property
+    def freeze_after(self) -> int:
+        """Transitions after which convolutions are frozen; 0: never."""
+        return self.config.freeze_after if self.spec.has_images else 0
 
     @property
     def goals(self) -> tuple[str, float] | None:

@@ -99,7 +99,7 @@ class ReplayFile:
 
     Raises:
         FileNotFoundError, ReplayFileError: as :meth:`parl.PrioritizedReplay.load`.
-        ValueError: the file has compressed rows.
+        ValueError: the file has compressed rows, or was converted from stacks of frames.
     """
 
     def __init__(self, path: str, capacity: int | None) -> None:
@@ -115,6 +115,12 @@ class ReplayFile:
             raise ValueError(
                 f"{path} has compression {self.settings['compression']!r}, which "
                 'device="cuda" does not support: load it with device="cpu"'
+            )
+        if self.settings["extra_rows"]:
+            self.close()
+            raise ValueError(
+                f"{path} has {self.settings['extra_rows']} extra rows, since it was converted from stacks of "
+                'frames, which device="cuda" does not support: load it with device="cpu"'
             )
         self._path, self._capacity = path, capacity
 

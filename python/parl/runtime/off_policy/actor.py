@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from parl.runtime.env_actor import Counts, EnvActor
 from parl.runtime.off_policy.initial_priorities import InitialPriorities
 from parl.runtime.seeds import actor_seeds
 from parl.runtime.setup import env_range
-from parl.types import Algorithm, EnvSpec, Policy, Sink
+from parl.types import Algorithm, EmbeddingPolicy, EnvSpec, Policy, Sink
 
 if TYPE_CHECKING:
     from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
@@ -44,6 +44,7 @@ class Actor(EnvActor):
         pickles: bool = False,
     ) -> None:
         self._observe = Observer(spec)
+        self.stores_embeddings = False
         super().__init__(env, spec, policy, seed, first_env, pickles)
         self._replay = replay
         self._env_id = np.arange(first_env, first_env + self.num_envs)
@@ -55,7 +56,18 @@ class Actor(EnvActor):
     def _observed(self, observations: Any, step: int | str) -> Any:
         observations = self._observe(observations)
         self._check.observations(observations, step)
-        return observations
+        return self._stored(observations)
+
+    def _stored(self, observations: Any) -> Any:
+        """Converts observations to the form that the replay stores and the policy acts on."""
+        if not self.stores_embeddings:
+            return observations
+        return cast("EmbeddingPolicy", self.policy).embed(observations)
+
+    def store_embeddings(self) -> None:
+        """From now on adds embeddings in place of images; the policy has the frozen convolutions."""
+        self.stores_embeddings = True
+        self._obs = self._stored(self._obs)
 
     def step(self, env_steps: int) -> Counts:
         """Takes one vector step.
@@ -94,10 +106,14 @@ class Actor(EnvActor):
         obs, reward, terminated, truncated, info = results
         reward = np.asarray(reward, np.float32)
         self._check.rewards(reward, self._env_steps)
-        obs = self._observed(obs, self._env_steps)
-        extra = {"final_obs": self._observe.final(obs, info)} if self._same_step else {}
-        if extra:
-            self._check.observations(extra["final_obs"], self._env_steps, "final observation")
+        obs = self._observe(obs)
+        self._check.observations(obs, self._env_steps)
+        extra: dict[str, Any] = {}
+        if self._same_step:
+            final = self._observe.final(obs, info)
+            self._check.observations(final, self._env_steps, "final observation")
+            extra = {"final_obs": self._stored(final)}
+        obs = self._stored(obs)
         tickets = self._replay.add(
             obs=self._obs,
             action=self._action,

@@ -39,13 +39,14 @@ from parl.runtime.gradient_allreduce import (
     ThreadAllReduce,
     ThreadGroup,
 )
+from parl.runtime.off_policy.freezing import Freezing, SwitchableReplay
 from parl.runtime.off_policy.learner_worker import LearnerWorker
 from parl.runtime.off_policy.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
 from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
 from parl.runtime.off_policy.setup import OffPolicySetup
 from parl.runtime.shared_counters import SharedCounters
 from parl.runtime.weights import SharedWeights
-from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
+from parl.runtime.worker_loop import ANSWER_S, IDLE_S, PARKED, CommandedLoop, answer_while_parked
 from parl.runtime.workers import WorkerGroup, choose_context
 from parl.types import Learner
 
@@ -67,6 +68,10 @@ def _run_actor(
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
     actor = setup.make_actor(index, replay, resumes)
+    switchable = replay if isinstance(replay, SwitchableReplay) else None
+    if switchable is not None and switchable.stores_embeddings:
+        shared_weights.read(actor.policy.weights, -1)
+        actor.store_embeddings()
     if state is not None:
         actor.load(state)
     elif resumes:
@@ -96,6 +101,8 @@ def _run_actor(
             continue
         pause_s = ACTOR_PAUSE_S
         version = shared_weights.read(weights, version)
+        if switchable is not None and not actor.stores_embeddings and switchable.stores_embeddings:
+            actor.store_embeddings()
         collected = actor.step(env_steps)
         counters.count_lag(index, shared_weights.version - version)
         counters.count(index, collected)
@@ -186,6 +193,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         saved: the checkpoint to start from, or None.
     """
 
+    _freezing: Freezing | None = None
+
     def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
@@ -244,7 +253,10 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if setup.remote is not None:
             self._connected = connect(setup.remote, setup.actors)
             run, weights = run_ray_actor, WeightsRef(self._shared_weights)
-        actors_replay = name if setup.processes else self._replay
+        actors_replay: Any = name if setup.processes else self._replay
+        if setup.freeze_after:
+            self._freezing = Freezing(setup.freeze_after, learner, self._replay)
+            self._actors_replay = actors_replay = SwitchableReplay(self._replay)
         for index in range(setup.actors):
             state = checkpoint.actor_state(saved, index)
             args = (setup, index, counters, weights, actors_replay, self._resumes, state)
@@ -310,6 +322,32 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._updates += 1
         self._counters.learner[0, b.UPDATES] = self._updates
         self._shared_weights.publish(self._learner.weights)
+        if self._freezing is None:
+            return
+        if self._freezing.is_due(self._counters.env_steps):
+            self._freezing.start_thread()
+        elif self._freezing.is_ready():
+            self._replace_replay()
+
+    def _replace_replay(self) -> None:
+        """Goes on with a replay of the same rows with embeddings, while no actor steps."""
+        assert self._freezing is not None
+        assert self._allreduce is not None
+        self._counters.command = b.PARK
+        try:
+            for worker in self._actors:
+                worker.send(PARKED)
+            for worker in self._actors:
+                worker.answer(ANSWER_S)
+            self._learner_zero.flush()
+            self._learner_zero.close()
+            old, self._replay = self._replay, self._freezing.finish()
+            self._actors_replay.replay = self._replay
+            make_worker = self._setup.make_learner_worker
+            self._learner_worker = make_worker(self._learner, self._replay, self._allreduce, 0)
+            old.close()
+        finally:
+            self._counters.command = b.RUN
 
     def _check(self) -> None:
         """Raises the error of a failed worker, and parks or wakes actors; does so periodically."""
@@ -387,6 +425,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             "learners_wait": min(1.0, new["learners_wait"] / elapsed),
             **self._lags(),
             "actors_awake": counters.running_actors[0],
+            **(self._freezing.figures() if self._freezing else {}),
             **(failures if self._setup.remote else {}),
         }
 
@@ -434,6 +473,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
 
     def close(self) -> None:
         """Ends the workers and frees the replay; safe to call twice."""
+        if self._freezing is not None:
+            self._freezing.close()
         super().close()
         worker, self._learner_worker = self._learner_worker, None
         if worker is not None:

@@ -9,6 +9,7 @@ stopped at a checkpoint and resumed gives the same results as an uninterrupted o
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from parl.replay.batch import Batch as NamedArrays
 from parl.runtime import states
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.loop import LocalLoop
+from parl.runtime.off_policy.freezing import Freezing, SwitchableReplay
 from parl.runtime.off_policy.learner_worker import (
     BatchSampler,
     DelayedPriorities,
@@ -95,12 +97,14 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
     def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
         torch.set_num_threads(1)
         super().__init__(setup, "cpu", saved)
-        self._load_actors([setup.make_actor(index, self._replay, 0) for index in range(setup.actors)], saved)
+        self._freezing = Freezing(setup.freeze_after, self._learner, self._replay)
+        self._actors_replay = SwitchableReplay(self._replay)
+        actors = [setup.make_actor(index, self._actors_replay, 0) for index in range(setup.actors)]
+        if setup.freeze_after and self._actors_replay.stores_embeddings:
+            self._store_embeddings(actors)
+        self._load_actors(actors, saved)
         self._prefetch_queue: PrefetchQueue[list[Batch]] = PrefetchQueue(setup.prefetch)
-        self._samplers = [
-            BatchSampler(self._replay, setup.learner_batch_size, setup.prefetch + 2, rank, setup.learners)
-            for rank in range(setup.learners)
-        ]
+        self._samplers = self._make_samplers()
         self._delayed_priorities = DelayedPriorities(self._replay, setup.priority_delay)
         if saved is not None and (saved.folder / _PENDING).exists():
             ready, waiting = states.from_bytes((saved.folder / _PENDING).read_bytes())
@@ -110,9 +114,39 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
         self._learner.use_threads(setup.threads)
         self._publish()
 
+    def _make_samplers(self) -> list[BatchSampler]:
+        setup = self._setup
+        size, live = setup.learner_batch_size, setup.prefetch + 2
+        return [BatchSampler(self._replay, size, live, r, setup.learners) for r in range(setup.learners)]
+
     def _publish(self) -> None:
         for actor in self._actors:
             actor.policy.weights.copy_(self._learner.weights)
+
+    def _iterate(self, seconds: float) -> None:
+        super()._iterate(seconds)
+        if self._freezing.is_due(self._env_steps):
+            self._freezing.start()
+            self._replace_replay(self._freezing.finish())
+
+    def _replace_replay(self, replay: PrioritizedReplay) -> None:
+        """Goes on with a replay of the same rows with embeddings; batches drawn in advance stay images."""
+        old, self._replay = self._replay, replay
+        self._actors_replay.replay = replay
+        self._samplers = self._make_samplers()
+        waiting = self._delayed_priorities.waiting
+        self._delayed_priorities = DelayedPriorities(replay, self._setup.priority_delay)
+        self._delayed_priorities.waiting.extend(waiting)
+        self._store_embeddings(self._actors)
+        old.close()
+
+    def _store_embeddings(self, actors: Sequence[Any]) -> None:
+        for actor in actors:
+            actor.policy.weights.copy_(self._learner.weights)
+            actor.store_embeddings()
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        return super()._figures(elapsed) | self._freezing.figures()
 
     def _draw(self) -> list[Batch]:
         """Draws every learner's part of a batch."""

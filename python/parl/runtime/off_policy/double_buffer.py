@@ -65,6 +65,16 @@ class DoubleBufferedActor:
             group.load(part)
         self._pending = None
 
+    @property
+    def stores_embeddings(self) -> bool:
+        """As that of :class:`Actor`."""
+        return self._groups[0].stores_embeddings
+
+    def store_embeddings(self) -> None:
+        """As :meth:`Actor.store_embeddings`; the results of a pending step are converted later."""
+        for group in self._groups:
+            group.store_embeddings()
+
     def end_episodes(self) -> None:
         """As :meth:`Actor.end_episodes`."""
         for group in self._groups:

@@ -48,6 +48,11 @@ class OffPolicySetup(RunSetup):
         """Transitions of one learner in an update."""
         return self.batch_size // self.learners
 
+    @property
+    def freeze_after(self) -> int:
+        """Transitions after which convolutions are frozen and the replay stores embeddings; 0: never."""
+        return getattr(self.algorithm, "freeze_after", 0)
+
     def make_hindsight(self) -> Hindsight | None:
         """Makes what replaces the goals of sampled rows, with an environment of its own; None: off."""
         goals = getattr(self.algorithm, "goals", None)
