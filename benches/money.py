@@ -14,9 +14,10 @@ import dataclasses
 import tomllib
 from pathlib import Path
 
-from record import FOLDER, Record, add_option, digits, read
+from record import Record, add_option, digits, read
 
 PRICES = Path(__file__).with_name("prices.toml")
+RECORDS = Path(__file__).with_name("records")
 # Claim and record of the frames of vector environments on one thread, of one console, and of the GPU.
 VECTOR = ("atari-vector-8-1", "2026-11-28-atari-vector")
 CONSOLE = ("console", "2026-11-28-console")
@@ -46,7 +47,7 @@ def rows(source, metric, case=None):
     claim, name = source
     found = [
         row
-        for row in read(FOLDER / f"{name}.csv")
+        for row in read(RECORDS / f"{name}.csv")
         if (row.claim, row.metric) == (claim, metric) and case in (None, row.case)
     ]
     if not found:

@@ -7,8 +7,8 @@
 It needs ``ray[rllib]`` and ``gymnasium[mujoco]``: ``make bench-rllib``. Every run is a separate process whose
 torch has one thread; Ray's processes have one each.
 
-``goals``: both libraries have settings of their own for the task, RLlib those of its examples
-``rllib/examples/algorithms/dqn/cartpole_dqn.py`` and ``.../sac/pendulum_sac.py``; it has neither TD3 nor DDPG.
+``goals``: both libraries have settings of their own for the task, RLlib those of its examples in
+``rllib/examples/algorithms``, ``dqn/cartpole_dqn.py`` and ``sac/pendulum_sac.py``. It has no TD3 and no DDPG.
 A goal is reached when the mean of 50 greedy episodes reaches it and the mean of 50 more on other seeds too.
 parl evaluates when training returns come close to the goal, and its seconds include the evaluations. RLlib is
 evaluated after every thousand transitions (DQN) or every 500 (SAC), with the mean of its policy, and its
