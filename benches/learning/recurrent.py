@@ -5,9 +5,10 @@
 It needs ``sb3-contrib``: ``make bench-recurrent``. Every run is a separate process with one torch thread, and
 ends when the mean of 100 greedy episodes reaches 475, which 100 more on other seeds confirm. Evaluations are
 every 5,000 transitions, those of parl also when training returns come close to the goal; their time does not
-count. parl has the settings of ``lstm-positions`` of ``goals.py``, whose runs end after a million transitions,
-and like RecurrentPPO those of RL Baselines3 Zoo for CartPoleNoVel-v1 (``hyperparams/ppo_lstm.yml``), whose
-runs end after 100,000. The learning rate depends on these numbers. The score is that of 100 more episodes.
+count. parl has the settings of ``lstm-positions`` of ``goals.py``, whose runs end after a million
+transitions, and like RecurrentPPO those of RL Baselines3 Zoo for CartPoleNoVel-v1
+(``hyperparams/ppo_lstm.yml``), whose runs end after 100,000. The learning
+rate depends on these numbers. The score is that of 100 more episodes.
 """
 
 import os

@@ -419,7 +419,8 @@ def rates(record, arguments):
     found = {}
     for seed in range(arguments.rounds):
         for env, batch, ratio, modes in WORKLOADS:
-            for mode in modes:
+            chosen = env in arguments.envs and batch in arguments.batches
+            for mode in modes if chosen else ():
                 library = MODES[mode][0]
                 case = [f"{library} rates", env, batch, ratio, mode, arguments.seconds]
                 row = run_in_process(__file__, case, seed, arguments.finished)
