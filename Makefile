@@ -238,6 +238,15 @@ bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside 
 	$(INSTALL) --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
+bench-rllib: build  ## DQN and SAC beside RLlib on Ray, in an environment of its own: time to a score, rates
+	test -x $(VENV)/rllib/bin/python || $(PYTHON) -m venv $(VENV)/rllib
+	$(BIN)/uv pip install --quiet --python $(VENV)/rllib/bin/python -r pyproject.toml --extra train --extra mujoco --group rllib
+	for what in goals rates; do PYTHONPATH=python $(VENV)/rllib/bin/python benches/learning/rllib.py $$what $(ARGS); done
+
+bench-recurrent: build  ## PPO with an LSTM beside RecurrentPPO of sb3-contrib, CartPole without velocities
+	$(INSTALL) --group peers
+	$(BIN)/python benches/learning/recurrent.py $(ARGS)
+
 docs: build  ## the documentation site, in site, and that of the Rust crates, in target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense -p xla_ffi
 	$(BIN)/python -m sphinx -E -n -W --keep-going -q -d target/doctrees docs site

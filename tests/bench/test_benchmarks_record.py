@@ -14,6 +14,16 @@ ROOT = Path(__file__).parents[2]
 BENCHES = ROOT / "benches"
 CLAIMS = {claim["key"] for claim in tomllib.loads((BENCHES / "claims.toml").read_text())["claim"]}
 CLAIMS |= {"console-games"}
+# A machine of prices.toml, without its name and price.
+MACHINE = """
+vcpus = 2
+memory_gib = 4
+gpu = ""
+region = "all"
+date = 2026-09-17
+source = "https://example.org"
+read_in = ""
+"""
 
 
 class Figures(dict):
@@ -207,3 +217,37 @@ def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
     assert [processes.run_in_process(script, {"steps": 1}, seed, finished) for seed in (0, 1)] == first
     assert processes.run_in_process(script, {"steps": 2}, 0, finished) not in first
     assert len(finished.read_text().splitlines()) == 3
+
+
+def test_frames_for_a_dollar_are_recorded(record, monkeypatch, tmp_path):
+    money = importlib.import_module("money")
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f"[[machine]]\nname = 'small'\ndollars = 0.5\n{MACHINE}")
+    monkeypatch.setattr(money.machines, "__defaults__", (prices,))
+    monkeypatch.setattr(sys, "argv", [str(BENCHES / "money.py"), "--record"])
+    money.main()
+    found = {(row.case, row.library): row for row in rows_of(record, tmp_path)}
+    pong = found["pong, 8 environments, small", "parl"]
+    # 173,900 frames/s of the record for an hour, for half of the price of two processors.
+    assert (pong.median, pong.unit, pong.spread) == ("2504", "million frames/$", "quartiles")
+    score = found["Pong from memory to 18, small", "parl"]
+    assert float(score.median) == pytest.approx(68.57 / 3600 * 0.5, rel=1e-3)
+    assert float(score.low) < float(score.median) < float(score.high)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "message"), [("dollars = 0", "dollars = 0 is not above 0"), ("", "dollars")]
+)
+def test_a_machine_without_a_price_is_refused(record, tmp_path, dollars, message):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f"[[machine]]\nname = 'small'\n{dollars}\n{MACHINE}")
+    with pytest.raises(ValueError, match=message):
+        importlib.import_module("money").machines(prices)
+
+
+def test_prices_have_a_date_and_a_source(record):
+    machines = importlib.import_module("money").machines()
+    assert machines
+    for machine in machines:
+        assert machine["date"].year >= 2026, machine["name"]
+        assert machine["source"].startswith("https://"), machine["name"]
