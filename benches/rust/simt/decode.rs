@@ -25,6 +25,7 @@ pub enum Alu {
     /// The lower half of a product, plus a summand.
     Mad,
     MadWide,
+    MadHigh,
     Div,
     Rem,
     Min,
@@ -500,6 +501,7 @@ fn arithmetic(parts: &[&str], last: &str, o: &mut Operands<'_, '_>) -> Result<Op
         "mul" if parts.contains(&"hi") => Alu::MulHigh,
         "mul" => Alu::Mul,
         "mad" if parts.contains(&"lo") => Alu::Mad,
+        "mad" if parts.contains(&"hi") => Alu::MadHigh,
         "mad" if parts.contains(&"wide") => Alu::MadWide,
         "div" => Alu::Div,
         "rem" => Alu::Rem,

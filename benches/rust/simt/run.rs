@@ -624,6 +624,11 @@ impl Warp<'_> {
             Alu::MadWide => {
                 compute(&|a, b, c| ((a & all).wrapping_mul(b & all)).wrapping_add(c) & low_bits(2 * bits));
             }
+            // Of numbers without a sign.
+            Alu::MadHigh => compute(&|a, b, c| {
+                let product = (u128::from(a & all) * u128::from(b & all)) >> bits;
+                (product as u64).wrapping_add(c) & all
+            }),
             Alu::MulHigh => compute(&|a, b, _| {
                 let product = if of.signed {
                     (i128::from(signed(a, bits)) * i128::from(signed(b, bits))) >> bits

@@ -4,13 +4,12 @@
 #include "machine.cuh"
 
 #define PARL_BRX_TEXT \
-    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,cost,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\n" \
+    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\n" \
     "LTOP_%=:\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn];\n" \
     "LNEXT_%=:\n" \
-    "shr.u32 cost,e0,16;\n" \
-    "add.u32 %8,%8,cost;\n" \
+    "mad.hi.u32 %8,e0,0x10000,%8;\n" \
     "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=,H183_%=,H184_%=,H185_%=,H186_%=,H187_%=,H188_%=,H189_%=,H190_%=,H191_%=,H192_%=,H193_%=,H194_%=,H195_%=,H196_%=,H197_%=,H198_%=,H199_%=,H200_%=,H201_%=,H202_%=,H203_%=,H204_%=,H205_%=,H206_%=,H207_%=,H208_%=,H209_%=,H210_%=,H211_%=,H212_%=,H213_%=,H214_%=,H215_%=,H216_%=,H217_%=,H218_%=,H219_%=,H220_%=,H221_%=,H222_%=,H223_%=,H224_%=,H225_%=,H226_%=,H227_%=,H228_%=,H229_%=,H230_%=,H231_%=,H232_%=,H233_%=,H234_%=,H235_%=,H236_%=,H237_%=,H238_%=,H239_%=,H240_%=,H241_%=,H242_%=,H243_%=,H244_%=,H245_%=,H246_%=,H247_%=,H248_%=,H249_%=,H250_%=,H251_%=,H252_%=;\n" \
     "brx.idx e1,TBL_%=;\n" \
     "H0_%=:\n" \
@@ -83,7 +82,9 @@
     "bra LREAD_%=;\n" \
     "V1_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C1_%=;\n" \
     "H2_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -110,7 +111,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -318,14 +321,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H22_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H23_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -394,7 +399,9 @@
     "bra LREAD_%=;\n" \
     "V23_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C23_%=;\n" \
     "H24_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -417,7 +424,9 @@
     "bra LREAD_%=;\n" \
     "V24_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C24_%=;\n" \
     "H25_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -442,7 +451,9 @@
     "bra LREAD_%=;\n" \
     "V25_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C25_%=;\n" \
     "H26_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -550,7 +561,9 @@
     "bra LREAD_%=;\n" \
     "V29_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C29_%=;\n" \
     "H30_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -618,7 +631,9 @@
     "bra LREAD_%=;\n" \
     "V31_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C31_%=;\n" \
     "H32_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -683,7 +698,9 @@
     "bra LREAD_%=;\n" \
     "V32_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C32_%=;\n" \
     "H33_%=:\n" \
     "sub.u32 t0,%3,129;\n" \
@@ -714,7 +731,8 @@
     "xor.b32 %9,%9,t0;\n" \
     "and.b32 t0,e0,0xFFFF;\n" \
     "sub.u32 %10,t0,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H35_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -783,7 +801,9 @@
     "bra LREAD_%=;\n" \
     "V35_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C35_%=;\n" \
     "H36_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -806,7 +826,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -833,7 +855,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -918,7 +942,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -1060,14 +1086,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H57_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H58_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -1136,7 +1164,9 @@
     "bra LREAD_%=;\n" \
     "V58_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C58_%=;\n" \
     "H59_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1161,7 +1191,9 @@
     "bra LREAD_%=;\n" \
     "V59_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C59_%=;\n" \
     "H60_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1271,7 +1303,9 @@
     "bra LREAD_%=;\n" \
     "V63_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C63_%=;\n" \
     "H64_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1336,7 +1370,9 @@
     "bra LREAD_%=;\n" \
     "V64_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C64_%=;\n" \
     "H65_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1406,7 +1442,9 @@
     "bra LREAD_%=;\n" \
     "V65_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C65_%=;\n" \
     "H66_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1425,7 +1463,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -1507,7 +1547,8 @@
     "xor.b32 %9,%9,t0;\n" \
     "and.b32 t0,e0,0xFFFF;\n" \
     "sub.u32 %10,t0,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H76_%=:\n" \
     "add.u32 %9,%9,1;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
@@ -1577,14 +1618,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H83_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H84_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -1653,7 +1696,9 @@
     "bra LREAD_%=;\n" \
     "V84_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C84_%=;\n" \
     "H85_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1678,7 +1723,9 @@
     "bra LREAD_%=;\n" \
     "V85_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C85_%=;\n" \
     "H86_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1778,7 +1825,9 @@
     "bra LREAD_%=;\n" \
     "V88_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C88_%=;\n" \
     "H89_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1843,7 +1892,9 @@
     "bra LREAD_%=;\n" \
     "V89_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C89_%=;\n" \
     "H90_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
@@ -1940,7 +1991,9 @@
     "bra LREAD_%=;\n" \
     "V91_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C91_%=;\n" \
     "H92_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -2159,14 +2212,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H106_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H107_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -2246,7 +2301,9 @@
     "bra LREAD_%=;\n" \
     "V107_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C107_%=;\n" \
     "H108_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -2282,7 +2339,9 @@
     "bra LREAD_%=;\n" \
     "V108_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C108_%=;\n" \
     "H109_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -2408,7 +2467,9 @@
     "bra LREAD_%=;\n" \
     "V111_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C111_%=;\n" \
     "H112_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -2484,7 +2545,9 @@
     "bra LREAD_%=;\n" \
     "V112_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C112_%=;\n" \
     "H113_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -2669,14 +2732,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H136_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H137_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -2925,7 +2990,9 @@
     "bra LREAD_%=;\n" \
     "V147_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C147_%=;\n" \
     "H148_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -3004,7 +3071,9 @@
     "bra LREAD_%=;\n" \
     "V149_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C149_%=;\n" \
     "H150_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3023,7 +3092,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -3046,7 +3117,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -3069,7 +3142,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -3129,7 +3204,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3197,7 +3274,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3265,7 +3344,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3386,14 +3467,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H181_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H182_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -3462,7 +3545,9 @@
     "bra LREAD_%=;\n" \
     "V182_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C182_%=;\n" \
     "H183_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3533,7 +3618,9 @@
     "bra LREAD_%=;\n" \
     "V183_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C183_%=;\n" \
     "H184_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3558,7 +3645,9 @@
     "bra LREAD_%=;\n" \
     "V184_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C184_%=;\n" \
     "H185_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3583,7 +3672,9 @@
     "bra LREAD_%=;\n" \
     "V185_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C185_%=;\n" \
     "H186_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3608,7 +3699,9 @@
     "bra LREAD_%=;\n" \
     "V186_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C186_%=;\n" \
     "H187_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3634,7 +3727,9 @@
     "bra LREAD_%=;\n" \
     "V187_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C187_%=;\n" \
     "H188_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -3705,7 +3800,9 @@
     "bra LREAD_%=;\n" \
     "V189_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C189_%=;\n" \
     "H190_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -3779,7 +3876,9 @@
     "bra LREAD_%=;\n" \
     "V191_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C191_%=;\n" \
     "H192_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3844,7 +3943,9 @@
     "bra LREAD_%=;\n" \
     "V192_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C192_%=;\n" \
     "H193_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3909,7 +4010,9 @@
     "bra LREAD_%=;\n" \
     "V193_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C193_%=;\n" \
     "H194_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3974,7 +4077,9 @@
     "bra LREAD_%=;\n" \
     "V194_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C194_%=;\n" \
     "H195_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4040,7 +4145,9 @@
     "bra LREAD_%=;\n" \
     "V195_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C195_%=;\n" \
     "H196_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -4122,7 +4229,9 @@
     "bra LREAD_%=;\n" \
     "V197_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C197_%=;\n" \
     "H198_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4155,7 +4264,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -4364,14 +4475,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H218_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H219_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
@@ -4442,7 +4555,9 @@
     "bra LREAD_%=;\n" \
     "V219_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C219_%=;\n" \
     "H220_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4469,7 +4584,9 @@
     "bra LREAD_%=;\n" \
     "V220_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C220_%=;\n" \
     "H221_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4579,7 +4696,9 @@
     "bra LREAD_%=;\n" \
     "V224_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C224_%=;\n" \
     "H225_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4646,7 +4765,9 @@
     "bra LREAD_%=;\n" \
     "V225_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C225_%=;\n" \
     "H226_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -4737,7 +4858,9 @@
     "bra LREAD_%=;\n" \
     "V227_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C227_%=;\n" \
     "H228_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -5002,14 +5125,16 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H245_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H246_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -5089,7 +5214,9 @@
     "bra LREAD_%=;\n" \
     "V246_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C246_%=;\n" \
     "H247_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -5125,7 +5252,9 @@
     "bra LREAD_%=;\n" \
     "V247_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C247_%=;\n" \
     "H248_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -5253,7 +5382,9 @@
     "bra LREAD_%=;\n" \
     "V251_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C251_%=;\n" \
     "H252_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -5329,7 +5460,9 @@
     "bra LREAD_%=;\n" \
     "V252_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C252_%=;\n" \
     "LTIA_%=:\n" \
     "mov.u32 %11,%8;\n" \
@@ -5359,7 +5492,8 @@
     "sub.u32 t0,76,t0;\n" \
     "shl.b32 t0,t0,13;\n" \
     "@p add.u32 %8,%8,t0;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "T3_%=:\n" \
     "bra LTOP_%=;\n" \
     "T4_%=:\n" \
@@ -5553,7 +5687,8 @@
     "bra LEND_%=;\n" \
     "LREAD_%=:\n" \
     "st.shared.u8 [%15+460],t1;\n" \
-    "mov.u32 %14,cost;\n" \
+    "ld.global.nc.v2.u32 {%14,t0},[dn];\n" \
+    "shr.u32 %14,%14,16;\n" \
     "mov.u32 %12,4;\n" \
     "bra LEND_%=;\n" \
     "LJUMP_%=:\n" \
@@ -5572,15 +5707,17 @@
     "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 %9,t0,t1;\n" \
     "sub.u32 %10,%13,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "LNOWHERE_%=:\n" \
     "mov.u32 %9,%24;\n" \
     "sub.u32 %10,%13,%9;\n" \
-    "LTURN_%=:\n" \
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "LSLOW_%=:\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %12,2;\n" \
     "bra LEND_%=;\n" \
     "LSTORE_%=:\n" \

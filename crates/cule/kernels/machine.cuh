@@ -806,13 +806,10 @@ PARL_CONST uint32_t FORM_GROUPED = 1u;
 // copies of the row above.
 PARL_CONST uint32_t STRETCH = 4u;
 // Position of the window in a key, in bits.
-PARL_CONST uint32_t WINDOW_AT = 23u;
-// Number of the window after the picture.
-PARL_CONST uint32_t AFTER_PICTURE = 0x1FFu;
-// Position of the stack pointer in a key. Its upper bit is the same in almost all programs.
-PARL_CONST uint32_t STACK_AT = 16u;
-// Bits of the place of an instruction in a key: ROM of 64 KiB.
-PARL_CONST uint32_t PLACE_MASK = 0xFFFFu;
+PARL_CONST uint32_t WINDOW_AT = 24u;
+// Number of the window after the picture. Only pictures after a console reset have more windows than that: the last ones
+// share a number.
+PARL_CONST uint32_t AFTER_PICTURE = 0xFFu;
 // Cycles after which a lane settles its time, at most: so few that `MARGIN` instructions suffice.
 PARL_CONST int32_t MOST_CYCLES = 4000;
 // The jump-table interpreter runs while at least so many instructions are left: more than it runs in `MOST_CYCLES` and between
@@ -4025,7 +4022,7 @@ PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_
         end = t.limit;
     } else if (clock >= t.base) {
         const uint32_t passed = (static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window;
-        number = 1u + passed;
+        number = rs::min<uint32_t>(1u + passed, env::warp_schedule::AFTER_PICTURE - 1u);
         end = rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, static_cast<int32_t>((passed + 1u) << window)));
         end = rs::min<int32_t>(end, t.window_end);
     }
@@ -4033,9 +4030,10 @@ PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_
     return Tuple2<uint32_t, uint32_t>{number << env::warp_schedule::WINDOW_AT, static_cast<uint32_t>(rs::clamp<int32_t>(left, 0, env::warp_schedule::MOST_CYCLES))};
 }
 
-// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM.
+// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM of up
+// to 64 KiB, in the lowest two bytes.
 PARL_FN uint32_t key(uint32_t window, uint32_t s, uint32_t place) {
-    return (window | ((s & 0x7Fu) << env::warp_schedule::STACK_AT)) | (place & env::warp_schedule::PLACE_MASK);
+    return window | machine::tia::rows::select_bytes(place, s, 0x5410u);
 }
 
 // The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16

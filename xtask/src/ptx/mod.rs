@@ -373,13 +373,21 @@ fn place_in_segment(to: &str, from: &str) -> String {
 /// Loads the ROM byte at offset `t0`.
 const LOAD_ROM: &str = "mad.wide.u32 dd,t0,1,rom; ld.global.nc.u8 o,[dd]";
 
+/// Takes back the count of the current instruction, whose record is at `dn`, and leaves it in `t0`.
+const UNCOUNT: &str = "ld.global.nc.v2.u32 {t0,t1},[dn]; shr.u32 t0,t0,16; sub.u32 acc,acc,t0";
+/// Ends the block at a turn.
+const TURN: &str = "mov.u32 code,0; bra LEND";
+
 /// Begins the completion of an instruction for which the caller has read the TIA: it has been counted before.
-const TAKE_VALUE: &str = "mov.u32 code,0; sub.u32 acc,acc,cost";
+fn take_value() -> String {
+    format!("mov.u32 code,0; {UNCOUNT}")
+}
 
 /// Instructions after a handler that reads address `q` of the TIA with `bus` on the bus, and go on at `C` with the value in `o`.
 fn read_tia(number: usize, bus: &str) -> String {
     format!(
-        "setp.eq.u32 p,code,5; @p bra V{number}; {bus}; bra LREAD; V{number}:; {TAKE_VALUE}; bra C{number}"
+        "setp.eq.u32 p,code,5; @p bra V{number}; {bus}; bra LREAD; V{number}:; {}; bra C{number}",
+        take_value()
     )
 }
 
@@ -489,7 +497,7 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             w.put("and.b32 q,e0,0xFFFF");
             load_next(w, form);
             w.put(if form == Form::TiaRead { "mov.u32 t1,q" } else { "shr.u32 t1,q,8" });
-            w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {TAKE_VALUE}"));
+            w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {}", take_value()));
         }
         Form::TiaAbsolute => return w.puts(&format!("add.u32 at,at,1; bra H{}", number_of(name, Form::Tia))),
         Form::Window => {
@@ -602,7 +610,7 @@ fn branch(w: &mut Writer, text: &str, cycles: u32) {
     };
     w.operation(&format!("t = {left}"));
     w.puts(&format!("setp.{test}.u32 p,t,{right}; add.u32 at,at,2; @p and.b32 at,e0,0xFFFF"));
-    w.puts(&format!("@p add.u32 acc,acc,{}; bra LTURN", cycles << CYCLES_AT));
+    w.puts(&format!("@p add.u32 acc,acc,{}; {TURN}", cycles << CYCLES_AT));
 }
 
 /// Pushes `o`, to RAM or to the TIA. The instruction has one byte.
@@ -614,7 +622,7 @@ fn push_any(w: &mut Writer, number: usize) {
 }
 
 /// Goes to the address in the record, which is in the bank of the jump.
-const JUMP_IN_BANK: &str = "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; bra LTURN";
+const JUMP_IN_BANK: &str = "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; mov.u32 code,0; bra LEND";
 
 fn special(w: &mut Writer, name: &str, form: Form, number: usize) {
     // Checks that the stack accesses are in RAM: `s - first` is below `bytes`.
@@ -681,7 +689,8 @@ pub fn block() -> Block {
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
     w.put("LTOP:");
     w.puts("mad.wide.u32 dn,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dn]; LNEXT:");
-    w.puts("shr.u32 cost,e0,16; add.u32 acc,acc,cost");
+    // Adds the upper half of the record's first word.
+    w.put("mad.hi.u32 acc,e0,0x10000,acc");
     let names: Vec<String> = (0..handlers.len()).map(|number| format!("H{number}")).collect();
     w.put(format!("TBL: .branchtargets {}", names.join(",")));
     w.put("brx.idx e1,TBL");
@@ -696,13 +705,13 @@ pub fn block() -> Block {
     w.puts("selp.u32 code,3,1,p; bra LEND");
     // What was on the bus before is in `t1`; the upper bytes of the field are 0. The caller may want to undo the count.
     w.put("LREAD:");
-    w.puts(&format!("st.shared.u8 [m+{}],t1; mov.u32 o,cost; mov.u32 code,4; bra LEND", field::BUS));
+    w.puts(&format!("st.shared.u8 [m+{}],t1; ld.global.nc.v2.u32 {{o,t0}},[dn]", field::BUS));
+    w.puts("shr.u32 o,o,16; mov.u32 code,4; bra LEND");
     w.put("LJUMP:");
     w.puts(&check_plain("q", "span", "LNOWHERE"));
-    w.puts(&format!("{}; sub.u32 off,q,at; bra LTURN", place_in_segment("at", "q")));
-    w.puts("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at");
-    w.puts("LTURN:; mov.u32 code,0; bra LEND");
-    w.puts("LSLOW:; sub.u32 acc,acc,cost; mov.u32 code,2; bra LEND");
+    w.puts(&format!("{}; sub.u32 off,q,at; {TURN}", place_in_segment("at", "q")));
+    w.puts(&format!("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at; {TURN}"));
+    w.puts(&format!("LSLOW:; {UNCOUNT}; mov.u32 code,2; bra LEND"));
     w.puts("LSTORE:; mov.u32 code,3");
     w.put("LEND:");
     Block { lines: w.lines, handlers }

@@ -1,6 +1,6 @@
 //! Stores to the TIA in the block.
 
-use super::{CYCLES_AT, Writer, field};
+use super::{CYCLES_AT, TURN, Writer, field};
 
 /// Registers of the TIA.
 const TIA_REGISTERS: u32 = 64;
@@ -100,7 +100,7 @@ fn wait_for_line(w: &mut Writer) {
     ));
     // A third, exact below 256.
     w.puts("mul.lo.u32 t0,t0,171; shr.u32 t0,t0,9; setp.ne.u32 p,t0,0");
-    w.puts(&format!("sub.u32 t0,76,t0; shl.b32 t0,t0,{CYCLES_AT}; @p add.u32 acc,acc,t0; bra LTURN"));
+    w.puts(&format!("sub.u32 t0,76,t0; shl.b32 t0,t0,{CYCLES_AT}; @p add.u32 acc,acc,t0; {TURN}"));
 }
 
 /// Labels of the stores to the registers of the TIA: registers alike share one.
