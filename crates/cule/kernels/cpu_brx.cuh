@@ -15,9 +15,8 @@
     "H0_%=:\n" \
     "bra LSLOW_%=;\n" \
     "H1_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -25,8 +24,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -87,17 +85,15 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C1_%=;\n" \
     "H2_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H3_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -120,9 +116,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H5_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -133,9 +128,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H6_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -239,8 +233,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -292,8 +285,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -332,13 +324,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H23_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -405,8 +395,8 @@
     "bra C23_%=;\n" \
     "H24_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S24_%=;\n" \
@@ -430,8 +420,8 @@
     "bra C24_%=;\n" \
     "H25_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S25_%=;\n" \
@@ -456,9 +446,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C25_%=;\n" \
     "H26_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -474,9 +463,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H27_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -734,9 +722,8 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H35_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -744,8 +731,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -806,9 +792,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C35_%=;\n" \
     "H36_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
@@ -839,9 +824,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H38_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -864,9 +848,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H40_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -878,9 +861,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H41_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -998,8 +980,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1057,8 +1038,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1097,13 +1077,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H58_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1170,8 +1148,8 @@
     "bra C58_%=;\n" \
     "H59_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S59_%=;\n" \
@@ -1196,9 +1174,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C59_%=;\n" \
     "H60_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1215,9 +1192,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H61_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1375,9 +1351,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C64_%=;\n" \
     "H65_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -1385,8 +1360,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1447,9 +1421,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C65_%=;\n" \
     "H66_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -1472,9 +1445,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H68_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
     "shr.u32 %14,%14,1;\n" \
@@ -1484,9 +1456,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H69_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
     "shr.u32 %14,%14,1;\n" \
@@ -1589,8 +1560,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1629,13 +1599,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H84_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1702,8 +1670,8 @@
     "bra C84_%=;\n" \
     "H85_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S85_%=;\n" \
@@ -1728,9 +1696,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C85_%=;\n" \
     "H86_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1745,9 +1712,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H87_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1915,9 +1881,8 @@
     "H91_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -1925,8 +1890,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1998,9 +1962,8 @@
     "H92_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -2017,9 +1980,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H93_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%14,k0;\n" \
@@ -2033,9 +1995,8 @@
     "H94_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%14,k0;\n" \
@@ -2098,12 +2059,10 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H98_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
-    "add.u32 t0,w,%15;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "bra LJUMP_%=;\n" \
     "H99_%=:\n" \
@@ -2172,8 +2131,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -2225,13 +2183,11 @@
     "H107_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -2309,8 +2265,8 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S108_%=;\n" \
@@ -2344,9 +2300,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C108_%=;\n" \
     "H109_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -2365,9 +2320,8 @@
     "H110_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -2556,9 +2510,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H114_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2566,8 +2519,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2587,9 +2539,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H115_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2597,8 +2548,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2618,9 +2568,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H116_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%2;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2632,9 +2581,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H118_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2646,9 +2594,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H120_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2660,9 +2607,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H122_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "and.b32 %14,%0,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2743,13 +2689,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H137_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2770,9 +2714,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H138_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2792,9 +2735,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H139_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2814,9 +2756,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H140_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2836,9 +2777,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H141_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2923,9 +2863,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H147_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2933,8 +2872,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3003,9 +2941,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H149_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -3013,8 +2950,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3076,9 +3012,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C149_%=;\n" \
     "H150_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
@@ -3101,9 +3036,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H152_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -3126,9 +3060,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H154_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
@@ -3151,9 +3084,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H156_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %1,%14;\n" \
@@ -3248,8 +3180,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3318,8 +3249,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3388,8 +3318,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3445,8 +3374,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3478,13 +3406,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H182_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3550,13 +3476,11 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C182_%=;\n" \
     "H183_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3624,8 +3548,8 @@
     "bra C183_%=;\n" \
     "H184_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S184_%=;\n" \
@@ -3651,8 +3575,8 @@
     "bra C184_%=;\n" \
     "H185_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S185_%=;\n" \
@@ -3678,8 +3602,8 @@
     "bra C185_%=;\n" \
     "H186_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S186_%=;\n" \
@@ -3705,8 +3629,8 @@
     "bra C186_%=;\n" \
     "H187_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S187_%=;\n" \
@@ -4160,9 +4084,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H197_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -4170,8 +4093,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4234,9 +4156,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C197_%=;\n" \
     "H198_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4246,9 +4167,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H199_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4275,9 +4195,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H201_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4287,9 +4206,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H202_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4383,8 +4301,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -4444,8 +4361,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -4486,13 +4402,11 @@
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "H219_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4561,8 +4475,8 @@
     "bra C219_%=;\n" \
     "H220_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S220_%=;\n" \
@@ -4589,9 +4503,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C220_%=;\n" \
     "H221_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -4606,9 +4519,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H222_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -4782,9 +4694,8 @@
     "H227_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -4792,8 +4703,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4863,9 +4773,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C227_%=;\n" \
     "H228_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4877,9 +4786,8 @@
     "H229_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -4896,9 +4804,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H230_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4910,9 +4817,8 @@
     "H231_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -5002,8 +4908,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -5085,8 +4990,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -5138,13 +5042,11 @@
     "H246_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -5222,8 +5124,8 @@
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S247_%=;\n" \
@@ -5257,9 +5159,8 @@
     "sub.u32 %8,%8,t0;\n" \
     "bra C247_%=;\n" \
     "H248_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -5276,9 +5177,8 @@
     "H249_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -5478,20 +5378,16 @@
     "xor.b32 t0,t0,%14;\n" \
     "bra LCHECK_%=;\n" \
     "T2_%=:\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
-    "mul.lo.u32 t0,t0,3;\n" \
     "ld.shared.u32 t1,[%15+164];\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
+    "mul.lo.u32 t0,t0,3;\n" \
     "sub.u32 t0,t0,t1;\n" \
     "mul.hi.u32 t1,t0,18837576;\n" \
-    "mul.lo.u32 t1,t1,228;\n" \
-    "sub.u32 t0,t0,t1;\n" \
-    "mul.lo.u32 t0,t0,171;\n" \
-    "shr.u32 t0,t0,9;\n" \
+    "mad.lo.u32 t0,t1,4294967068,t0;\n" \
+    "mul.hi.u32 t0,t0,1431655766;\n" \
     "setp.ne.u32 p,t0,0;\n" \
-    "sub.u32 t0,76,t0;\n" \
-    "shl.b32 t0,t0,13;\n" \
-    "@p add.u32 %8,%8,t0;\n" \
+    "mad.lo.u32 t0,t0,4294959104,%8;\n" \
+    "@p add.u32 %8,t0,622592;\n" \
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "T3_%=:\n" \

@@ -424,10 +424,10 @@ fn write_any(w: &mut Writer, text: &str, form: Form, number: usize) {
     w.puts(&format!("add.u32 at,at,{}; bra LTIA", bytes_of(form)));
 }
 
-/// Loads the pointer at RAM offset `low`, which is not the last, into `w`.
-fn load_pointer(w: &mut Writer, low: &str) {
-    w.puts(&format!("add.u32 t0,{low},m; ld.shared.u8 w,{}; ld.shared.u8 q,{}", ram("t0", 0), ram("t0", 1)));
-    w.puts("shl.b32 q,q,8; or.b32 w,w,q");
+/// Loads the pointer at place `t0` of RAM into `w`.
+fn load_pointer(w: &mut Writer) {
+    w.puts(&format!("ld.shared.u8 w,{}; ld.shared.u8 q,{}", ram("t0", 0), ram("t0", 1)));
+    w.put("mad.lo.u32 w,q,0x100,w");
 }
 
 /// One extra cycle if `q` and `from` are on different pages.
@@ -456,6 +456,16 @@ fn load_next(w: &mut Writer, form: Form) {
     w.put(format!("ld.global.nc.v2.u32 {{e0,e1}},[dn+{}]", 8 * bytes_of(form)));
 }
 
+/// Sets `to` to the present cycle.
+fn now(to: &str) -> String {
+    format!("mad.hi.u32 {to},acc,{},cyc", 1u32 << (32 - CYCLES_AT))
+}
+
+/// Sets `to` to the sum of the operand in the record, which is the lower half of a word, and `other`.
+fn add_operand(to: &str, other: &str) -> String {
+    format!("dp2a.lo.u32.u32 {to},e0,1,{other}")
+}
+
 /// The operand in the record.
 const OPERAND: &str = "and.b32 w,e0,0xFFFF";
 
@@ -481,9 +491,8 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             load_next(w, form);
         }
         Form::Ram => {
-            w.put(OPERAND);
+            w.put(add_operand("q", "m"));
             load_next(w, form);
-            w.put("add.u32 q,w,m");
         }
         Form::RamAbsolute => {
             let number = number_of(name, Form::Ram);
@@ -517,17 +526,19 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
                 field::TIMER_SET_AT,
                 field::TIMER_SHIFT
             ));
-            w.puts(&format!(
-                "shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; sub.u32 t1,t0,t1; sub.u32 t1,t1,1"
-            ));
+            w.puts(&format!("{}; sub.u32 t1,t0,t1; sub.u32 t1,t1,1", now("t0")));
             w.puts(&format!("shr.u32 t1,t1,t2; ld.shared.u8 o,[m+{}]", field::TIMER));
             w.puts("setp.ge.u32 p,t1,o; @p bra LSLOW; sub.u32 o,o,t1; sub.u32 o,o,1");
         }
         Form::ZeroX | Form::ZeroY => {
             let index = if form == Form::ZeroX { "x" } else { "y" };
-            w.put(OPERAND);
+            // For a load from the TIA.
+            if reads {
+                w.put(OPERAND);
+            }
+            w.put(add_operand("q", index));
             load_next(w, form);
-            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF"));
+            w.put("and.b32 q,q,0xFF");
             if !writes {
                 let otherwise = if reads { format!("S{number}") } else { "LSLOW".into() };
                 w.puts(&format!("setp.lt.u32 p,q,128; @p bra {otherwise}"));
@@ -541,23 +552,23 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
         }
         Form::Pointer => {
-            w.put(OPERAND);
+            w.put(add_operand("t0", "m"));
             load_next(w, form);
-            load_pointer(w, "w");
+            load_pointer(w);
             w.puts("add.u32 q,w,y; and.b32 q,q,0xFFFF");
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
-            w.put(OPERAND);
+            w.put(add_operand("t1", "x"));
             load_next(w, form);
-            w.puts("add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F");
-            w.put("@p bra LSLOW");
-            load_pointer(w, "t1");
+            w.puts("and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F");
+            w.puts("@p bra LSLOW; add.u32 t0,t1,m");
+            load_pointer(w);
             w.put("mov.u32 q,w");
         }
         Form::Indirect => {
-            w.put(OPERAND);
-            load_pointer(w, "w");
+            w.put(add_operand("t0", "m"));
+            load_pointer(w);
             return w.puts("mov.u32 q,w; bra LJUMP");
         }
         Form::Branch => return branch(w, text, 1),
