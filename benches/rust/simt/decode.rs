@@ -25,6 +25,7 @@ pub enum Alu {
     /// The lower half of a product, plus a summand.
     Mad,
     MadWide,
+    MadHigh,
     Div,
     Rem,
     Min,
@@ -129,8 +130,8 @@ pub enum Op {
     Dot([u32; 4]),
     /// Any function of three bits, by a table of eight.
     Logic([u32; 5]),
-    /// Products of two signed halves and two bytes, summed.
-    DotOfHalves([u32; 4]),
+    /// Products of two halves, with a sign or not, and two bytes, summed.
+    DotOfHalves(bool, [u32; 4]),
     /// One register from several: their number, they, the register.
     Pack(u32, [u32; 4], u32),
     /// Several registers from one.
@@ -339,8 +340,9 @@ pub fn decode(word: &str, tokens: &[Token], names: &mut Names<'_>) -> Result<Ins
             let all = [o.destination()?, o.source()?, o.source()?, o.source()?, o.source()?];
             (Op::Logic(all), Kind::Arithmetic)
         }
-        "dp2a" if word == "dp2a.lo.s32.u32" => {
-            (Op::DotOfHalves([o.destination()?, o.source()?, o.source()?, o.source()?]), Kind::Arithmetic)
+        "dp2a" if word == "dp2a.lo.s32.u32" || word == "dp2a.lo.u32.u32" => {
+            let all = [o.destination()?, o.source()?, o.source()?, o.source()?];
+            (Op::DotOfHalves(word == "dp2a.lo.s32.u32", all), Kind::Arithmetic)
         }
         "dp4a" => {
             if word != "dp4a.u32.u32" {
@@ -500,6 +502,7 @@ fn arithmetic(parts: &[&str], last: &str, o: &mut Operands<'_, '_>) -> Result<Op
         "mul" if parts.contains(&"hi") => Alu::MulHigh,
         "mul" => Alu::Mul,
         "mad" if parts.contains(&"lo") => Alu::Mad,
+        "mad" if parts.contains(&"hi") => Alu::MadHigh,
         "mad" if parts.contains(&"wide") => Alu::MadWide,
         "div" => Alu::Div,
         "rem" => Alu::Rem,

@@ -433,12 +433,16 @@ impl Warp<'_> {
                     (0..32).fold(0, |all, at| all | bit(at) << at)
                 });
             }
-            Op::DotOfHalves([to, a, b, c]) => {
+            Op::DotOfHalves(has_sign, [to, a, b, c]) => {
                 let [a, b, c] = [a, b, c].map(|number| self.values(base, number));
                 self.set(base, to, lanes, |lane| {
                     // SAFETY: as above.
                     let [a, b, c] = unsafe { [(*a)[lane], (*b)[lane], (*c)[lane]] };
-                    let half = |i: u32| signed(a >> (16 * i), 16) * (b >> (8 * i) & 0xFF) as i64;
+                    let half = |i: u32| {
+                        let plain = a >> (16 * i) & 0xFFFF;
+                        let value = if has_sign { signed(plain, 16) } else { plain as i64 };
+                        value * (b >> (8 * i) & 0xFF) as i64
+                    };
                     (c as i64 + half(0) + half(1)) as u64 & low_bits(32)
                 });
             }
@@ -624,6 +628,11 @@ impl Warp<'_> {
             Alu::MadWide => {
                 compute(&|a, b, c| ((a & all).wrapping_mul(b & all)).wrapping_add(c) & low_bits(2 * bits));
             }
+            // Of numbers without a sign.
+            Alu::MadHigh => compute(&|a, b, c| {
+                let product = (u128::from(a & all) * u128::from(b & all)) >> bits;
+                (product as u64).wrapping_add(c) & all
+            }),
             Alu::MulHigh => compute(&|a, b, _| {
                 let product = if of.signed {
                     (i128::from(signed(a, bits)) * i128::from(signed(b, bits))) >> bits

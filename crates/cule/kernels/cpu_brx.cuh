@@ -4,21 +4,19 @@
 #include "machine.cuh"
 
 #define PARL_BRX_TEXT \
-    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,cost,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\n" \
+    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\n" \
     "LTOP_%=:\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn];\n" \
     "LNEXT_%=:\n" \
-    "shr.u32 cost,e0,16;\n" \
-    "add.u32 %8,%8,cost;\n" \
+    "mad.hi.u32 %8,e0,0x10000,%8;\n" \
     "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=,H153_%=,H154_%=,H155_%=,H156_%=,H157_%=,H158_%=,H159_%=,H160_%=,H161_%=,H162_%=,H163_%=,H164_%=,H165_%=,H166_%=,H167_%=,H168_%=,H169_%=,H170_%=,H171_%=,H172_%=,H173_%=,H174_%=,H175_%=,H176_%=,H177_%=,H178_%=,H179_%=,H180_%=,H181_%=,H182_%=,H183_%=,H184_%=,H185_%=,H186_%=,H187_%=,H188_%=,H189_%=,H190_%=,H191_%=,H192_%=,H193_%=,H194_%=,H195_%=,H196_%=,H197_%=,H198_%=,H199_%=,H200_%=,H201_%=,H202_%=,H203_%=,H204_%=,H205_%=,H206_%=,H207_%=,H208_%=,H209_%=,H210_%=,H211_%=,H212_%=,H213_%=,H214_%=,H215_%=,H216_%=,H217_%=,H218_%=,H219_%=,H220_%=,H221_%=,H222_%=,H223_%=,H224_%=,H225_%=,H226_%=,H227_%=,H228_%=,H229_%=,H230_%=,H231_%=,H232_%=,H233_%=,H234_%=,H235_%=,H236_%=,H237_%=,H238_%=,H239_%=,H240_%=,H241_%=,H242_%=,H243_%=,H244_%=,H245_%=,H246_%=,H247_%=,H248_%=,H249_%=,H250_%=,H251_%=,H252_%=;\n" \
     "brx.idx e1,TBL_%=;\n" \
     "H0_%=:\n" \
     "bra LSLOW_%=;\n" \
     "H1_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -26,8 +24,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -83,20 +80,20 @@
     "bra LREAD_%=;\n" \
     "V1_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C1_%=;\n" \
     "H2_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H3_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -110,16 +107,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "or.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H5_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -130,9 +128,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H6_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 t,%14,1;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -236,8 +233,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -289,8 +285,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -318,22 +313,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H22_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H23_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -394,12 +389,14 @@
     "bra LREAD_%=;\n" \
     "V23_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C23_%=;\n" \
     "H24_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S24_%=;\n" \
@@ -417,12 +414,14 @@
     "bra LREAD_%=;\n" \
     "V24_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C24_%=;\n" \
     "H25_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S25_%=;\n" \
@@ -442,12 +441,13 @@
     "bra LREAD_%=;\n" \
     "V25_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C25_%=;\n" \
     "H26_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -463,9 +463,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H27_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -550,7 +549,9 @@
     "bra LREAD_%=;\n" \
     "V29_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C29_%=;\n" \
     "H30_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -618,7 +619,9 @@
     "bra LREAD_%=;\n" \
     "V31_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C31_%=;\n" \
     "H32_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -683,7 +686,9 @@
     "bra LREAD_%=;\n" \
     "V32_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C32_%=;\n" \
     "H33_%=:\n" \
     "sub.u32 t0,%3,129;\n" \
@@ -714,11 +719,11 @@
     "xor.b32 %9,%9,t0;\n" \
     "and.b32 t0,e0,0xFFFF;\n" \
     "sub.u32 %10,t0,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H35_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -726,8 +731,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -783,12 +787,13 @@
     "bra LREAD_%=;\n" \
     "V35_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C35_%=;\n" \
     "H36_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
@@ -806,7 +811,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -817,9 +824,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H38_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -833,16 +839,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "and.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H40_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -854,9 +861,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H41_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%14,1;\n" \
     "or.b32 t,k0,%4;\n" \
@@ -918,7 +924,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "shr.u32 k0,%14,6;\n" \
     "and.b32 %5,k0,1;\n" \
     "and.b32 k0,%0,%14;\n" \
@@ -972,8 +980,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1031,8 +1038,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1060,22 +1066,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H57_%=:\n" \
     "and.b32 t,%7,0x8080;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H58_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1136,12 +1142,14 @@
     "bra LREAD_%=;\n" \
     "V58_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C58_%=;\n" \
     "H59_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S59_%=;\n" \
@@ -1161,12 +1169,13 @@
     "bra LREAD_%=;\n" \
     "V59_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C59_%=;\n" \
     "H60_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1183,9 +1192,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H61_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1271,7 +1279,9 @@
     "bra LREAD_%=;\n" \
     "V63_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C63_%=;\n" \
     "H64_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1336,12 +1346,13 @@
     "bra LREAD_%=;\n" \
     "V64_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C64_%=;\n" \
     "H65_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -1349,8 +1360,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1406,12 +1416,13 @@
     "bra LREAD_%=;\n" \
     "V65_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C65_%=;\n" \
     "H66_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -1425,16 +1436,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "xor.b32 %0,%0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H68_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
     "shr.u32 %14,%14,1;\n" \
@@ -1444,9 +1456,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H69_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "and.b32 %4,%14,1;\n" \
     "shr.u32 %14,%14,1;\n" \
@@ -1507,7 +1518,8 @@
     "xor.b32 %9,%9,t0;\n" \
     "and.b32 t0,e0,0xFFFF;\n" \
     "sub.u32 %10,t0,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H76_%=:\n" \
     "add.u32 %9,%9,1;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
@@ -1548,8 +1560,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -1577,22 +1588,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H83_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H84_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -1653,12 +1664,14 @@
     "bra LREAD_%=;\n" \
     "V84_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C84_%=;\n" \
     "H85_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S85_%=;\n" \
@@ -1678,12 +1691,13 @@
     "bra LREAD_%=;\n" \
     "V85_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C85_%=;\n" \
     "H86_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1698,9 +1712,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H87_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -1778,7 +1791,9 @@
     "bra LREAD_%=;\n" \
     "V88_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C88_%=;\n" \
     "H89_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -1843,7 +1858,9 @@
     "bra LREAD_%=;\n" \
     "V89_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C89_%=;\n" \
     "H90_%=:\n" \
     "sub.u32 t0,%3,128;\n" \
@@ -1864,9 +1881,8 @@
     "H91_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -1874,8 +1890,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -1940,14 +1955,15 @@
     "bra LREAD_%=;\n" \
     "V91_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C91_%=;\n" \
     "H92_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 u,%14;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -1964,9 +1980,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H93_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%14,k0;\n" \
@@ -1980,9 +1995,8 @@
     "H94_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "shl.b32 k0,%4,8;\n" \
     "or.b32 t,%14,k0;\n" \
@@ -2045,12 +2059,10 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H98_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
-    "add.u32 t0,w,%15;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "bra LJUMP_%=;\n" \
     "H99_%=:\n" \
@@ -2119,8 +2131,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -2159,24 +2170,24 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H106_%=:\n" \
     "mov.u32 t,%5;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H107_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -2246,14 +2257,16 @@
     "bra LREAD_%=;\n" \
     "V107_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C107_%=;\n" \
     "H108_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S108_%=;\n" \
@@ -2282,12 +2295,13 @@
     "bra LREAD_%=;\n" \
     "V108_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C108_%=;\n" \
     "H109_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -2306,9 +2320,8 @@
     "H110_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -2408,7 +2421,9 @@
     "bra LREAD_%=;\n" \
     "V111_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C111_%=;\n" \
     "H112_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -2484,7 +2499,9 @@
     "bra LREAD_%=;\n" \
     "V112_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C112_%=;\n" \
     "H113_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -2493,9 +2510,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H114_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2503,8 +2519,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2524,9 +2539,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H115_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2534,8 +2548,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2555,9 +2568,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H116_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%2;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2569,9 +2581,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H118_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%0;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2583,9 +2594,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H120_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "mov.u32 %14,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2597,9 +2607,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H122_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "and.b32 %14,%0,%1;\n" \
     "st.shared.u8 [%13+24],%14;\n" \
     "add.u32 %9,%9,2;\n" \
@@ -2669,22 +2678,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H136_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H137_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
@@ -2705,9 +2714,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H138_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2727,9 +2735,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H139_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2749,9 +2756,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H140_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2771,9 +2777,8 @@
     "add.u32 %9,%9,2;\n" \
     "bra LTIA_%=;\n" \
     "H141_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "and.b32 t0,%13,0x1280;\n" \
     "setp.ne.u32 p,t0,0x80;\n" \
@@ -2858,9 +2863,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H147_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2868,8 +2872,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -2925,7 +2928,9 @@
     "bra LREAD_%=;\n" \
     "V147_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C147_%=;\n" \
     "H148_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -2936,9 +2941,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H149_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -2946,8 +2950,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -3004,12 +3007,13 @@
     "bra LREAD_%=;\n" \
     "V149_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C149_%=;\n" \
     "H150_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
@@ -3023,16 +3027,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H152_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
@@ -3046,16 +3051,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H154_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
@@ -3069,16 +3075,17 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,2;\n" \
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H156_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %1,%14;\n" \
@@ -3129,7 +3136,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %2,%14;\n" \
     "mov.u32 %7,%2;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3171,8 +3180,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3197,7 +3205,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %0,%14;\n" \
     "mov.u32 %7,%0;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3239,8 +3249,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3265,7 +3274,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %1,%14;\n" \
     "mov.u32 %7,%1;\n" \
     "add.u32 %9,%9,3;\n" \
@@ -3307,8 +3318,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3364,8 +3374,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -3386,22 +3395,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H181_%=:\n" \
     "mov.u32 t,%4;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H182_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3462,16 +3471,16 @@
     "bra LREAD_%=;\n" \
     "V182_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C182_%=;\n" \
     "H183_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -3533,12 +3542,14 @@
     "bra LREAD_%=;\n" \
     "V183_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C183_%=;\n" \
     "H184_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S184_%=;\n" \
@@ -3558,12 +3569,14 @@
     "bra LREAD_%=;\n" \
     "V184_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C184_%=;\n" \
     "H185_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S185_%=;\n" \
@@ -3583,12 +3596,14 @@
     "bra LREAD_%=;\n" \
     "V185_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C185_%=;\n" \
     "H186_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S186_%=;\n" \
@@ -3608,12 +3623,14 @@
     "bra LREAD_%=;\n" \
     "V186_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C186_%=;\n" \
     "H187_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%2;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S187_%=;\n" \
@@ -3634,7 +3651,9 @@
     "bra LREAD_%=;\n" \
     "V187_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C187_%=;\n" \
     "H188_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -3705,7 +3724,9 @@
     "bra LREAD_%=;\n" \
     "V189_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C189_%=;\n" \
     "H190_%=:\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+8];\n" \
@@ -3779,7 +3800,9 @@
     "bra LREAD_%=;\n" \
     "V191_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C191_%=;\n" \
     "H192_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3844,7 +3867,9 @@
     "bra LREAD_%=;\n" \
     "V192_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C192_%=;\n" \
     "H193_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3909,7 +3934,9 @@
     "bra LREAD_%=;\n" \
     "V193_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C193_%=;\n" \
     "H194_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -3974,7 +4001,9 @@
     "bra LREAD_%=;\n" \
     "V194_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C194_%=;\n" \
     "H195_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4040,7 +4069,9 @@
     "bra LREAD_%=;\n" \
     "V195_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C195_%=;\n" \
     "H196_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -4053,9 +4084,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H197_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -4063,8 +4093,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4122,12 +4151,13 @@
     "bra LREAD_%=;\n" \
     "V197_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C197_%=;\n" \
     "H198_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%2,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4137,9 +4167,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H199_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4155,7 +4184,9 @@
     "setp.ne.u32 p,%12,5;\n" \
     "@p bra LREAD_%=;\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "add.u32 k0,%0,256;\n" \
     "sub.u32 t,k0,%14;\n" \
     "shr.u32 %4,t,8;\n" \
@@ -4164,9 +4195,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H201_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4176,9 +4206,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H202_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,255;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4272,8 +4301,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -4333,8 +4361,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -4364,22 +4391,22 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H218_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.ne.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H219_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -4442,12 +4469,14 @@
     "bra LREAD_%=;\n" \
     "V219_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C219_%=;\n" \
     "H220_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S220_%=;\n" \
@@ -4469,12 +4498,13 @@
     "bra LREAD_%=;\n" \
     "V220_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C220_%=;\n" \
     "H221_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -4489,9 +4519,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H222_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -4579,7 +4608,9 @@
     "bra LREAD_%=;\n" \
     "V224_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C224_%=;\n" \
     "H225_%=:\n" \
     "and.b32 w,e0,0xFFFF;\n" \
@@ -4646,7 +4677,9 @@
     "bra LREAD_%=;\n" \
     "V225_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C225_%=;\n" \
     "H226_%=:\n" \
     "and.b32 %14,e0,0xFFFF;\n" \
@@ -4661,9 +4694,8 @@
     "H227_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t1,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t1,w,%1;\n" \
     "and.b32 t1,t1,0xFF;\n" \
     "sub.u32 t1,t1,0x80;\n" \
     "setp.ge.u32 p,t1,0x7F;\n" \
@@ -4671,8 +4703,7 @@
     "add.u32 t0,t1,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "mov.u32 %13,w;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
     "sub.u32 t0,t0,%20;\n" \
@@ -4737,12 +4768,13 @@
     "bra LREAD_%=;\n" \
     "V227_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C227_%=;\n" \
     "H228_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%1,256;\n" \
     "sub.u32 t,k0,%14;\n" \
@@ -4754,9 +4786,8 @@
     "H229_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "xor.b32 u,%14,0xFF;\n" \
     "add.u32 k0,%0,u;\n" \
@@ -4773,9 +4804,8 @@
     "mad.wide.u32 dn,%9,8,%19;\n" \
     "bra LNEXT_%=;\n" \
     "H230_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4787,9 +4817,8 @@
     "H231_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%15;\n" \
     "ld.shared.u8 %14,[%13+24];\n" \
     "add.u32 k0,%14,1;\n" \
     "and.b32 %14,k0,0xFF;\n" \
@@ -4879,8 +4908,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -4962,8 +4990,7 @@
     "ld.global.nc.v2.u32 {e0,e1},[dn+24];\n" \
     "ld.shared.u32 t1,[%15+152];\n" \
     "ld.shared.u8 t2,[%15+161];\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
     "sub.u32 t1,t0,t1;\n" \
     "sub.u32 t1,t1,1;\n" \
     "shr.u32 t1,t1,t2;\n" \
@@ -5002,24 +5029,24 @@
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,8192;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H245_%=:\n" \
     "and.b32 t,%7,0xFF;\n" \
     "setp.eq.u32 p,t,0;\n" \
     "add.u32 %9,%9,2;\n" \
     "@p and.b32 %9,e0,0xFFFF;\n" \
     "@p add.u32 %8,%8,16384;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "H246_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 t0,e0,1,%15;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 t0,w,%15;\n" \
     "ld.shared.u8 w,[t0+24];\n" \
     "ld.shared.u8 %13,[t0+25];\n" \
-    "shl.b32 %13,%13,8;\n" \
-    "or.b32 w,w,%13;\n" \
+    "mad.lo.u32 w,%13,0x100,w;\n" \
     "add.u32 %13,w,%2;\n" \
     "and.b32 %13,%13,0xFFFF;\n" \
     "and.b32 t0,%13,0x1FFF;\n" \
@@ -5089,14 +5116,16 @@
     "bra LREAD_%=;\n" \
     "V246_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C246_%=;\n" \
     "H247_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
     "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra S247_%=;\n" \
@@ -5125,12 +5154,13 @@
     "bra LREAD_%=;\n" \
     "V247_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C247_%=;\n" \
     "H248_%=:\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -5147,9 +5177,8 @@
     "H249_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
     "@p bra LSLOW_%=;\n" \
-    "and.b32 w,e0,0xFFFF;\n" \
+    "dp2a.lo.u32.u32 %13,e0,1,%1;\n" \
     "ld.global.nc.v2.u32 {e0,e1},[dn+16];\n" \
-    "add.u32 %13,w,%1;\n" \
     "and.b32 %13,%13,0xFF;\n" \
     "setp.lt.u32 p,%13,128;\n" \
     "@p bra LSLOW_%=;\n" \
@@ -5253,7 +5282,9 @@
     "bra LREAD_%=;\n" \
     "V251_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C251_%=;\n" \
     "H252_%=:\n" \
     "setp.ne.u32 p,%6,0;\n" \
@@ -5329,7 +5360,9 @@
     "bra LREAD_%=;\n" \
     "V252_%=:\n" \
     "mov.u32 %12,0;\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "bra C252_%=;\n" \
     "LTIA_%=:\n" \
     "mov.u32 %11,%8;\n" \
@@ -5345,21 +5378,18 @@
     "xor.b32 t0,t0,%14;\n" \
     "bra LCHECK_%=;\n" \
     "T2_%=:\n" \
-    "shr.u32 t0,%8,13;\n" \
-    "add.u32 t0,t0,%16;\n" \
-    "mul.lo.u32 t0,t0,3;\n" \
     "ld.shared.u32 t1,[%15+164];\n" \
+    "mad.hi.u32 t0,%8,524288,%16;\n" \
+    "mul.lo.u32 t0,t0,3;\n" \
     "sub.u32 t0,t0,t1;\n" \
     "mul.hi.u32 t1,t0,18837576;\n" \
-    "mul.lo.u32 t1,t1,228;\n" \
-    "sub.u32 t0,t0,t1;\n" \
-    "mul.lo.u32 t0,t0,171;\n" \
-    "shr.u32 t0,t0,9;\n" \
+    "mad.lo.u32 t0,t1,4294967068,t0;\n" \
+    "mul.hi.u32 t0,t0,1431655766;\n" \
     "setp.ne.u32 p,t0,0;\n" \
-    "sub.u32 t0,76,t0;\n" \
-    "shl.b32 t0,t0,13;\n" \
-    "@p add.u32 %8,%8,t0;\n" \
-    "bra LTURN_%=;\n" \
+    "mad.lo.u32 t0,t0,4294959104,%8;\n" \
+    "@p add.u32 %8,t0,622592;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "T3_%=:\n" \
     "bra LTOP_%=;\n" \
     "T4_%=:\n" \
@@ -5553,7 +5583,8 @@
     "bra LEND_%=;\n" \
     "LREAD_%=:\n" \
     "st.shared.u8 [%15+460],t1;\n" \
-    "mov.u32 %14,cost;\n" \
+    "ld.global.nc.v2.u32 {%14,t0},[dn];\n" \
+    "shr.u32 %14,%14,16;\n" \
     "mov.u32 %12,4;\n" \
     "bra LEND_%=;\n" \
     "LJUMP_%=:\n" \
@@ -5572,15 +5603,17 @@
     "and.b32 t1,%13,0x3FF;\n" \
     "add.u32 %9,t0,t1;\n" \
     "sub.u32 %10,%13,%9;\n" \
-    "bra LTURN_%=;\n" \
+    "mov.u32 %12,0;\n" \
+    "bra LEND_%=;\n" \
     "LNOWHERE_%=:\n" \
     "mov.u32 %9,%24;\n" \
     "sub.u32 %10,%13,%9;\n" \
-    "LTURN_%=:\n" \
     "mov.u32 %12,0;\n" \
     "bra LEND_%=;\n" \
     "LSLOW_%=:\n" \
-    "sub.u32 %8,%8,cost;\n" \
+    "ld.global.nc.v2.u32 {t0,t1},[dn];\n" \
+    "shr.u32 t0,t0,16;\n" \
+    "sub.u32 %8,%8,t0;\n" \
     "mov.u32 %12,2;\n" \
     "bra LEND_%=;\n" \
     "LSTORE_%=:\n" \

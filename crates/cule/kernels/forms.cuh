@@ -263,28 +263,29 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         if (key != first) continue;
         for (;;) {
             cule::brx::run(r, machine, time.cycles, time.until, program);
-            if (r.code != cule::brx::READ) break;
-            if (m.cart.claims != 0) {
-                r.spent -= r.value;
-                r.code = cule::brx::SLOW;
+            // A branch, a jump, or a store of another lane.
+            if (r.code < cule::brx::SLOW) break;
+            if (r.code == cule::brx::READ && m.cart.claims == 0) {
+                r.value = cule::machine::tia::read(m, board, r.address, cycles_of(time, r));
+                m.bus = r.value;
+                r.code = cule::brx::VALUE;
+                continue;
+            }
+            if (r.code == cule::brx::STORE) {
+                m.bus = r.value;
+                const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
+                r.spent += stall << cule::brx::CYCLES_AT;
+                if ((m.tia.stop | m.access_by_access) != 0) {
+                    settle(time, r, stored);
+                    if (m.tia.stop != 0) time.left = 0;
+                    time.until = 0;
+                }
                 break;
             }
-            r.value = cule::machine::tia::read(m, board, r.address, cycles_of(time, r));
-            m.bus = r.value;
-            r.code = cule::brx::VALUE;
-        }
-        if (r.code < cule::brx::SLOW) {
-            // A branch, a jump, or a store of another lane.
-        } else if (r.code == cule::brx::STORE) {
-            m.bus = r.value;
-            const uint32_t stall = cule::machine::bus::write_tia(m, board, cycles_of(time, r), r.address, r.value, false);
-            r.spent += stall << cule::brx::CYCLES_AT;
-            if ((m.tia.stop | m.access_by_access) != 0) {
-                settle(time, r, stored);
-                if (m.tia.stop != 0) time.left = 0;
-                time.until = 0;
+            if (r.code == cule::brx::READ) {
+                r.spent -= r.value;
+                r.code = cule::brx::SLOW;
             }
-        } else {
             settle(time, r, stored);
             // The function takes copies: a variable whose address is taken is in local memory.
             cule::brx::Registers copy = r;
@@ -292,6 +293,7 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
             execute_with_compact(m, board, rom, program, copy, copy_of_time);
             r = copy;
             time = copy_of_time;
+            break;
         }
         if (r.spent >= time.until) window = enter_window(m, time, r, stored, chosen.window, program);
         key = schedule::key(window, r.s, r.place);

@@ -806,13 +806,10 @@ PARL_CONST uint32_t FORM_GROUPED = 1u;
 // copies of the row above.
 PARL_CONST uint32_t STRETCH = 4u;
 // Position of the window in a key, in bits.
-PARL_CONST uint32_t WINDOW_AT = 23u;
-// Number of the window after the picture.
-PARL_CONST uint32_t AFTER_PICTURE = 0x1FFu;
-// Position of the stack pointer in a key. Its upper bit is the same in almost all programs.
-PARL_CONST uint32_t STACK_AT = 16u;
-// Bits of the place of an instruction in a key: ROM of 64 KiB.
-PARL_CONST uint32_t PLACE_MASK = 0xFFFFu;
+PARL_CONST uint32_t WINDOW_AT = 24u;
+// Number of the window after the picture. Only pictures after a console reset have more windows than that: the last ones
+// share a number.
+PARL_CONST uint32_t AFTER_PICTURE = 0xFFu;
 // Cycles after which a lane settles its time, at most: so few that `MARGIN` instructions suffice.
 PARL_CONST int32_t MOST_CYCLES = 4000;
 // The jump-table interpreter runs while at least so many instructions are left: more than it runs in `MOST_CYCLES` and between
@@ -2052,6 +2049,11 @@ PARL_CONST uint8_t VBLANK_ON = 0x2;
 PARL_CONST uint8_t FORM_NORMAL = 0;
 PARL_CONST uint8_t FORM_WIDE = 1;
 PARL_CONST uint8_t FORM_OFF = 2;
+// Places of words in `Tia`, for `word_of`: the byte before COLUP0, COLUP1; one before `skip`; `star_field`, with `mirror` in
+// the third byte.
+PARL_TABLE Array<uint32_t, 2> COLOR_WORDS = Array<uint32_t, 2>{{68u, 72u}};
+PARL_CONST uint32_t SKIP_WORD = 92u;
+PARL_CONST uint32_t STAR_WORD = 96u;
 }
 
 namespace cule::machine::tia::beam {
@@ -2729,6 +2731,7 @@ PARL_FN void write(machine::riot::Riot& riot, uint32_t address, uint32_t value, 
 }
 
 namespace cule::machine::tia {
+PARL_FN uint32_t word_of(const machine::tia::Tia& t, uint32_t at);
 PARL_FN uint8_t bit(uint32_t object);
 PARL_FN int32_t clock_of(uint32_t cycles);
 PARL_FN machine::tia::Tia new_(machine::tia::Layout layout);
@@ -4019,7 +4022,7 @@ PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_
         end = t.limit;
     } else if (clock >= t.base) {
         const uint32_t passed = (static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window;
-        number = 1u + passed;
+        number = rs::min<uint32_t>(1u + passed, env::warp_schedule::AFTER_PICTURE - 1u);
         end = rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, static_cast<int32_t>((passed + 1u) << window)));
         end = rs::min<int32_t>(end, t.window_end);
     }
@@ -4027,9 +4030,10 @@ PARL_FN Tuple2<uint32_t, uint32_t> window_at(const machine::tia::Tia& t, uint32_
     return Tuple2<uint32_t, uint32_t>{number << env::warp_schedule::WINDOW_AT, static_cast<uint32_t>(rs::clamp<int32_t>(left, 0, env::warp_schedule::MOST_CYCLES))};
 }
 
-// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM.
+// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM of up
+// to 64 KiB, in the lowest two bytes.
 PARL_FN uint32_t key(uint32_t window, uint32_t s, uint32_t place) {
-    return (window | ((s & 0x7Fu) << env::warp_schedule::STACK_AT)) | (place & env::warp_schedule::PLACE_MASK);
+    return window | machine::tia::rows::select_bytes(place, s, 0x5410u);
 }
 
 // The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16
@@ -9027,6 +9031,11 @@ PARL_FN void write(machine::riot::Riot& riot, uint32_t address, uint32_t value, 
 
 namespace cule::machine::tia {
 
+// Four bytes of the chip, the first in the lowest byte. `at` is a multiple of four.
+PARL_FN uint32_t word_of(const machine::tia::Tia& t, uint32_t at) {
+    return rs::load<uint32_t>(reinterpret_cast<const uint8_t*>(&t), at);
+}
+
 // Bit mask of an object.
 PARL_FN uint8_t bit(uint32_t object) {
     return static_cast<uint8_t>(1 << object);
@@ -9192,7 +9201,9 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
 
 // True if the state does not change between rows.
 PARL_FN bool is_steady(const machine::tia::Tia& t) {
-    return (((t.skip[0u] == 0) && (t.skip[1u] == 0)) && (t.star_field == 0)) && (t.mirror == (t.ctrlpf & 1));
+    const uint32_t skips = machine::tia::word_of(t, machine::tia::SKIP_WORD) & 0x00FFFF00u;
+    const uint32_t stars = (machine::tia::word_of(t, machine::tia::STAR_WORD) ^ (static_cast<uint32_t>(t.ctrlpf) << 16)) & 0x000100FFu;
+    return (skips | stars) == 0u;
 }
 
 // Moves the beam over clocks in which nothing can happen except the end of an HMOVE blank.
@@ -9601,9 +9612,9 @@ namespace cule::machine::tia::objects {
 // Repeats every bit four times: playfield bits to pixels.
 PARL_FN uint32_t stretch(uint32_t bits) {
     uint32_t x = bits & 0xFFu;
-    x = (x | (x << 12)) & 0x000F000Fu;
-    x = (x | (x << 6)) & 0x03030303u;
-    x = (x | (x << 3)) & 0x11111111u;
+    x = (x * 0x1001u) & 0x000F000Fu;
+    x = (x * 0x41u) & 0x03030303u;
+    x = (x * 9u) & 0x11111111u;
     return x * 15u;
 }
 
@@ -10244,7 +10255,7 @@ PARL_FN bool has_classes(uint32_t kind) {
 
 // The four current colors of a row.
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
-    return ((static_cast<uint32_t>(t.color[machine::tia::paint::BACKGROUND]) | (static_cast<uint32_t>(t.color[machine::tia::P0]) << 8)) | (static_cast<uint32_t>(t.color[machine::tia::P1]) << 16)) | (static_cast<uint32_t>(t.color[machine::tia::paint::PLAYFIELD]) << 24);
+    return machine::tia::rows::select_bytes(machine::tia::word_of(t, machine::tia::COLOR_WORDS[0u]), machine::tia::word_of(t, machine::tia::COLOR_WORDS[1u]), 0x5436u);
 }
 
 // Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
@@ -10291,28 +10302,28 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const uint8_t order = machine::tia::paint::drawing_order(m.tia);
     const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
-    if (((a == 0) && (b == static_cast<int32_t>(machine::tia::WIDTH))) && usual) {
+    if ((a == 0) && usual) {
         machine::tia::rows::draw_whole(board, before);
     } else {
-        PARL_SHORT
-        for (uint32_t w = 0u; w < 5u; ++w) {
-            const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
-            if (wanted != 0u) {
-                Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
-                if (usual) {
-                    classes = machine::tia::rows::usual_classes(board, w, before);
-                } else if (!dark) {
-                    const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
-                    const uint32_t c0 = t1._0;
-                    const uint32_t c1 = t1._1;
-                    const uint32_t cf = t1._2;
-                    classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
-                }
-                const uint64_t old = PARL_LINE(board).current_row.row.classes[w];
-                const uint32_t low = (classes._0 & wanted) | (static_cast<uint32_t>(old) & (~wanted));
-                const uint32_t high = (classes._1 & wanted) | (static_cast<uint32_t>(old >> 32) & (~wanted));
-                PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
+        const uint32_t first = static_cast<uint32_t>(a >> 5);
+        const uint32_t last = static_cast<uint32_t>(rs::add<int32_t>(b, 31) >> 5);
+        uint32_t keep = (1u << (a & 31)) - 1u;
+        for (uint32_t w = first; w < last; ++w) {
+            Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
+            if (usual) {
+                classes = machine::tia::rows::usual_classes(board, w, before);
+            } else if (!dark) {
+                const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
+                const uint32_t c0 = t1._0;
+                const uint32_t c1 = t1._1;
+                const uint32_t cf = t1._2;
+                classes = Tuple2<uint32_t, uint32_t>{c0 | cf, c1 | cf};
             }
+            const uint64_t old = PARL_LINE(board).current_row.row.classes[w];
+            const uint32_t low = (classes._0 & (~keep)) | (static_cast<uint32_t>(old) & keep);
+            const uint32_t high = (classes._1 & (~keep)) | (static_cast<uint32_t>(old >> 32) & keep);
+            PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
+            keep = 0u;
         }
     }
     if (b == static_cast<int32_t>(machine::tia::WIDTH)) {

@@ -24,7 +24,7 @@ namespace parl_ptx {
 
 enum class Name {
     bra, brx, load_byte, load_word, load_half, store_byte, load_global, load_pair, mov, add, sub, mul, mul_high, and_, or_, xor_,
-    shl, shr, bfe, reverse, mad_wide, select, equal, unequal, below, not_below, active, any
+    shl, shr, bfe, reverse, dot, mad, mad_high, mad_wide, select, equal, unequal, below, not_below, active, any
 };
 
 // What it works on are registers; numbers lie in registers of their own.
@@ -124,6 +124,10 @@ public:
                     break;
                 case Name::mul: to = static_cast<uint32_t>(low(i.a[1]) * low(i.a[2])); break;
                 case Name::mul_high: to = static_cast<uint64_t>(low(i.a[1])) * low(i.a[2]) >> 32; break;
+                // The upper half of the first factor meets byte 1 of the second one.
+                case Name::dot: to = static_cast<uint32_t>((low(i.a[1]) & 0xFFFF) * (low(i.a[2]) & 0xFF) + (low(i.a[1]) >> 16) * (low(i.a[2]) >> 8 & 0xFF) + low(i.a[3])); break;
+                case Name::mad_high: to = static_cast<uint32_t>((static_cast<uint64_t>(low(i.a[1])) * low(i.a[2]) >> 32) + low(i.a[3])); break;
+                case Name::mad: to = static_cast<uint32_t>(low(i.a[1]) * low(i.a[2]) + low(i.a[3])); break;
                 case Name::mad_wide: to = static_cast<uint64_t>(low(i.a[1])) * low(i.a[2]) + value(i.a[3]); break;
                 // Each lane is interpreted by itself.
                 case Name::active: to = 1; break;
@@ -212,7 +216,7 @@ private:
             {"ld.global.nc.v2.u32", Name::load_pair}, {"mov.u32", Name::mov}, {"add.u32", Name::add}, {"sub.u32", Name::sub},
             {"mul.lo.u32", Name::mul}, {"mul.hi.u32", Name::mul_high}, {"and.b32", Name::and_}, {"or.b32", Name::or_},
             {"xor.b32", Name::xor_}, {"shl.b32", Name::shl}, {"shr.u32", Name::shr}, {"bfe.u32", Name::bfe},
-            {"brev.b32", Name::reverse}, {"mad.wide.u32", Name::mad_wide}, {"selp.u32", Name::select},
+            {"brev.b32", Name::reverse}, {"dp2a.lo.u32.u32", Name::dot}, {"mad.lo.u32", Name::mad}, {"mad.hi.u32", Name::mad_high}, {"mad.wide.u32", Name::mad_wide}, {"selp.u32", Name::select},
             {"setp.eq.u32", Name::equal}, {"setp.ne.u32", Name::unequal}, {"setp.lt.u32", Name::below},
             {"setp.ge.u32", Name::not_below}, {"activemask.b32", Name::active}, {"vote.sync.any.pred", Name::any}};
         static const std::map<std::string, int8_t> guards = {{"@p", 1}, {"@p2", 2}, {"@!p", -1}, {"@!p2", -2}};

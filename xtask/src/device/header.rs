@@ -295,9 +295,10 @@ const INTRINSICS: [(&str, &str); 6] = [
     ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
 ];
 
-/// Functions that access words of a picture byte by byte in Rust, and their bodies in C++. The GPU's compiler
+/// Functions that access words byte by byte in Rust, and their bodies in C++; those in Rust are not translated. The GPU's compiler
 /// does not combine the bytes, since it does not know that the words are aligned.
-const WIDE: [(&str, &str); 3] = [
+const WIDE: [(&str, &str); 4] = [
+    ("machine::tia::word_of", "return rs::load<uint32_t>(reinterpret_cast<const uint8_t*>(&t), at);"),
     ("observe::plane::word_at", "return rs::load<uint32_t>(bytes.data, at);"),
     (
         "machine::tia::paint::store_eight",
@@ -364,14 +365,17 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
         Ty::Unit | Ty::Never => Target::Discard,
         ty => Target::Return(ty.clone()),
     };
-    body.block(&function.item.block, &target)?;
     let path: String = krate.cpp_path(function.module, &function.name);
+    let wide = WIDE.iter().find(|(name, _)| *name == path);
+    if wide.is_none() {
+        body.block(&function.item.block, &target)?;
+    }
     let _ = writeln!(out, "{} {{", signature(krate, function));
     let intrinsic = INTRINSICS.iter().find(|(name, _)| *name == path);
     if let Some((_, text)) = intrinsic {
         let _ = writeln!(out, "#ifdef PARL_INTRINSICS\n    {text}\n#else");
     }
-    if let Some((_, text)) = WIDE.iter().find(|(name, _)| *name == path) {
+    if let Some((_, text)) = wide {
         let _ = writeln!(out, "    {text}");
     } else {
         let unrolled = UNROLLED.contains(&path.as_str());

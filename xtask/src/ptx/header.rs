@@ -20,7 +20,7 @@ pub fn header() -> String {
 #include \"machine.cuh\"
 
 #define PARL_BRX_TEXT \\
-    \"{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,cost,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\\n\" \\
+    \"{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,k<8>; .reg .u64 dd,dn; .reg .pred p,p2;\\n\" \\
 ",
     );
     for line in &block.lines {

@@ -373,13 +373,21 @@ fn place_in_segment(to: &str, from: &str) -> String {
 /// Loads the ROM byte at offset `t0`.
 const LOAD_ROM: &str = "mad.wide.u32 dd,t0,1,rom; ld.global.nc.u8 o,[dd]";
 
+/// Takes back the count of the current instruction, whose record is at `dn`, and leaves it in `t0`.
+const UNCOUNT: &str = "ld.global.nc.v2.u32 {t0,t1},[dn]; shr.u32 t0,t0,16; sub.u32 acc,acc,t0";
+/// Ends the block at a turn.
+const TURN: &str = "mov.u32 code,0; bra LEND";
+
 /// Begins the completion of an instruction for which the caller has read the TIA: it has been counted before.
-const TAKE_VALUE: &str = "mov.u32 code,0; sub.u32 acc,acc,cost";
+fn take_value() -> String {
+    format!("mov.u32 code,0; {UNCOUNT}")
+}
 
 /// Instructions after a handler that reads address `q` of the TIA with `bus` on the bus, and go on at `C` with the value in `o`.
 fn read_tia(number: usize, bus: &str) -> String {
     format!(
-        "setp.eq.u32 p,code,5; @p bra V{number}; {bus}; bra LREAD; V{number}:; {TAKE_VALUE}; bra C{number}"
+        "setp.eq.u32 p,code,5; @p bra V{number}; {bus}; bra LREAD; V{number}:; {}; bra C{number}",
+        take_value()
     )
 }
 
@@ -416,10 +424,10 @@ fn write_any(w: &mut Writer, text: &str, form: Form, number: usize) {
     w.puts(&format!("add.u32 at,at,{}; bra LTIA", bytes_of(form)));
 }
 
-/// Loads the pointer at RAM offset `low`, which is not the last, into `w`.
-fn load_pointer(w: &mut Writer, low: &str) {
-    w.puts(&format!("add.u32 t0,{low},m; ld.shared.u8 w,{}; ld.shared.u8 q,{}", ram("t0", 0), ram("t0", 1)));
-    w.puts("shl.b32 q,q,8; or.b32 w,w,q");
+/// Loads the pointer at place `t0` of RAM into `w`.
+fn load_pointer(w: &mut Writer) {
+    w.puts(&format!("ld.shared.u8 w,{}; ld.shared.u8 q,{}", ram("t0", 0), ram("t0", 1)));
+    w.put("mad.lo.u32 w,q,0x100,w");
 }
 
 /// One extra cycle if `q` and `from` are on different pages.
@@ -448,6 +456,16 @@ fn load_next(w: &mut Writer, form: Form) {
     w.put(format!("ld.global.nc.v2.u32 {{e0,e1}},[dn+{}]", 8 * bytes_of(form)));
 }
 
+/// Sets `to` to the present cycle.
+fn now(to: &str) -> String {
+    format!("mad.hi.u32 {to},acc,{},cyc", 1u32 << (32 - CYCLES_AT))
+}
+
+/// Sets `to` to the sum of the operand in the record, which is the lower half of a word, and `other`.
+fn add_operand(to: &str, other: &str) -> String {
+    format!("dp2a.lo.u32.u32 {to},e0,1,{other}")
+}
+
 /// The operand in the record.
 const OPERAND: &str = "and.b32 w,e0,0xFFFF";
 
@@ -473,9 +491,8 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             load_next(w, form);
         }
         Form::Ram => {
-            w.put(OPERAND);
+            w.put(add_operand("q", "m"));
             load_next(w, form);
-            w.put("add.u32 q,w,m");
         }
         Form::RamAbsolute => {
             let number = number_of(name, Form::Ram);
@@ -489,7 +506,7 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             w.put("and.b32 q,e0,0xFFFF");
             load_next(w, form);
             w.put(if form == Form::TiaRead { "mov.u32 t1,q" } else { "shr.u32 t1,q,8" });
-            w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {TAKE_VALUE}"));
+            w.puts(&format!("setp.ne.u32 p,code,5; @p bra LREAD; {}", take_value()));
         }
         Form::TiaAbsolute => return w.puts(&format!("add.u32 at,at,1; bra H{}", number_of(name, Form::Tia))),
         Form::Window => {
@@ -509,17 +526,19 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
                 field::TIMER_SET_AT,
                 field::TIMER_SHIFT
             ));
-            w.puts(&format!(
-                "shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; sub.u32 t1,t0,t1; sub.u32 t1,t1,1"
-            ));
+            w.puts(&format!("{}; sub.u32 t1,t0,t1; sub.u32 t1,t1,1", now("t0")));
             w.puts(&format!("shr.u32 t1,t1,t2; ld.shared.u8 o,[m+{}]", field::TIMER));
             w.puts("setp.ge.u32 p,t1,o; @p bra LSLOW; sub.u32 o,o,t1; sub.u32 o,o,1");
         }
         Form::ZeroX | Form::ZeroY => {
             let index = if form == Form::ZeroX { "x" } else { "y" };
-            w.put(OPERAND);
+            // For a load from the TIA.
+            if reads {
+                w.put(OPERAND);
+            }
+            w.put(add_operand("q", index));
             load_next(w, form);
-            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF"));
+            w.put("and.b32 q,q,0xFF");
             if !writes {
                 let otherwise = if reads { format!("S{number}") } else { "LSLOW".into() };
                 w.puts(&format!("setp.lt.u32 p,q,128; @p bra {otherwise}"));
@@ -533,23 +552,23 @@ fn handler(w: &mut Writer, name: &str, form: Form, number: usize) {
             w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF"));
         }
         Form::Pointer => {
-            w.put(OPERAND);
+            w.put(add_operand("t0", "m"));
             load_next(w, form);
-            load_pointer(w, "w");
+            load_pointer(w);
             w.puts("add.u32 q,w,y; and.b32 q,q,0xFFFF");
         }
         Form::PointerX => {
             // Both bytes of the pointer are in RAM.
-            w.put(OPERAND);
+            w.put(add_operand("t1", "x"));
             load_next(w, form);
-            w.puts("add.u32 t1,w,x; and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F");
-            w.put("@p bra LSLOW");
-            load_pointer(w, "t1");
+            w.puts("and.b32 t1,t1,0xFF; sub.u32 t1,t1,0x80; setp.ge.u32 p,t1,0x7F");
+            w.puts("@p bra LSLOW; add.u32 t0,t1,m");
+            load_pointer(w);
             w.put("mov.u32 q,w");
         }
         Form::Indirect => {
-            w.put(OPERAND);
-            load_pointer(w, "w");
+            w.put(add_operand("t0", "m"));
+            load_pointer(w);
             return w.puts("mov.u32 q,w; bra LJUMP");
         }
         Form::Branch => return branch(w, text, 1),
@@ -602,7 +621,7 @@ fn branch(w: &mut Writer, text: &str, cycles: u32) {
     };
     w.operation(&format!("t = {left}"));
     w.puts(&format!("setp.{test}.u32 p,t,{right}; add.u32 at,at,2; @p and.b32 at,e0,0xFFFF"));
-    w.puts(&format!("@p add.u32 acc,acc,{}; bra LTURN", cycles << CYCLES_AT));
+    w.puts(&format!("@p add.u32 acc,acc,{}; {TURN}", cycles << CYCLES_AT));
 }
 
 /// Pushes `o`, to RAM or to the TIA. The instruction has one byte.
@@ -614,7 +633,7 @@ fn push_any(w: &mut Writer, number: usize) {
 }
 
 /// Goes to the address in the record, which is in the bank of the jump.
-const JUMP_IN_BANK: &str = "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; bra LTURN";
+const JUMP_IN_BANK: &str = "xor.b32 t0,e0,at; and.b32 t0,t0,bank; xor.b32 at,at,t0; and.b32 t0,e0,0xFFFF; sub.u32 off,t0,at; mov.u32 code,0; bra LEND";
 
 fn special(w: &mut Writer, name: &str, form: Form, number: usize) {
     // Checks that the stack accesses are in RAM: `s - first` is below `bytes`.
@@ -681,7 +700,8 @@ pub fn block() -> Block {
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
     w.put("LTOP:");
     w.puts("mad.wide.u32 dn,at,8,dec; ld.global.nc.v2.u32 {e0,e1},[dn]; LNEXT:");
-    w.puts("shr.u32 cost,e0,16; add.u32 acc,acc,cost");
+    // Adds the upper half of the record's first word.
+    w.put("mad.hi.u32 acc,e0,0x10000,acc");
     let names: Vec<String> = (0..handlers.len()).map(|number| format!("H{number}")).collect();
     w.put(format!("TBL: .branchtargets {}", names.join(",")));
     w.put("brx.idx e1,TBL");
@@ -696,13 +716,13 @@ pub fn block() -> Block {
     w.puts("selp.u32 code,3,1,p; bra LEND");
     // What was on the bus before is in `t1`; the upper bytes of the field are 0. The caller may want to undo the count.
     w.put("LREAD:");
-    w.puts(&format!("st.shared.u8 [m+{}],t1; mov.u32 o,cost; mov.u32 code,4; bra LEND", field::BUS));
+    w.puts(&format!("st.shared.u8 [m+{}],t1; ld.global.nc.v2.u32 {{o,t0}},[dn]", field::BUS));
+    w.puts("shr.u32 o,o,16; mov.u32 code,4; bra LEND");
     w.put("LJUMP:");
     w.puts(&check_plain("q", "span", "LNOWHERE"));
-    w.puts(&format!("{}; sub.u32 off,q,at; bra LTURN", place_in_segment("at", "q")));
-    w.puts("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at");
-    w.puts("LTURN:; mov.u32 code,0; bra LEND");
-    w.puts("LSLOW:; sub.u32 acc,acc,cost; mov.u32 code,2; bra LEND");
+    w.puts(&format!("{}; sub.u32 off,q,at; {TURN}", place_in_segment("at", "q")));
+    w.puts(&format!("LNOWHERE:; mov.u32 at,none; sub.u32 off,q,at; {TURN}"));
+    w.puts(&format!("LSLOW:; {UNCOUNT}; mov.u32 code,2; bra LEND"));
     w.puts("LSTORE:; mov.u32 code,3");
     w.put("LEND:");
     Block { lines: w.lines, handlers }

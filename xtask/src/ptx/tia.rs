@@ -1,6 +1,6 @@
 //! Stores to the TIA in the block.
 
-use super::{CYCLES_AT, Writer, field};
+use super::{CYCLES_AT, TURN, Writer, field, now};
 
 /// Registers of the TIA.
 const TIA_REGISTERS: u32 = 64;
@@ -90,17 +90,22 @@ fn differ(w: &mut Writer, one: u32, other: u32) {
     ));
 }
 
-/// WSYNC: the cycles to the end of the line, which has 228 clocks. `0x011F_7048` is 2^32 / 228, rounded up: exact below 2^24.
+/// WSYNC: the cycles to the end of the line, which has 228 clocks. The product by 2^32 / 228, rounded up, is exact below 2^24, and
+/// that by a third of 2^32 below 2^16.
 fn wait_for_line(w: &mut Writer) {
-    w.puts(&format!("shr.u32 t0,acc,{CYCLES_AT}; add.u32 t0,t0,cyc; mul.lo.u32 t0,t0,3"));
-    w.puts(&format!("ld.shared.u32 t1,[m+{}]; sub.u32 t0,t0,t1", field::ORIGIN));
     w.puts(&format!(
-        "mul.hi.u32 t1,t0,{}; mul.lo.u32 t1,t1,228; sub.u32 t0,t0,t1",
-        (1u64 << 32).div_ceil(228)
+        "ld.shared.u32 t1,[m+{}]; {}; mul.lo.u32 t0,t0,3; sub.u32 t0,t0,t1",
+        field::ORIGIN,
+        now("t0")
     ));
-    // A third, exact below 256.
-    w.puts("mul.lo.u32 t0,t0,171; shr.u32 t0,t0,9; setp.ne.u32 p,t0,0");
-    w.puts(&format!("sub.u32 t0,76,t0; shl.b32 t0,t0,{CYCLES_AT}; @p add.u32 acc,acc,t0; bra LTURN"));
+    w.puts(&format!(
+        "mul.hi.u32 t1,t0,{}; mad.lo.u32 t0,t1,{},t0",
+        (1u64 << 32).div_ceil(228),
+        -228i32 as u32
+    ));
+    w.puts(&format!("mul.hi.u32 t0,t0,{}; setp.ne.u32 p,t0,0", (1u64 << 32).div_ceil(3)));
+    w.puts(&format!("mad.lo.u32 t0,t0,{},acc", (1u32 << CYCLES_AT).wrapping_neg()));
+    w.puts(&format!("@p add.u32 acc,t0,{}; {TURN}", 76 << CYCLES_AT));
 }
 
 /// Labels of the stores to the registers of the TIA: registers alike share one.

@@ -6,6 +6,7 @@
 //! the most lanes run together. All blank lines before the picture are one window, and so are all lines after
 //! it: they are not told apart.
 
+use crate::machine::tia::rows::select_bytes;
 use crate::machine::tia::{self, Tia};
 
 /// Each lane runs its own instructions, independently of the others. The reference.
@@ -17,13 +18,10 @@ pub const FORM_GROUPED: u32 = 1;
 /// copies of the row above.
 const STRETCH: u32 = 4;
 /// Position of the window in a key, in bits.
-const WINDOW_AT: u32 = 23;
-/// Number of the window after the picture.
-const AFTER_PICTURE: u32 = 0x1FF;
-/// Position of the stack pointer in a key. Its upper bit is the same in almost all programs.
-const STACK_AT: u32 = 16;
-/// Bits of the place of an instruction in a key: ROM of 64 KiB.
-const PLACE_MASK: u32 = 0xFFFF;
+const WINDOW_AT: u32 = 24;
+/// Number of the window after the picture. Only pictures after a console reset have more windows than that: the last ones
+/// share a number.
+const AFTER_PICTURE: u32 = 0xFF;
 /// Cycles after which a lane settles its time, at most: so few that `MARGIN` instructions suffice.
 const MOST_CYCLES: i32 = 4000;
 /// The jump-table interpreter runs while at least so many instructions are left: more than it runs in `MOST_CYCLES` and between
@@ -41,7 +39,7 @@ pub fn window_at(t: &Tia, cycles: u32, window: u32) -> (u32, u32) {
         end = t.limit;
     } else if clock >= t.base {
         let passed: u32 = ((clock - t.base) as u32 / tia::CLOCKS_PER_LINE as u32) >> window;
-        number = 1 + passed;
+        number = (1 + passed).min(AFTER_PICTURE - 1);
         end = t.base + tia::CLOCKS_PER_LINE * ((passed + 1) << window) as i32;
         end = end.min(t.window_end);
     }
@@ -49,9 +47,10 @@ pub fn window_at(t: &Tia, cycles: u32, window: u32) -> (u32, u32) {
     (number << WINDOW_AT, left.clamp(0, MOST_CYCLES) as u32)
 }
 
-/// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM.
+/// The key of a lane in window `window` (of `window_at`): window, stack pointer, place of the next instruction in the ROM of up
+/// to 64 KiB, in the lowest two bytes.
 pub fn key(window: u32, s: u32, place: u32) -> u32 {
-    window | (s & 0x7F) << STACK_AT | place & PLACE_MASK
+    window | select_bytes(place, s, 0x5410)
 }
 
 /// The smallest key after the stretch of rows that contains `key`. A stretch is whole windows, at least 16

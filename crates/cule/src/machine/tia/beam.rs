@@ -4,8 +4,8 @@
 
 use super::write::{invalidate_may_collide, mark_moved};
 use super::{
-    CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, P0, PF, Tia, VISIBLE_CLOCKS,
-    collision, hidden, paint,
+    CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, P0, PF, SKIP_WORD, STAR_WORD, Tia,
+    VISIBLE_CLOCKS, collision, hidden, paint, word_of,
 };
 use crate::machine::{Board, Machine};
 
@@ -72,7 +72,9 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
 
 /// True if the state does not change between rows.
 pub fn is_steady(t: &Tia) -> bool {
-    t.skip[0] == 0 && t.skip[1] == 0 && t.star_field == 0 && t.mirror == t.ctrlpf & 1
+    let skips: u32 = word_of(t, SKIP_WORD) & 0x00FF_FF00;
+    let stars: u32 = (word_of(t, STAR_WORD) ^ (t.ctrlpf as u32) << 16) & 0x0001_00FF;
+    skips | stars == 0
 }
 
 /// Moves the beam over clocks in which nothing can happen except the end of an HMOVE blank.

@@ -167,6 +167,26 @@ pub struct Tia {
     pub may_collide_overestimated: u8,
 }
 
+/// Places of words in `Tia`, for `word_of`: the byte before COLUP0, COLUP1; one before `skip`; `star_field`, with `mirror` in
+/// the third byte.
+const COLOR_WORDS: [usize; 2] = [68, 72];
+const SKIP_WORD: usize = 92;
+const STAR_WORD: usize = 96;
+
+#[cfg(not(device))]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Tia, color) == COLOR_WORDS[0] + 3);
+    assert!(offset_of!(Tia, skip) == SKIP_WORD + 1);
+    assert!(offset_of!(Tia, star_field) == STAR_WORD && offset_of!(Tia, mirror) == STAR_WORD + 2);
+};
+
+/// Four bytes of the chip, the first in the lowest byte. `at` is a multiple of four.
+fn word_of(t: &Tia, at: usize) -> u32 {
+    let bytes: &[u8] = bytemuck::bytes_of(t);
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 /// Bit mask of an object.
 pub fn bit(object: usize) -> u8 {
     1 << object

@@ -18,10 +18,11 @@ pub const COPIES: [[u8; 3]; 8] =
 
 /// Repeats every bit four times: playfield bits to pixels.
 pub fn stretch(bits: u32) -> u32 {
+    // A product by 2^n + 1 is `x | x << n`, since no bits meet.
     let mut x: u32 = bits & 0xFF;
-    x = (x | x << 12) & 0x000F_000F;
-    x = (x | x << 6) & 0x0303_0303;
-    x = (x | x << 3) & 0x1111_1111;
+    x = x * 0x1001 & 0x000F_000F;
+    x = x * 0x41 & 0x0303_0303;
+    x = x * 9 & 0x1111_1111;
     x * 15
 }
 

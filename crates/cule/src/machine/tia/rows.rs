@@ -7,12 +7,10 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::collision::span_word;
-use super::paint::{
-    BACKGROUND, PLAYFIELD, PRIORITY, color_masks, drawing_order, line_start, load_eight, spread, store_eight,
-};
+use super::paint::{PRIORITY, color_masks, drawing_order, line_start, load_eight, spread, store_eight};
 use super::{
-    ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH, hidden,
-    objects,
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, COLOR_WORDS, HBLANK_CLOCKS, M0, M1, MAX_ROWS, P0, P1, PF, Tia, WIDTH,
+    hidden, objects, word_of,
 };
 use crate::machine::{Board, Machine};
 
@@ -101,10 +99,8 @@ pub fn has_classes(kind: u32) -> bool {
 
 /// The four current colors of a row.
 pub fn colors_of(t: &Tia) -> u32 {
-    t.color[BACKGROUND] as u32
-        | (t.color[P0] as u32) << 8
-        | (t.color[P1] as u32) << 16
-        | (t.color[PLAYFIELD] as u32) << 24
+    // COLUP0 is the last byte of the first word, COLUP1, COLUPF and COLUBK are the first ones of the second.
+    select_bytes(word_of(t, COLOR_WORDS[0]), word_of(t, COLOR_WORDS[1]), 0x5436)
 }
 
 /// Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
@@ -156,24 +152,26 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let usual: bool = !dark && (order == 0 || order == PRIORITY);
     // Where the playfield is before the players.
     let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
-    if a == 0 && b == WIDTH as i32 && usual {
+    // Pixels after the last one may change: they do not count.
+    if a == 0 && usual {
         draw_whole(board, before);
     } else {
-        for w in 0..5usize {
-            let wanted: u32 = span_word(w, a, b);
-            if wanted != 0 {
-                let mut classes: (u32, u32) = (0, 0);
-                if usual {
-                    classes = usual_classes(board, w, before);
-                } else if !dark {
-                    let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
-                    classes = (c0 | cf, c1 | cf);
-                }
-                let old: u64 = board.line.current_row.row.classes[w];
-                let low: u32 = classes.0 & wanted | old as u32 & !wanted;
-                let high: u32 = classes.1 & wanted | (old >> 32) as u32 & !wanted;
-                board.line.current_row.row.classes[w] = two_words(low, high);
+        let first: usize = (a >> 5) as usize;
+        let last: usize = ((b + 31) >> 5) as usize;
+        let mut keep: u32 = (1 << (a & 31)) - 1;
+        for w in first..last {
+            let mut classes: (u32, u32) = (0, 0);
+            if usual {
+                classes = usual_classes(board, w, before);
+            } else if !dark {
+                let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
+                classes = (c0 | cf, c1 | cf);
             }
+            let old: u64 = board.line.current_row.row.classes[w];
+            let low: u32 = classes.0 & !keep | old as u32 & keep;
+            let high: u32 = classes.1 & !keep | (old >> 32) as u32 & keep;
+            board.line.current_row.row.classes[w] = two_words(low, high);
+            keep = 0;
         }
     }
     if b == WIDTH as i32 {
