@@ -10261,7 +10261,7 @@ PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
 // Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
 // caller then draws them as bytes.
 PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    const uint32_t number = (static_cast<uint32_t>(static_cast<uint32_t>(m.tia.row_start)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) % machine::tia::MAX_ROWS;
+    const uint32_t number = static_cast<uint32_t>(static_cast<uint32_t>(m.tia.row_start)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE);
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     if (m.access_by_access != 0) {
         machine::tia::rows::expand(board, buffer, number);

@@ -107,7 +107,8 @@ pub fn colors_of(t: &Tia) -> u32 {
 /// caller then draws them as bytes.
 #[inline(never)]
 pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
-    let number: usize = m.tia.row_start as u32 as usize / CLOCKS_PER_LINE as usize % MAX_ROWS;
+    // Below `MAX_ROWS`, as the beam is within the picture.
+    let number: usize = m.tia.row_start as u32 as usize / CLOCKS_PER_LINE as usize;
     let buffer: usize = m.tia.buffer as usize;
     if m.access_by_access != 0 {
         expand(board, buffer, number);
