@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
+
 class RunOptions(TypedDict, total=False):
     """Settings of a run."""
 
@@ -55,6 +56,7 @@ class RunOptions(TypedDict, total=False):
     prefetch: int | Literal["auto"]
     priority_delay: int
     ray_steps: int
+    gradient_compression: Literal["none", "fp16", "bf16"]
     dataset: str
     data: tuple[str, ...]
     member_batches: int | Literal["auto"]
