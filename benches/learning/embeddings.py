@@ -214,8 +214,8 @@ def main():
     parser.add_argument("part", choices=("bytes", "updates", "learn"))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=16_000)
-    parser.add_argument("--freeze-after", type=int, nargs="+", default=[4_000, 10_000])
+    parser.add_argument("--steps", type=int, default=8_000)
+    parser.add_argument("--freeze-after", type=int, nargs="+", default=[2_000, 5_000])
     options = parser.parse_args()
     {"bytes": measure_bytes, "updates": measure_updates, "learn": measure_learning}[options.part](options)
 

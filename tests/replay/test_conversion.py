@@ -161,7 +161,7 @@ def test_replays_in_shared_memory_and_unknown_fields_are_refused():
     ):
         Conversion(replay, "obs", (2,), "float32", code)
     with make(1) as replay:
-        with pytest.raises(KeyError):
+        with pytest.raises(ValueError, match='field "pictures" is not a field of the replay'):
             Conversion(replay, "pictures", (2,), "float32", code)
         conversion = Conversion(replay, "obs", (2,), "float32", code)
         with pytest.raises(IndexError):

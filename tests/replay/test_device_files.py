@@ -16,6 +16,7 @@ from host_replay import HostReplay, HostSequenceReplay, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import ReplayFileError  # noqa: E402
+from parl.replay.conversion import Conversion  # noqa: E402
 
 
 def filled_pair(case: Case, calls: int, seed: int = 3) -> tuple[Any, Any, Rows]:
@@ -121,7 +122,10 @@ def test_files_with_contents_that_a_device_does_not_support_raise(tmp_path: Path
     path = tmp_path / "replay"
     fields = {"obs": ((400,), "uint8"), "reward": ((), "float32"), "terminated": ((), "bool")}
     hindsight = GOALS[0].hindsight()
+    stacked = parl.PrioritizedReplay(20, fields, frame_stack=3, num_envs=4)
+    converted = Conversion(stacked, "obs", (2,), "float32", lambda rows: rows[:, 0, :2]).finish()
     for made, kind, text in (
+        (converted, HostReplay, "has 8 extra rows, since it was converted from stacks of frames"),
         (parl.SequenceReplay(20, fields, length=2), HostReplay, "not a HostReplay; use SequenceReplay"),
         (
             parl.UniformReplay(20, fields),

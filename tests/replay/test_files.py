@@ -98,9 +98,9 @@ def test_newer_and_missing_files_raise_clear_errors(tmp_path):
     path = tmp_path / "replay.bin"
     filled(1).save(path)
     newer = bytearray(path.read_bytes())
-    newer[8] = 3
+    newer[8] = 4
     path.write_bytes(newer)
-    with pytest.raises(parl.errors.ReplayFileError, match="it has version 3, the newest known here is 2"):
+    with pytest.raises(parl.errors.ReplayFileError, match="it has version 4, the newest known here is 3"):
         parl.PrioritizedReplay.load(path)
     with pytest.raises(FileNotFoundError):
         parl.PrioritizedReplay.load(tmp_path / "none.bin")

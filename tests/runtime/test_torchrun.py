@@ -107,6 +107,24 @@ def test_two_processes_train_dqn_together_and_resume(tmp_path):
     assert now["updates"] > counters[0]["updates"]
 
 
+def test_two_processes_that_send_16_bits_have_equal_weights(tmp_path):
+    words = (
+        "train dqn --env CartPole-v1 --total-steps 800 --num-envs 4 --actors 2 --hidden 16 --batch-size 32"
+    )
+    words += " --learning-starts 100 --replay-ratio 4 --evaluation-episodes 0 --name half"
+    pair(*words.split(), "--gradient-compression", "bf16", cwd=tmp_path)
+    run = RunDirectory.open(tmp_path / "runs" / "half")
+    folders = [run.checkpoints.last(), saved_at(run.path / "rank-1")]
+    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    assert torch.equal(learners[0]["weights"], learners[1]["weights"])
+    assert learners[0]["updates"] == learners[1]["updates"] > 20
+
+
+def test_compression_without_torchrun_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="gradient_compression = 'fp16' has no effect without torchrun"):
+        train("dqn", "CartPole-v1", gradient_compression="fp16", runs=str(tmp_path), quiet=True)
+
+
 def saved_at(folder):
     return folder / json.loads((folder / "index.json").read_text())["last"]["folder"]
 

@@ -153,3 +153,19 @@ def test_values_of_all_processes_are_averaged(other):
 
 def test_processes_wait_up_to_two_hours():
     assert timedelta(hours=2) == torchrun._TIMEOUT
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
+def test_gradients_are_sent_as_16_bits(other, kind, dtype):
+    peers = TorchrunAllReduce(Group(1, 2, 0), "cpu", kind)
+    gradients = torch.tensor([60_000.0, 1 + 2**-20])
+    other["sum"] = torch.tensor([30_000.0, 2.0, 0.0], dtype=dtype)
+    assert peers.average(gradients, True)
+    assert other["sent"].dtype == dtype and gradients.dtype == torch.float32
+    # Half of each gradient is sent and added to the other's half; the sum of the whole ones overflows fp16.
+    torch.testing.assert_close(other["sent"], torch.tensor([30_000.0, 0.5, 0.0], dtype=dtype))
+    torch.testing.assert_close(gradients, torch.tensor([60_000.0, 2.5]), rtol=5e-3, atol=0)
+    other["sum"] = torch.tensor([0.0, 0.0, SAVE], dtype=dtype)
+    assert not peers.average(gradients, True) and peers.request == SAVE
+    peers.send_request(gradients, END)
+    assert other["sent"].tolist() == [0.0, 0.0, END]

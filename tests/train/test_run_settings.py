@@ -196,6 +196,7 @@ OWN = {
         "double_buffer": learning(True),
         "prefetch": learning(2),
         "priority_delay": learning(2),
+        "gradient_compression": parts("fp16", "gradient_compression", "fp16"),
         "engine": parts("ray", "remote", RayCluster(None, 16), schedule="async"),
         "ray_address": parts("auto", "remote.address", "auto", schedule="async", engine="ray"),
         "ray_steps": parts(3, "remote.steps", 3, schedule="async", engine="ray"),

@@ -182,7 +182,7 @@ def pack_flag(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:
     """Copies ``gradients`` (P,) and ``sign`` into a buffer (P + 1,); zeros the former unless sign is 0."""
     size = len(gradients)
     if len(buffer) != size + 1:
-        buffer = torch.zeros(size + 1, device=buffer.device)
+        buffer = torch.zeros(size + 1, device=buffer.device, dtype=buffer.dtype)
     if sign == 0.0:
         buffer[:size] = gradients
     else:

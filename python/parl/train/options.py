@@ -55,6 +55,7 @@ class RunOptions(TypedDict, total=False):
     prefetch: int | Literal["auto"]
     priority_delay: int
     ray_steps: int
+    gradient_compression: Literal["none", "fp16", "bf16"]
     dataset: str
     data: tuple[str, ...]
     member_batches: int | Literal["auto"]

@@ -84,6 +84,11 @@ class OffPolicyTopology:
 
         if config.dataset:
             return self._resolve_dataset(algorithm, config, maker, print_line)
+        if config.gradient_compression != "none" and Group.from_environment() is None:
+            raise ConfigError(
+                f"gradient_compression = {config.gradient_compression!r} has no effect without torchrun, "
+                "whose processes send gradients"
+            )
         if getattr(algorithm, "freeze_after", 0):
             config = _in_one_process(algorithm.freeze_after, config, maker)
         if is_on_device(maker):
@@ -205,6 +210,7 @@ class OffPolicyTopology:
             priority_delay=config.priority_delay,
             group=group,
             park_actors=config.park_actors,
+            gradient_compression=config.gradient_compression,
             double_buffer=config.double_buffer,
         )
         if not config.dataset:

@@ -116,11 +116,12 @@ class ReplayFile:
                 f"{path} has compression {self.settings['compression']!r}, which "
                 'device="cuda" does not support: load it with device="cpu"'
             )
-        if self.settings["extra_rows"]:
+        extra_rows = self.settings.pop("extra_rows")
+        if extra_rows:
             self.close()
             raise ValueError(
-                f"{path} has {self.settings['extra_rows']} extra rows, since it was converted from stacks of "
-                'frames, which device="cuda" does not support: load it with device="cpu"'
+                f"{path} has {extra_rows} extra rows, since it was converted from stacks of frames, which "
+                'device="cuda" does not support: load it with device="cpu"'
             )
         self._path, self._capacity = path, capacity
 

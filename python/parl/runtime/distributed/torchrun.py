@@ -101,13 +101,20 @@ class Group:
 class TorchrunAllReduce:
     """A :class:`parl.runtime.gradient_allreduce.GradientAllReduce` over the processes of torchrun.
 
+    Args:
+        group: the group, connected.
+        device: device of the learner.
+        compression: ``"none"``: gradients are sent as float32; ``"fp16"``, ``"bf16"``: their shares of the
+            mean are rounded to 16 bits, sent and summed so.
+
     Attributes:
         request: request of rank 0 when :meth:`average` last returned False.
     """
 
-    def __init__(self, group: Group, device: str) -> None:
+    def __init__(self, group: Group, device: str, compression: str = "none") -> None:
         self._group = group
-        self._buffer = torch.empty(0, device=device)
+        dtype = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[compression]
+        self._buffer = torch.empty(0, device=device, dtype=dtype)
         self.request = 0.0
 
     def average(
@@ -123,7 +130,10 @@ class TorchrunAllReduce:
     def _sum(self, gradients: Tensor, flag: float, meanwhile: Callable[[], object] | None) -> bool:
         import torch.distributed as dist
 
-        buffer = self._buffer = pack_flag(self._buffer, gradients, flag)
+        rounds = self._buffer.dtype != torch.float32
+        # Divided first, so that sums of 16 bits do not overflow.
+        given = gradients.div_(self._group.size) if rounds and not flag else gradients
+        buffer = self._buffer = pack_flag(self._buffer, given, flag)
         work: Any = dist.all_reduce(buffer, async_op=True)
         if meanwhile is not None:
             meanwhile()
@@ -131,7 +141,7 @@ class TorchrunAllReduce:
         self.request = float(buffer[-1].item())
         if self.request:
             return False
-        gradients.copy_(buffer[:-1].div_(self._group.size))
+        gradients.copy_(buffer[:-1] if rounds else buffer[:-1].div_(self._group.size))
         return True
 
     def close(self) -> None:

@@ -285,7 +285,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def _make_allreduce(self, where: str | ThreadGroup) -> GradientAllReduce:
         setup = self._setup
         if setup.group is not None:
-            self._torchrun = TorchrunAllReduce(setup.group, setup.device)
+            self._torchrun = TorchrunAllReduce(setup.group, setup.device, setup.gradient_compression)
             return self._torchrun
         return _make_allreduce(where, 0, setup.learners) if setup.learners > 1 else SingleLearner()
 

@@ -29,6 +29,7 @@ class OffPolicySetup(RunSetup):
         prefetch: number of batches drawn in advance.
         priority_delay: number of updates by which the replay receives new priorities late.
         park_actors: whether actors that the replay ratio does not need are parked.
+        gradient_compression: form of gradients between processes of torchrun, see ``TorchrunAllReduce``.
         double_buffer: whether each actor has two groups of environments, which step alternately.
     """
 
@@ -42,6 +43,7 @@ class OffPolicySetup(RunSetup):
     park_actors: bool = False
     double_buffer: bool = False
     learner_threads: bool = False
+    gradient_compression: str = "none"
 
     @property
     def learner_batch_size(self) -> int:
