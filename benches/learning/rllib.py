@@ -420,7 +420,7 @@ def rates(record, arguments):
     for seed in range(arguments.rounds):
         for env, batch, ratio, modes in WORKLOADS:
             chosen = env in arguments.envs and batch in arguments.batches
-            for mode in modes if chosen else ():
+            for mode in (mode for mode in modes if chosen and mode in arguments.modes):
                 library = MODES[mode][0]
                 case = [f"{library} rates", env, batch, ratio, mode, arguments.seconds]
                 row = run_in_process(__file__, case, seed, arguments.finished)
@@ -454,6 +454,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
     parser.add_argument("--limit", type=float, default=400.0, help="processor seconds of a run of RLlib")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of rates")
+    envs, batches = ({load[at] for load in WORKLOADS} for at in (0, 1))
+    parser.add_argument("--envs", nargs="*", choices=sorted(envs), default=sorted(envs), help="of rates")
+    parser.add_argument(
+        "--batches", nargs="*", type=int, default=sorted(batches), help="batch sizes of rates"
+    )
+    parser.add_argument("--modes", nargs="*", choices=list(MODES), default=list(MODES), help="of rates")
     parser.add_argument(
         "--seconds", type=float, default=6.0, help="processor seconds of a measurement of rates"
     )

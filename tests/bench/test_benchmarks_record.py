@@ -95,6 +95,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
         ("ppo_peers", ["breakout", "--seeds", "2"], 2),
         ("ppo_peers", ["breakout", "--presets", "atari-small", "atari-cpu"], 3),
         ("ppo_peers", ["breakout", "--presets", "atari-small", "--games", "0"], 2),
+        ("recurrent", ["--seeds", "2", "--jobs", "1"], 2),
         ("ppo_peers", ["cheetah", "--seeds", "1"], 1),
         ("atari_dqn", ["--rounds", "2"], 1),
         ("scaling", ["actors", "--rounds", "2"], 1),
@@ -217,6 +218,53 @@ def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
     assert [processes.run_in_process(script, {"steps": 1}, seed, finished) for seed in (0, 1)] == first
     assert processes.run_in_process(script, {"steps": 2}, 0, finished) not in first
     assert len(finished.read_text().splitlines()) == 3
+
+
+def test_runs_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
+    def a_run(_, case, seed, __):
+        rows = [
+            {
+                "seconds": 10.0,
+                "cpu_s": 20.0 + seed,
+                "steps": 1_000,
+                "reached": True,
+                "fresh": 200.0,
+                "load": 1.0,
+            },
+            {"seconds": 50.0, "cpu_s": 80.0, "steps": 9_000, "reached": False, "fresh": 300.0, "load": 1.0},
+        ]
+        return rows if case[0] == "RLlib" else rows[0] | {"cpu_s": 2.0}
+
+    words = ["goals", "--only", "dqn-cartpole", "--splits", "2+1", "--seeds", "2"]
+    found = rows_of_run(record, monkeypatch, tmp_path, "rllib", words, run_in_process=a_run)
+    case = "DQN, CartPole-v1 to 475, 2 actors, 1 learner"
+    assert {row.case for row in found} == {case, "DQN, CartPole-v1 to 195, 2 actors, 1 learner"}
+    ratios = {row.case: row for row in found if row.unit == "x"}
+    assert (ratios[case].median, ratios[case].peer) == ("40", "RLlib")
+    assert "at least" in ratios[case].conditions
+    reached = [row.median for row in found if row.unit == "seeds" and row.case == case]
+    assert reached == ["2", "0"]
+
+
+def test_rates_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
+    rllib = importlib.import_module("rllib")
+    found = rows_of_run(
+        record, monkeypatch, tmp_path, "rllib", ["rates", "--rounds", "2"], run_in_process=a_run
+    )
+    assert len({row.case for row in found}) == sum(len(modes) for *_, modes in rllib.WORKLOADS)
+    assert {row.library for row in found} == {"parl", "RLlib"}
+
+
+def test_rates_exclude_the_first_two_processor_seconds_of_learning(record):
+    rllib = importlib.import_module("rllib")
+    # Time, processor time, transitions, updates.
+    marks = [(0.0, 5.0, 0, 0), (1.0, 6.0, 900, 900), (10.0, 7.0, 1_000, 1_000), (20.0, 12.0, 1_100, 1_050)]
+    assert not rllib.measured(marks[:3], 5.0)
+    assert rllib.measured(marks, 5.0)
+    assert not rllib.measured(marks, 5.1)
+    found = rllib.between(marks, 256)
+    assert (found["steps"], found["rows"], found["ratio"]) == (10.0, 1_280.0, 128.0)
+    assert (found["steps_cpu"], found["rows_cpu"]) == (20.0, 2_560.0)
 
 
 def test_frames_for_a_dollar_are_recorded(record, monkeypatch, tmp_path):
