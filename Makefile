@@ -234,6 +234,12 @@ bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite with Clean
 	$(INSTALL) --group peers "gymnasium[mujoco]"
 	for what in breakout cheetah; do ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py $$what $(ARGS); done
 
+bench-pictures: build  ## PPO from pictures: Pong to 18; frames per second and Breakout, 20 minutes, beside the rewrite; RECORD=1 writes records
+	$(INSTALL) --group peers
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/pong.py --input pictures $(ARGS) $(if $(RECORD),--record pong-pictures)
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py breakout --presets atari-small atari-cpu --minutes 1 --games 0 --seeds 5 $(ARGS) $(if $(RECORD),--record pictures-speed)
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py breakout --presets atari-small atari-cpu $(ARGS) $(if $(RECORD),--record breakout-pictures)
+
 bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside Stable-Baselines3, share of the replay
 	$(INSTALL) --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done

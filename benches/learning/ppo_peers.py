@@ -93,9 +93,7 @@ def rewrite_breakout(case, seed):
 
     makers = [lambda i=i: p.atari_env("Breakout", seed + i) for i in range(p.ATARI.num_envs)]
     network = p.Pixels(4)
-    before = processor_s()
-    steps, seconds, _ = p.train(makers, network, p.ATARI, seed, 10**9, case["seconds"])
-    cpu_s = processor_s() - before
+    steps, seconds, cpu_s, _ = p.train(makers, network, p.ATARI, seed, 10**9, case["seconds"])
     torch.set_num_threads(1)  # More threads do not speed up single pictures.
     scores = []
     env = p.atari_env("Breakout", 10**6 + seed, training=False)
@@ -140,7 +138,7 @@ def rewrite_cheetah(case, seed):
 
     torch.set_num_threads(1)
     makers = [lambda: p.continuous_env("HalfCheetah-v5")]
-    steps, seconds, returns = p.train(makers, p.Vectors(17, 6), p.CONTINUOUS, seed, case["steps"])
+    steps, seconds, _, returns = p.train(makers, p.Vectors(17, 6), p.CONTINUOUS, seed, case["steps"])
     return {"seconds": seconds, "steps": steps, "score": mean_of_last(returns)}
 
 
@@ -220,8 +218,7 @@ def claim_of(what, options):
     """The claim and the label of the rows of the record."""
     if what == "cheetah":
         return "ppo-cheetah", f"HalfCheetah-v5, {int(options.steps):,} steps"
-    pictures = set(options.presets) != {"atari-ram"}
-    claim = ("breakout-pictures" if pictures else "breakout-20") if options.games else "pictures-speed"
+    claim = "breakout-20" if options.games else "pictures-speed"
     return claim, f"Breakout, {options.minutes:g} minutes"
 
 

@@ -106,7 +106,11 @@ def continuous_env(name, gamma=0.99):
 
 
 def train(makers, network, settings, seed, total_steps, seconds=math.inf):
-    """Trains until ``total_steps`` or ``seconds``; returns steps, seconds and the returns of episodes."""
+    """Trains until ``total_steps`` or ``seconds``.
+
+    Returns:
+        Steps, seconds, processor seconds of all threads, and the returns of episodes.
+    """
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     torch.manual_seed(seed)
@@ -121,7 +125,7 @@ def train(makers, network, settings, seed, total_steps, seconds=math.inf):
     log_prob, reward, ended, value = (torch.zeros(rows) for _ in range(4))
     now, _ = envs.reset(seed=seed)
     now, over = torch.as_tensor(now, dtype=torch.float32), torch.zeros(settings.num_envs)
-    returns, done, started = [], 0, time.time()
+    returns, done, started, before = [], 0, time.time(), time.process_time()
     while done < total_steps and time.time() - started < seconds:
         progress = max(done / total_steps, min(1.0, (time.time() - started) / seconds))
         optimizer.param_groups[0]["lr"] = settings.rate * (1.0 - progress)
@@ -141,7 +145,7 @@ def train(makers, network, settings, seed, total_steps, seconds=math.inf):
         done += settings.steps * settings.num_envs
         learn(network, optimizer, settings, obs, action, log_prob, reward, ended, value, now, over)
     envs.close()
-    return done, time.time() - started, returns
+    return done, time.time() - started, time.process_time() - before, returns
 
 
 def learn(network, optimizer, settings, obs, action, log_prob, reward, ended, value, now, over):
