@@ -1,8 +1,9 @@
-"""Algorithms on classic control with default settings: number of seeds that solve it, and times.
+"""Algorithms on classic control and on Pong: number of seeds that reach a goal, and times.
 
 Runs set only the environment or preset, the seed, the number of transitions and one torch thread. The score
 is the mean of 100 greedy episodes with the last weights on fresh seeds. Solved means at least 475 on
-CartPole, -100 on Acrobot and 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). With ``--until`` a
+CartPole, -100 on Acrobot (-90 of DQN's variants and SAC), 200 on LunarLander (Gymnasium's thresholds but on
+Acrobot) and 0, as many points as the opponent, on Pong from the console's memory with sticky actions. With ``--until`` a
 run stops when an evaluation of 100 greedy episodes reaches that mean, and then counts as solved; the score is
 that of 100 more episodes. Each seed is a separate process. ``--jobs`` of them run at once and share the
 machine, which affects the seconds of training; processor seconds are those of training.
@@ -28,6 +29,17 @@ from processes import (
     train_until,
 )
 
+PONG = "parl/Pong-v0"
+DETERMINISTIC = {"schedule": "deterministic"}
+# The console's memory as the preset has it, and sticky actions.
+STICKY = {
+    "env_options": {
+        "obs_type": "ram",
+        "stack_num": 2,
+        "padding": "reset",
+        "repeat_action_probability": 0.25,
+    }
+}
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
     "ppo-cartpole": ("ppo", "CartPole-v1", 100_000, 475.0, {}),
@@ -72,6 +84,23 @@ CASES = {
             ("munchausen", "dqn", {"munchausen": 0.9}),
             ("noisy", "dqn", {"noisy": True}),
             ("rainbow", "rainbow", {}),
+        )
+    },
+    **{
+        f"{name}-pong": (
+            algorithm,
+            PONG,
+            2_000_000,
+            0.0,
+            {"preset": "atari-ram", **STICKY, **(DETERMINISTIC if algorithm != "pqn" else {}), **options},
+        )
+        for name, algorithm, options in (
+            ("dqn", "dqn", {}),
+            ("c51", "dqn", {"distribution": "c51", "value_min": -5.0, "value_max": 5.0}),
+            ("qr", "dqn", {"distribution": "qr"}),
+            ("munchausen", "dqn", {"munchausen": 0.9}),
+            ("rainbow", "rainbow", {}),
+            ("pqn", "pqn", {}),
         )
     },
     "sac-cartpole": (
@@ -126,10 +155,18 @@ def add_to_record(record, case, rows, jobs):
     """Adds a case to the record."""
     algorithm, env, _, score, options = CASES[case]
     variant = VARIANTS.get(case.partition("-")[0])
-    claim = "variants" if variant else "lunarlander" if env == "LunarLander-v3" else "onpolicy-goals"
+    claim = (
+        "variants"
+        if variant or env == PONG
+        else "lunarlander"
+        if env == "LunarLander-v3"
+        else "onpolicy-goals"
+    )
     name = variant or algorithm.upper()
     name += "" if claim == "lunarlander" else f", {env} to {score:g}"
-    given = ", ".join(f"{key} {value}" for key, value in options.items())
+    given = ", ".join(f"{key} {value}" for key, value in options.items() if key != "env_options")
+    if "env_options" in options:
+        given += ", sticky actions 0.25"
     same = {"seeds": len(rows), "threads": 1}
     same["conditions"] = "; ".join(filter(None, (given, f"{jobs} runs at a time")))
     record.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)

@@ -117,6 +117,32 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 
 PRESETS: dict[str, Preset] = {
+    "atari-ram": Preset(
+        run={
+            "env": "parl/Pong-v0",
+            "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
+            # A game between two good players could last forever.
+            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
+            "num_envs": 64,
+            "total_steps": 2_000_000,
+            "evaluation_episodes": 30,
+        },
+        algorithm={
+            "rollout_steps": 32,
+            "minibatch_size": 128,
+            "td_lambda": 0.65,
+            "learning_rate": 2.5e-4,
+            "max_gradient_norm": 10.0,
+            "reward_scale": 1.0,
+            "epsilon_steps": 200_000,
+            "epsilon_last": 0.02,
+            "normalize_observations": True,
+            "frame_deltas": True,
+            "hidden": (256, 256),
+        },
+        tuned=True,
+        note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
+    ),
     "lunarlander": Preset(
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
         algorithm={

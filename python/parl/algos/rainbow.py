@@ -36,7 +36,19 @@ class Config(dqn.Config):
     epsilon_last: float = 0.0
 
 
-PRESETS = {"atari-ram": dqn.ATARI_RAM}
+PRESETS = {
+    "atari-ram": replace(
+        dqn.ATARI_RAM,
+        # With noise of the default size, actions are random for longer than Pong takes to learn.
+        algorithm={
+            **dqn.ATARI_RAM.algorithm,
+            "noisy_sigma": 0.1,
+            "epsilon_last": 0.02,
+            "value_min": -5.0,
+            "value_max": 5.0,
+        },
+    )
+}
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:

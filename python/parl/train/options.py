@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
+
 class RunOptions(TypedDict, total=False):
     """Settings of a run."""
 
