@@ -3,10 +3,10 @@
 Runs set only the environment or preset, the seed, the number of transitions and one torch thread. The score
 is the mean of 100 greedy episodes with the last weights on fresh seeds. Solved means at least 475 on
 CartPole, -100 on Acrobot (-90 of DQN's variants and SAC), 200 on LunarLander (Gymnasium's thresholds but on
-Acrobot) and 0, as many points as the opponent, on Pong from the console's memory with sticky actions. With ``--until`` a
-run stops when an evaluation of 100 greedy episodes reaches that mean, and then counts as solved; the score is
-that of 100 more episodes. Each seed is a separate process. ``--jobs`` of them run at once and share the
-machine, which affects the seconds of training; processor seconds are those of training.
+Acrobot) and 0, as many points as the opponent, on Pong from the console's memory with sticky actions. With
+``--until`` a run stops when an evaluation of 100 greedy episodes reaches that mean, and then counts as
+solved; the score is that of 100 more episodes. Each seed is a separate process. ``--jobs`` of them run at
+once and share the machine, which affects the seconds of training; processor seconds are those of training.
 
     python benches/learning/goals.py --seeds 10
     python benches/learning/goals.py --only pqn-lunarlander --until
