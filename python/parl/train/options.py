@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-
 class RunOptions(TypedDict, total=False):
     """Settings of a run."""
 
