@@ -11,6 +11,7 @@ __all__ = [
     "AtariBatch",
     "AtariRows",
     "Console",
+    "Conversion",
     "CudaAtariBatch",
     "CudaProgram",
     "Dense",
