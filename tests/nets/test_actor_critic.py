@@ -69,7 +69,7 @@ def test_bytes_are_scaled_and_images_convolved():
     network = make(shape=(2, 4), dtype="uint8")
     raw = torch.randint(0, 256, (3, 2, 4), dtype=torch.uint8)
     torch.testing.assert_close(network.flattener.raw(raw), raw.reshape(3, 8) / 255)
-    image = make(shape=(4, 84, 84), dtype="uint8", hidden=(32,), normalize=True)
+    image = make(shape=(4, 84, 84), dtype="uint8", hidden=(32,))
     assert not hasattr(image, "flattener")
     policy, value = image(torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8))
     assert policy.shape == (2, 3) and value.shape == (2,)
