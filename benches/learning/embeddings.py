@@ -3,6 +3,7 @@
     python benches/learning/embeddings.py bytes     # bytes of a transition, with images and with embeddings
     python benches/learning/embeddings.py updates   # processor time of an update, of both kinds
     python benches/learning/embeddings.py learn     # a small game of images, with and without, several seeds
+    python benches/learning/embeddings.py --record  # all three, as benches/records/DATE-embeddings.csv
 
 ``bytes`` divides the memory of a replay (sum tree and other fields included) by its capacity. ``updates``
 takes batches of random images and of their embeddings in turn, in one thread; the ratio is the median over
@@ -20,6 +21,7 @@ import time
 import gymnasium
 import numpy as np
 import torch
+from processes import Record, add_option
 
 import parl
 from parl.algos import dqn, rainbow, sac
@@ -90,7 +92,7 @@ def replay_of(shape, dtype, stack, rows):
     return parl.PrioritizedReplay(rows, columns, num_envs=16, n_step=3, frame_stack=stack)
 
 
-def measure_bytes(options):
+def measure_bytes(options, record):
     rows = 2_000
     print(f"{'observation':28} {'network':8} {'algorithm':10} images  embeddings  ratio")
     for name, (shape, stack) in SHAPES.items():
@@ -103,6 +105,9 @@ def measure_bytes(options):
                 after = Conversion(before, "obs", embedded, "float16", learner.embed).finish()
                 a, b = before.nbytes / rows, after.nbytes / rows
                 print(f"{name:28} {images:8} {algorithm:10} {a:6,.0f} {b:11,.0f} {b / a:6.2f}", flush=True)
+                case = f"{algorithm}, {name}, {images}"
+                for what, value in (("images", a), ("embeddings", b)):
+                    record.add("embeddings", case, f"replay with {what}", "bytes a transition", value)
 
 
 def batch_of(obs, next_obs, rng):
@@ -119,7 +124,7 @@ def batch_of(obs, next_obs, rng):
     )
 
 
-def measure_updates(options):
+def measure_updates(options, record):
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     print("milliseconds of processor time per update with 32 transitions of 84 x 84, stack of 4")
@@ -146,6 +151,11 @@ def measure_updates(options):
                 f"{images} {name}: {shown}; {found['images'][1] / found['embeddings'][1]:.2f} times",
                 flush=True,
             )
+            same = {"rounds": options.rounds, "threads": 1, "spread": "quartiles"}
+            for key in ("images", "embeddings"):
+                values = [1e3 * value for value in times[key][1:]]
+                case = f"{name}, 84 x 84, stack of 4, {images}"
+                record.add("embeddings", case, f"update with {key}", "ms", values, **same)
 
 
 def seconds(learner, batch):
@@ -156,9 +166,10 @@ def seconds(learner, batch):
     return time.thread_time() - before
 
 
-def measure_learning(options):
+def measure_learning(options, record):
     print(f"Catch, {options.steps} transitions")
     scores = {freeze_after: [] for freeze_after in (0, *options.freeze_after)}
+    times = {freeze_after: [] for freeze_after in scores}
     for seed in range(options.seeds):
         for freeze_after in scores:
             with tempfile.TemporaryDirectory() as runs:
@@ -190,11 +201,16 @@ def measure_learning(options):
                 last = parl.run.read_metrics(result.path / "metrics.jsonl")[-1]
                 score = greedy_score(parl.load(result.path))
             scores[freeze_after].append(score)
+            times[freeze_after].append(cpu)
             memory = f", replay of {last['replay_bytes'] / 1e6:.1f} MB" if freeze_after else ""
             print(f"seed {seed} freeze_after {freeze_after}: {score:.2f}, {cpu:.0f} s{memory}", flush=True)
     for freeze_after, found in scores.items():
         low, high = min(found), max(found)
         print(f"freeze_after {freeze_after}: {statistics.median(found):.2f} ({low:.2f} to {high:.2f})")
+        same = {"seeds": options.seeds, "steps": options.steps}
+        case = f"dqn, Catch, freeze_after {freeze_after}"
+        record.add("embeddings", case, "score", "return", found, **same)
+        record.add("embeddings", case, "processor time", "s", times[freeze_after], **same)
 
 
 def greedy_score(policy, episodes=100):
@@ -209,15 +225,21 @@ def greedy_score(policy, episodes=100):
     return total / episodes
 
 
+PARTS = {"bytes": measure_bytes, "updates": measure_updates, "learn": measure_learning}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("part", choices=("bytes", "updates", "learn"))
+    parser.add_argument("parts", nargs="*", choices=list(PARTS), help="default: all")
+    add_option(parser, "embeddings")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8_000)
     parser.add_argument("--freeze-after", type=int, nargs="+", default=[2_000, 5_000])
     options = parser.parse_args()
-    {"bytes": measure_bytes, "updates": measure_updates, "learn": measure_learning}[options.part](options)
+    with Record(options.record, "Stored embeddings") as record:
+        for part in options.parts or PARTS:
+            PARTS[part](options, record)
 
 
 if __name__ == "__main__":
