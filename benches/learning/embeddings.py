@@ -1,9 +1,9 @@
 """Frozen convolutions with stored embeddings (``freeze_after``): memory, processor time, and learning.
 
-    python benches/learning/embeddings.py bytes     # bytes of a transition, with images and with embeddings
-    python benches/learning/embeddings.py updates   # processor time of an update, of both kinds
-    python benches/learning/embeddings.py learn     # a small game of images, with and without, several seeds
-    python benches/learning/embeddings.py --record  # all three, as benches/records/DATE-embeddings.csv
+    python benches/learning/embeddings.py --only bytes    # of a transition, with images and with embeddings
+    python benches/learning/embeddings.py --only updates  # processor time of an update, of both kinds
+    python benches/learning/embeddings.py --only learn    # a small game, with and without, several seeds
+    python benches/learning/embeddings.py --record        # all, as benches/records/DATE-embeddings.csv
 
 ``bytes`` divides the memory of a replay (sum tree and other fields included) by its capacity. ``updates``
 takes batches of random images and of their embeddings in turn, in one thread; the ratio is the median over
@@ -230,7 +230,7 @@ PARTS = {"bytes": measure_bytes, "updates": measure_updates, "learn": measure_le
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), help="default: all")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     add_option(parser, "embeddings")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=5)
@@ -238,7 +238,7 @@ def main():
     parser.add_argument("--freeze-after", type=int, nargs="+", default=[2_000, 5_000])
     options = parser.parse_args()
     with Record(options.record, "Stored embeddings") as record:
-        for part in options.parts or PARTS:
+        for part in options.only:
             PARTS[part](options, record)
 
 
