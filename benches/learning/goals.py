@@ -18,6 +18,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from games57 import OPTIONS as STICKY_RAM
 from processes import (
     Record,
     add_finished,
@@ -31,15 +32,6 @@ from processes import (
 
 PONG = "parl/Pong-v0"
 DETERMINISTIC = {"schedule": "deterministic"}
-# The console's memory as the preset has it, and sticky actions.
-STICKY = {
-    "env_options": {
-        "obs_type": "ram",
-        "stack_num": 2,
-        "padding": "reset",
-        "repeat_action_probability": 0.25,
-    }
-}
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
     "ppo-cartpole": ("ppo", "CartPole-v1", 100_000, 475.0, {}),
@@ -70,7 +62,7 @@ CASES = {
             env,
             300_000,
             score,
-            {"schedule": "deterministic", **preset, **options},
+            {**DETERMINISTIC, **preset, **options},
         )
         for env, score, preset in (
             ("CartPole-v1", 475.0, {}),
@@ -92,14 +84,14 @@ CASES = {
             PONG,
             2_000_000,
             0.0,
-            {"preset": "atari-ram", **STICKY, **(DETERMINISTIC if algorithm != "pqn" else {}), **options},
+            {"preset": "atari-ram", "env_options": STICKY_RAM, **options},
         )
         for name, algorithm, options in (
-            ("dqn", "dqn", {}),
-            ("c51", "dqn", {"distribution": "c51", "value_min": -5.0, "value_max": 5.0}),
-            ("qr", "dqn", {"distribution": "qr"}),
-            ("munchausen", "dqn", {"munchausen": 0.9}),
-            ("rainbow", "rainbow", {}),
+            ("dqn", "dqn", DETERMINISTIC),
+            ("c51", "dqn", {**DETERMINISTIC, "distribution": "c51", "value_min": -5.0, "value_max": 5.0}),
+            ("qr", "dqn", {**DETERMINISTIC, "distribution": "qr"}),
+            ("munchausen", "dqn", {**DETERMINISTIC, "munchausen": 0.9}),
+            ("rainbow", "rainbow", DETERMINISTIC),
             ("pqn", "pqn", {}),
         )
     },
@@ -108,12 +100,13 @@ CASES = {
         "CartPole-v1",
         300_000,
         475.0,
-        {"schedule": "deterministic", "preset": "cartpole"},
+        {**DETERMINISTIC, "preset": "cartpole"},
     ),
-    "sac-acrobot": ("sac", "Acrobot-v1", 300_000, -90.0, {"schedule": "deterministic", "preset": "acrobot"}),
+    "sac-acrobot": ("sac", "Acrobot-v1", 300_000, -90.0, {**DETERMINISTIC, "preset": "acrobot"}),
     "ppo-lunarlander": ("ppo", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
     "pqn-lunarlander": ("pqn", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
 }
+CLAIMS = {"LunarLander-v3": "lunarlander"}
 # What the first words of other names stand for.
 VARIANTS = {
     "dueling": "DQN, dueling",
@@ -155,13 +148,7 @@ def add_to_record(record, case, rows, jobs):
     """Adds a case to the record."""
     algorithm, env, _, score, options = CASES[case]
     variant = VARIANTS.get(case.partition("-")[0])
-    claim = (
-        "variants"
-        if variant or env == PONG
-        else "lunarlander"
-        if env == "LunarLander-v3"
-        else "onpolicy-goals"
-    )
+    claim = "variants" if variant or env == PONG else CLAIMS.get(env, "onpolicy-goals")
     name = variant or algorithm.upper()
     name += "" if claim == "lunarlander" else f", {env} to {score:g}"
     given = ", ".join(f"{key} {value}" for key, value in options.items() if key != "env_options")

@@ -52,6 +52,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl.algos.common.atari import PONG_RAM, PONG_RAM_NOTE
 from parl.algos.common.off_policy import (
     OffPolicyAlgorithm,
     OffPolicyConfig,
@@ -306,17 +307,13 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 ATARI_RAM = Preset(
     {
-        "env": "parl/Pong-v0",
-        "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
-        # A game between two good players could last forever.
-        "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
+        **PONG_RAM,
         "num_envs": 16,
         "replay_ratio": 8.0,
         "batch_size": 128,
         "replay_capacity": 200_000,
         "learning_starts": 10_000,
         "total_steps": 2_000_000,
-        "evaluation_episodes": 30,
     },
     {
         "frame_deltas": True,
@@ -328,7 +325,7 @@ ATARI_RAM = Preset(
         "epsilon_steps": 100_000,
     },
     tuned=True,
-    note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
+    note=PONG_RAM_NOTE,
 )
 """Preset of ``dqn`` and ``rainbow`` for the console's memory."""
 

@@ -31,6 +31,7 @@ from parl.algos.common.actor_critic import (
     evaluate_actions,
     log_prob_and_entropy,
 )
+from parl.algos.common.atari import PONG, PONG_RAM, PONG_RAM_NOTE
 from parl.algos.common.on_policy import Average
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae
@@ -100,15 +101,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 PRESETS: dict[str, Preset] = {
     "atari-ram": Preset(
-        run={
-            "env": "parl/Pong-v0",
-            "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
-            # A game between two good players could last forever.
-            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
-            "num_envs": 64,
-            "total_steps": 4_000_000,
-            "evaluation_episodes": 30,
-        },
+        run={**PONG_RAM, "num_envs": 64, "total_steps": 4_000_000},
         algorithm={
             "rollout_steps": 64,
             "minibatch_size": 512,
@@ -122,17 +115,14 @@ PRESETS: dict[str, Preset] = {
             "anneal_clip": False,
         },
         tuned=True,
-        note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
+        note=PONG_RAM_NOTE,
     ),
     "atari-small": Preset(
         run={
-            "env": "parl/Pong-v0",
+            **PONG,
             "env_options": ("img_height=44", "img_width=44", "padding=reset"),
-            # A game between two good players could last forever.
-            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
             "num_envs": 64,
             "total_steps": 4_000_000,
-            "evaluation_episodes": 30,
         },
         algorithm={
             "rollout_steps": 64,

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from parl.algos.common.atari import PONG_RAM, PONG_RAM_NOTE
 from parl.algos.common.on_policy import (
     Average,
     OnPolicyConfig,
@@ -118,15 +119,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 PRESETS: dict[str, Preset] = {
     "atari-ram": Preset(
-        run={
-            "env": "parl/Pong-v0",
-            "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
-            # A game between two good players could last forever.
-            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
-            "num_envs": 64,
-            "total_steps": 2_000_000,
-            "evaluation_episodes": 30,
-        },
+        run={**PONG_RAM, "num_envs": 64, "total_steps": 2_000_000},
         algorithm={
             "rollout_steps": 32,
             "minibatch_size": 128,
@@ -141,7 +134,7 @@ PRESETS: dict[str, Preset] = {
             "hidden": (256, 256),
         },
         tuned=True,
-        note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
+        note=PONG_RAM_NOTE,
     ),
     "lunarlander": Preset(
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},

@@ -109,30 +109,18 @@ def default_config(spec: EnvSpec) -> Config:
     return Config()
 
 
+_DISCRETE_RUN = {"replay_ratio": 32.0, "batch_size": 128, "learning_starts": 1_000}
 _DISCRETE = {"hidden": (64, 64), "learning_rate": 1e-3, "reward_scale": 0.1}
 PRESETS = {
     "acrobot": Preset(
-        {
-            "env": "Acrobot-v1",
-            "num_envs": 16,
-            "replay_ratio": 32.0,
-            "batch_size": 128,
-            "learning_starts": 1_000,
-            "total_steps": 100_000,
-        },
+        {**_DISCRETE_RUN, "env": "Acrobot-v1", "num_envs": 16, "total_steps": 100_000},
         # At a temperature of 1 the entropy of a long episode is worth more than its end.
         {**_DISCRETE, "n_step": 5, "temperature": 0.02},
         tuned=True,
         note="Reaches -90 within seconds.",
     ),
     "cartpole": Preset(
-        {
-            "env": "CartPole-v1",
-            "replay_ratio": 32.0,
-            "batch_size": 128,
-            "learning_starts": 1_000,
-            "total_steps": 200_000,
-        },
+        {**_DISCRETE_RUN, "env": "CartPole-v1", "total_steps": 200_000},
         _DISCRETE,
         tuned=True,
         note="Reaches 475 within a minute.",

@@ -68,16 +68,25 @@ def check_observations(
             )
 
 
+def check_vector(setting: str, spec: EnvSpec) -> None:
+    """Refuses observations that are not vectors, for a setting that is True.
+
+    Raises:
+        ConfigError: names the setting and the observations.
+    """
+    if spec.observation_kind != "vector":
+        kind = "a dictionary" if spec.observation_parts else f"images {spec.observation_shape}"
+        raise ConfigError(f"{setting} = True is for vectors; this environment's observations are {kind}")
+
+
 def check_stacked(spec: EnvSpec) -> None:
     """Refuses observations that are not stacked vectors, for the setting ``frame_deltas``.
 
     Raises:
         ConfigError: names the setting and the observations.
     """
+    check_vector("frame_deltas", spec)
     shape = spec.observation_shape
-    if spec.observation_kind != "vector":
-        kind = "a dictionary" if spec.observation_parts else f"images {shape}"
-        raise ConfigError(f"frame_deltas = True is for vectors; this environment's observations are {kind}")
     if len(shape) != 2:
         raise ConfigError(
             f"frame_deltas = True needs stacked vectors (K, features); observations have shape {shape}"

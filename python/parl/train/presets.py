@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from parl.algos.common.atari import RAM
 from parl.types import Preset
 
 _PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPole-v1", "HalfCheetah-v5"))
-_RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
+_RAM = {"env_options": RAM}
 _UNTESTED = "a guess for many environments; not run on a GPU yet"
 _ON_CUDA: dict[str, Any] = {"env_options": ("device=cuda",)}
 _TENSOR_CORES: dict[str, Any] = {"precision": "bfloat16", "channels_last": True}

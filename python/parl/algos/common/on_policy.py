@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from parl._native import all_finite
 from parl.algos.common.networks import NetworkConfig
 from parl.errors import ConfigError, NonFiniteError
-from parl.nets import check_stacked, copy_named, flatten, named_weights
+from parl.nets import check_stacked, check_vector, copy_named, flatten, named_weights
 from parl.nets.fused import Update
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
@@ -123,11 +123,8 @@ def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -
     Raises:
         ConfigError: names the setting and the observations.
     """
-    if config.normalize_observations and spec.observation_kind not in ("vector", "image" if images else ""):
-        kind = "a dictionary" if spec.observation_parts else f"images {spec.observation_shape}"
-        raise ConfigError(
-            f"normalize_observations = True is for vectors; this environment's observations are {kind}"
-        )
+    if config.normalize_observations and not (images and spec.observation_kind == "image"):
+        check_vector("normalize_observations", spec)
     if config.frame_deltas:
         check_stacked(spec)
 
