@@ -128,6 +128,8 @@ def test_frozen_convolutions_do_not_change_and_everything_else_learns(name):
     before = weights()
     frozen = {key for key in before if "convolutions" in key}
     assert len(frozen) == (12 if name == "sac" else 6)
+    at_once = targets()
+    assert all(torch.equal(before[key], at_once[key]) for key in frozen)
     loop.advance(FREEZE_AFTER + 200, 0.0)
     after, later = weights(), targets()
     for key in frozen:
