@@ -146,6 +146,25 @@ impl Model {
         }
     }
 
+    /// Reads the rows that are open in the order of their sequence numbers, as a conversion does. Asserts that
+    /// each has its lap. Returns how many there are.
+    fn read_open(&self) -> usize {
+        let operation = self.slots.enter().unwrap();
+        let pin = operation.pin();
+        let ring = self.slots.ring;
+        let horizon = ring.horizon(pin.marked());
+        let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
+        let mut count = 0;
+        for sequence in horizon.max(reserved.saturating_sub(ring.capacity as u64))..reserved {
+            let row = ring.row(sequence);
+            if pin.is_open(row) {
+                assert_eq!(self.read(row.slot), row.lap);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Adds rows in one call that are sampleable immediately, with their laps as weights.
     fn add_laps(&self, count: usize) {
         let reservation = self.slots.reserve(self.slots.enter().unwrap().begin_changes(), count);
@@ -261,6 +280,25 @@ fn no_row_is_read_while_it_is_written() {
         model.add(1);
         model.add(1);
         reader.join().unwrap();
+    });
+}
+
+/// A writer goes once around the ring while a conversion reads rows.
+#[test]
+fn no_row_is_converted_while_it_is_written() {
+    explore(2, || {
+        let model = Model::new(1); // Three slots: the fourth row overwrites the first.
+        model.add(1);
+        model.add(1);
+        let reader = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.read_open())
+        };
+        model.add(1);
+        model.add(1);
+        model.add(1);
+        reader.join().unwrap();
+        assert_eq!(model.read_open(), 1);
     });
 }
 
