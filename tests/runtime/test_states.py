@@ -1,7 +1,9 @@
 """States of actors as bytes: plain data is restored exactly; damaged and other states are refused."""
 
 import pickle
+import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import gymnasium
@@ -163,3 +165,28 @@ def test_the_state_of_cartpole_is_plain_data():
     state = states.save(env, Snapshot(env), {}, pickles=False)
     assert not states.is_pickle(state)
     env.close()
+
+
+def test_threads_read_one_after_the_other(monkeypatch):
+    """Parsing headers fails in CPython 3.11 if garbage collection lets another thread parse meanwhile."""
+    data, load, reading, most = states.to_bytes({"a": np.arange(3)}), np.load, [], []
+
+    class Watched:
+        def __init__(self, *args, **kwargs):
+            self._file = load(*args, **kwargs)
+
+        def __enter__(self):
+            reading.append(self)
+            time.sleep(0.01)
+            most.append(len(reading))
+            return self._file.__enter__()
+
+        def __exit__(self, *error):
+            reading.remove(self)
+            return self._file.__exit__(*error)
+
+    monkeypatch.setattr(np, "load", Watched)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(states.from_bytes, [data] * 4))
+    assert all(tree["a"].tolist() == [0, 1, 2] for tree in found)
+    assert most == [1] * 4

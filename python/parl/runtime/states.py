@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
@@ -21,6 +22,8 @@ from parl.errors import RunDirectoryError
 
 _TREE = "tree"
 _PICKLE = b"\x80"
+# numpy parses headers with `ast`, which in CPython 3.11 fails if two threads parse and one collects garbage.
+_READING = threading.Lock()
 
 
 def to_bytes(tree: Any) -> bytes:
@@ -76,7 +79,7 @@ def from_bytes(data: bytes) -> Any:
         RunDirectoryError: the bytes are damaged.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        with _READING, np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return _decode(json.loads(arrays.pop(_TREE).tobytes()), arrays)
     except Exception as error:  # any error of zip, numpy or JSON
