@@ -225,6 +225,24 @@ def test_threads_go_on_while_rows_are_converted_in_the_background(own, tmp_path,
             resumed.close()
 
 
+def test_an_actor_that_has_not_run_since_the_change_is_saved_with_embeddings(tmp_path):
+    setup = setup_of(actors=2)
+    loop = AsyncOffPolicyLoop(setup)
+    try:
+        wait_for(loop, lambda: loop.learner.frozen)
+        loop._counters.running_actors = 1, 1  # only actor 1
+        wait_for(loop, lambda: stores_embeddings(loop._replay))
+        loop.save(tmp_path)
+    finally:
+        loop.close()
+    resumed = AsyncOffPolicyLoop(setup, checkpoint.read(tmp_path))
+    try:
+        steps = resumed.env_steps
+        wait_for(resumed, lambda: resumed.env_steps > steps + 100)
+    finally:
+        resumed.close()
+
+
 def test_an_error_of_the_background_thread_ends_the_run(monkeypatch):
     loop = AsyncOffPolicyLoop(setup_of())
     try:

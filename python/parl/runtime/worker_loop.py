@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,30 @@ ANSWER_S = 120.0
 IDLE_S = 0.002
 """Seconds between two reads of the driver's command while parked."""
 
-PARKED = "parked"
-"""Message that asks a worker to answer once it is parked; any other one asks for its state."""
-
 
 def send_state(connection: Connection, actor: Saveable) -> None:
     """Sends an actor's state to the driver, or the reason why it cannot be saved."""
     connection.send(("part", ("state", state_or_reason(actor))))
 
 
-def answer_while_parked(connection: Connection, actor: Saveable) -> None:
-    """Sends a parked actor's state, or that it is parked, if the driver asks for it within :data:`IDLE_S`."""
-    if connection.poll(IDLE_S):
-        if connection.recv() == PARKED:
-            connection.send(("part", (PARKED, None)))
-        else:
-            send_state(connection, actor)
+def answer_while_parked(
+    connection: Connection, actor: Saveable, requests: Mapping[str, Callable[[], None]] | None = None
+) -> None:
+    """Does what the driver asks of a parked actor within :data:`IDLE_S`, by default sending its state.
+
+    Args:
+        connection: to the driver.
+        actor: the actor.
+        requests: what else it may ask for, by message; the answer follows when it is done.
+    """
+    if not connection.poll(IDLE_S):
+        return
+    message = connection.recv()
+    if requests is None or message not in requests:
+        send_state(connection, actor)
+        return
+    requests[message]()
+    connection.send(("part", (message, None)))
 
 
 class WorkerLoop(Loop[L]):

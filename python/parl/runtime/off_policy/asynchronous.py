@@ -46,12 +46,14 @@ from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
 from parl.runtime.off_policy.setup import OffPolicySetup
 from parl.runtime.shared_counters import SharedCounters
 from parl.runtime.weights import SharedWeights
-from parl.runtime.worker_loop import ANSWER_S, IDLE_S, PARKED, CommandedLoop, answer_while_parked
+from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
 from parl.runtime.workers import WorkerGroup, choose_context
 from parl.types import Learner
 
 _CHECK_EVERY_S = 0.05
 PARKED_PAUSE_S = 0.01
+# Requests to parked actors: to answer, and to store embeddings in the replay from now on.
+_PARKED, _STORE_EMBEDDINGS = "parked", "store embeddings"
 
 
 def _run_actor(
@@ -68,10 +70,13 @@ def _run_actor(
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
     actor = setup.make_actor(index, replay, resumes)
-    switchable = replay if isinstance(replay, SwitchableReplay) else None
-    if switchable is not None and switchable.stores_embeddings:
+
+    def store_embeddings() -> None:
         shared_weights.read(actor.policy.weights, -1)
         actor.store_embeddings()
+
+    if isinstance(replay, SwitchableReplay) and replay.stores_embeddings:
+        store_embeddings()
     if state is not None:
         actor.load(state)
     elif resumes:
@@ -81,12 +86,13 @@ def _run_actor(
     updates = counters.learner[0]
     weights, version = actor.policy.weights, -1
     pause_s = ACTOR_PAUSE_S
+    requests = {_PARKED: lambda: None, _STORE_EMBEDDINGS: store_embeddings}
     while True:
         command = counters.command
         if command == b.STOP:
             break
         if command == b.PARK:
-            answer_while_parked(connection, actor)
+            answer_while_parked(connection, actor, requests)
             continue
         if not counters.may_run(index):
             time.sleep(PARKED_PAUSE_S)
@@ -101,8 +107,6 @@ def _run_actor(
             continue
         pause_s = ACTOR_PAUSE_S
         version = shared_weights.read(weights, version)
-        if switchable is not None and not actor.stores_embeddings and switchable.stores_embeddings:
-            actor.store_embeddings()
         collected = actor.step(env_steps)
         counters.count_lag(index, shared_weights.version - version)
         counters.count(index, collected)
@@ -335,19 +339,25 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         assert self._allreduce is not None
         self._counters.command = b.PARK
         try:
-            for worker in self._actors:
-                worker.send(PARKED)
-            for worker in self._actors:
-                worker.answer(ANSWER_S)
+            self._request_of_actors(_PARKED)
             self._learner_zero.flush()
             self._learner_zero.close()
             old, self._replay = self._replay, self._freezing.finish()
             self._actors_replay.replay = self._replay
             make_worker = self._setup.make_learner_worker
             self._learner_worker = make_worker(self._learner, self._replay, self._allreduce, 0)
+            # At once, so that a checkpoint never has an actor with the observations of the old replay.
+            self._request_of_actors(_STORE_EMBEDDINGS)
             old.close()
         finally:
             self._counters.command = b.RUN
+
+    def _request_of_actors(self, request: str) -> None:
+        """Sends a request to all parked actors and waits until they have done it."""
+        for worker in self._actors:
+            worker.send(request)
+        for worker in self._actors:
+            worker.answer(ANSWER_S)
 
     def _check(self) -> None:
         """Raises the error of a failed worker, and parks or wakes actors; does so periodically."""
