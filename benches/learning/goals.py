@@ -90,7 +90,9 @@ CASES = {
             ("dqn", "dqn", DETERMINISTIC),
             ("c51", "dqn", {**DETERMINISTIC, "distribution": "c51", "value_min": -5.0, "value_max": 5.0}),
             ("qr", "dqn", {**DETERMINISTIC, "distribution": "qr"}),
+            ("iqn", "dqn", {**DETERMINISTIC, "distribution": "iqn"}),
             ("munchausen", "dqn", {**DETERMINISTIC, "munchausen": 0.9}),
+            ("noisy", "dqn", {**DETERMINISTIC, "noisy": True}),
             ("rainbow", "rainbow", DETERMINISTIC),
             ("pqn", "pqn", {}),
         )
