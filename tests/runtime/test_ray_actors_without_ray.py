@@ -59,6 +59,18 @@ def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
         connect(RayCluster("there", 4), 0)
 
 
+def test_without_an_address_no_cluster_of_another_process_is_joined(ray, monkeypatch):
+    """Ray would join the cluster that any process of this machine started last."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for variable, address in ((None, "local"), ("", "local"), ("there", "there")):
+        if variable is not None:
+            monkeypatch.setenv("RAY_ADDRESS", variable)
+        assert cluster_cpus(RayCluster(None)) == 2
+        assert ray.init_options.pop()["address"] == address
+    assert cluster_cpus(RayCluster("here")) == 2
+    assert ray.init_options.pop()["address"] == "here"
+
+
 def test_a_run_that_receives_sigterm_is_still_saved(ray, monkeypatch):
     """Ray replaces the handler of SIGTERM by one that ends the process."""
     before = signal.getsignal(signal.SIGTERM)

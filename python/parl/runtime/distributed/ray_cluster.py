@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import threading
 import time
@@ -56,10 +57,12 @@ def connect(remote: RayCluster, actors: int) -> bool:
     fresh = not ray.is_initialized()
     if fresh:
         handler = signal.getsignal(signal.SIGTERM)
+        # Without an address Ray would join any cluster that another process of this machine has started.
+        address = remote.address or os.environ.get("RAY_ADDRESS") or "local"
         try:
-            ray.init(address=remote.address, include_dashboard=False, log_to_driver=False)
-        except ConnectionError as error:
-            raise ConfigError(f"no Ray cluster answers at {remote.address!r}: {error}") from error
+            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        except (ConnectionError, ValueError) as error:
+            raise ConfigError(f"no Ray cluster answers at {address!r}: {error}") from error
         # Ray's own handler would end the process without a checkpoint.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
@@ -128,8 +131,6 @@ class RayProcess:
 
     def process(self) -> tuple[str, int]:
         """Ray's id of the machine, and the id of the process."""
-        import os
-
         import ray
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
