@@ -1,4 +1,4 @@
-"""Learning curves on classic control beside Stable-Baselines3 with the settings of RL Baselines3 Zoo.
+"""Learning curves beside Stable-Baselines3: classic control with RL Baselines3 Zoo's settings, and MuJoCo.
 
 Every run is a separate process with one torch thread. parl trains with the preset or defaults for the
 environment, in one process. A point of a curve is the mean return of 10 greedy episodes against the processor
@@ -38,6 +38,8 @@ POINTS, EPISODES, FINAL_EPISODES = 20, 10, 100
 EARLY = 0.1
 # environment: (return of random actions, return of the goal)
 SCALES = {
+    "HalfCheetah-v5": (-280.0, 3_000.0),
+    "Hopper-v5": (20.0, 1_000.0),
     "CartPole-v1": (20.0, 475.0),
     "Acrobot-v1": (-500.0, -100.0),
     "Pendulum-v1": (-1_200.0, -200.0),
@@ -59,6 +61,7 @@ class Case:
         linear: which of the arguments fall linearly to 0.
         normalize: whether observations and rewards are normalized in SB3's run.
         noise: standard deviation of the normal noise of actions in SB3's run.
+        time_bar: largest ratio of processor times to report as met; None: areas are compared, not times.
     """
 
     env: str
@@ -70,6 +73,7 @@ class Case:
     linear: tuple = ()
     normalize: bool = False
     noise: float = 0.0
+    time_bar: float | None = None
 
 
 _DQN = {
@@ -95,6 +99,9 @@ _TD3 = {
     "policy_kwargs": {"net_arch": [400, 300]},
 }
 _PPO = {name: value for name, value in sb3.CASES["ppo-cartpole"][-1].items() if name != "linear"}
+# The defaults of parl's algorithms where SB3's are different.
+_EQUAL = {"learning_starts": 1_000, "policy_kwargs": {"net_arch": [256, 256]}}
+_PPO_MUJOCO = {"n_steps": 2_048, "learning_rate": 3e-4, "clip_range": 0.2, "clip_range_vf": 0.2}
 _LUNAR = {"preset": "lunarlander"}
 _PENDULUM = {"preset": "pendulum"}
 CASES = {
@@ -148,6 +155,29 @@ CASES = {
         linear=("learning_rate",),
     ),
     "dqn-lunarlander": Case("LunarLander-v3", 250_000, _LUNAR, 100_000, 1, _DQN),
+    **{
+        f"{name}-{env.partition('-')[0].lower()}": case
+        for env in ("HalfCheetah-v5", "Hopper-v5")
+        for name, case in (
+            ("sac", Case(env, 150_000, {}, 150_000, 1, _EQUAL, time_bar=0.6)),
+            ("td3", Case(env, 150_000, {}, 150_000, 1, _EQUAL, noise=0.1, time_bar=0.6)),
+            ("ddpg", Case(env, 150_000, {}, 150_000, 1, _EQUAL, noise=0.1, time_bar=0.6)),
+            (
+                "ppo",
+                Case(
+                    env,
+                    1_000_000,
+                    {"preset": "mujoco", "value_clip": 0.2},
+                    1_000_000,
+                    1,
+                    _PPO_MUJOCO,
+                    linear=("learning_rate",),
+                    normalize=True,
+                    time_bar=0.35,
+                ),
+            ),
+        )
+    },
 }
 OFF_POLICY = ("dqn", "sac", "td3", "ddpg")
 
@@ -318,8 +348,9 @@ def time_to_goal(row, env):
 
 
 def add_to_record(record, name, rows, peers):
-    """Adds a case to the record: final scores, times, the ratio of areas, and the curves."""
+    """Adds a case to the record: final scores, times, their ratio or that of areas, and the curves."""
     case = CASES[name]
+    claim = "mujoco" if case.time_bar else "curves"
     label = f"{name.partition('-')[0].upper()}, {case.env}"
     seconds = median([row["cpu_s"] for row in rows])
     version = {"version": version_of("stable-baselines3")}
@@ -330,25 +361,31 @@ def add_to_record(record, name, rows, peers):
         bar = {}
         if library == "parl" and peers:
             bar = {"bar": f">= {median([row['score'] for row in peers]):.4g}"}
-        record.add("curves", label, "final score", "return", [row["score"] for row in found], **same, **bar)
-        record.add("curves", label, "processor time", "s", [row["cpu_s"] for row in found], **same)
+        record.add(claim, label, "final score", "return", [row["score"] for row in found], **same, **bar)
+        record.add(claim, label, "processor time", "s", [row["cpu_s"] for row in found], **same)
         times = [time_to_goal(row, case.env) for row in found]
-        record.add("curves", label, "time to the goal", "s", times, **same)
+        record.add(claim, label, "time to the goal", "s", times, **same)
         parts = [part / POINTS for part in range(1, POINTS + 1)]
-        if library != "parl":
+        if library != "parl" and not case.time_bar:
             parts = sorted({EARLY * part for part in parts} | set(parts))
         for part in parts:
             points = [at(row["points"], part) for row in found]
             steps = round(median([point[0] for point in points]))
             for metric, unit, column in (("time of a point", "s", 1), ("return of a point", "return", 2)):
                 values = [point[column] for point in points]
-                record.add("curves", label, metric, unit, values, steps=steps, spread="quartiles", **same)
-    if peers:
+                record.add(claim, label, metric, unit, values, steps=steps, spread="quartiles", **same)
+    if case.time_bar:
+        ratios = [row["cpu_s"] / peer["cpu_s"] for row, peer in zip(rows, peers, strict=False)]
+        same = {"peer": "Stable-Baselines3", "threads": 1, "seeds": len(ratios), **version}
+        if ratios:
+            record.add(claim, label, "time ratio", "x", ratios, **same, bar=f"<= {case.time_bar}")
+            return median(ratios)
+    elif peers:
         theirs = median([area(row["points"], seconds, case.env) for row in peers])
         # A curve that is still at random actions has no area to divide by.
         ratios = [area(row["points"], seconds, case.env) / max(theirs, 0.01) for row in rows]
         same = {"peer": "Stable-Baselines3", "threads": 1, "seeds": len(rows), "bar": ">= 3", **version}
-        record.add("curves", label, "area ratio", "x", ratios, **same)
+        record.add(claim, label, "area ratio", "x", ratios, **same)
         return median(ratios)
     return float("nan")
 
@@ -370,7 +407,7 @@ def main():
         case = CASES[name]
         steps = arguments.steps or (case.steps if library == "parl" else case.peer_steps)
         row = run_in_process(__file__, [library, name, steps], seed, arguments.finished)
-        if library == "SB3":
+        if library == "SB3" and not case.time_bar:
             early = run_in_process(__file__, [f"{library}, early", name, steps], seed, arguments.finished)
             last = early["points"][-1][0]
             row["points"] = early["points"] + [point for point in row["points"] if point[0] > last]
@@ -386,7 +423,7 @@ def main():
         Record(arguments.record, "Learning curves beside Stable-Baselines3", conditions) as record,
         ThreadPoolExecutor(arguments.jobs) as pool,
     ):
-        record.print(f"{'case':<16} {'score':>8} {'SB3':>8} {'cpu s':>7} {'SB3':>7} {'areas':>6}")
+        record.print(f"{'case':<16} {'score':>8} {'SB3':>8} {'cpu s':>7} {'SB3':>7} {'ratio':>6}")
         for name in arguments.only:
             jobs = [("parl", name, seed) for seed in range(arguments.seeds)]
             jobs += [("SB3", name, seed) for seed in range(arguments.peer_seeds)]
