@@ -23,6 +23,7 @@ class FakeRay:
         self.processors, self.joined, self.init_options = processors, False, []
         self.made, self.options, self.calls, self.killed, self.puts = [], [], [], [], []
         self.breaks, self.waits = False, []
+        self.util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.1")
 
     def is_initialized(self):
         return self.joined

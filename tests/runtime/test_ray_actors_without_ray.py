@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import signal
+import socket
 import sys
 from types import SimpleNamespace
 
@@ -69,6 +70,26 @@ def test_without_an_address_no_cluster_of_another_process_is_joined(ray, monkeyp
         assert ray.init_options.pop()["address"] == address
     assert cluster_cpus(RayCluster("here")) == 2
     assert ray.init_options.pop()["address"] == "here"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "192.0.2.1"])
+def test_an_address_at_which_nothing_listens_is_refused_at_once(ray, monkeypatch, host):
+    def connect_to(address, timeout):
+        asked.append(address)
+        raise ConnectionRefusedError("refused")
+
+    asked = []
+    monkeypatch.setattr(socket, "create_connection", connect_to)
+    with pytest.raises(ConfigError, match=f"no Ray cluster answers at '{host}:6379': refused"):
+        connect(RayCluster(f"{host}:6379"), 1)
+    assert asked == [("192.0.2.1", 6379)] and not ray.init_options
+
+
+def test_addresses_without_host_and_port_are_left_to_ray(ray, monkeypatch):
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("connected"))
+    for address in ("auto", "ray://192.0.2.1:10001"):
+        assert cluster_cpus(RayCluster(address)) == 2
+        assert ray.init_options.pop()["address"] == address
 
 
 def test_a_run_that_receives_sigterm_is_still_saved(ray, monkeypatch):

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +25,8 @@ from parl.runtime.weights import SharedWeights
 
 # Number of failures of an actor in a row, without a result between them, that ends the run.
 _FAILURES_MAX = 3
+# Time in seconds within which a cluster must accept a connection.
+_ANSWER_S = 10.0
 # Seeds of a replaced actor differ from those of any resumed run.
 _SEEDS_PER_RESUME = 1_000
 
@@ -60,8 +63,9 @@ def connect(remote: RayCluster, actors: int) -> bool:
         # Without an address Ray would join any cluster that another process of this machine has started.
         address = remote.address or os.environ.get("RAY_ADDRESS") or "local"
         try:
+            _check_answers(address)
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
-        except (ConnectionError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"no Ray cluster answers at {address!r}: {error}") from error
         # Ray's own handler would end the process without a checkpoint.
         if threading.current_thread() is threading.main_thread():
@@ -72,6 +76,19 @@ def connect(remote: RayCluster, actors: int) -> bool:
             ray.shutdown()
         raise ConfigError(f"actors = {actors} is above the {processors} processors of the Ray cluster")
     return fresh
+
+
+def _check_answers(address: str) -> None:
+    """Raises an OSError if nothing listens at ``host:port``, where Ray would try again for minutes."""
+    import ray
+
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not port.isdigit() or "/" in host:
+        return
+    if host in ("localhost", "127.0.0.1", "::1"):
+        host = ray.util.get_node_ip_address()  # as Ray itself does
+    socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
 
 
 def disconnect() -> None:
