@@ -107,14 +107,14 @@ _PENDULUM = {"preset": "pendulum"}
 CASES = {
     "ppo-cartpole": Case(
         "CartPole-v1",
-        50_000,
-        {},
+        25_000,
+        {"preset": "cartpole"},
         100_000,
         8,
         _PPO,
         linear=("learning_rate", "clip_range"),
     ),
-    "a2c-cartpole": Case("CartPole-v1", 100_000, {}, 500_000, 8, {}),
+    "a2c-cartpole": Case("CartPole-v1", 75_000, {"preset": "cartpole"}, 500_000, 8, {}),
     "dqn-cartpole": Case(
         "CartPole-v1",
         200_000,
