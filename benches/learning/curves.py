@@ -114,7 +114,7 @@ CASES = {
         _PPO,
         linear=("learning_rate", "clip_range"),
     ),
-    "a2c-cartpole": Case("CartPole-v1", 75_000, {"preset": "cartpole"}, 500_000, 8, {}),
+    "a2c-cartpole": Case("CartPole-v1", 60_000, {"preset": "cartpole"}, 500_000, 8, {}),
     "dqn-cartpole": Case(
         "CartPole-v1",
         200_000,
