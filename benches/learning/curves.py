@@ -102,6 +102,15 @@ _PPO = {name: value for name, value in sb3.CASES["ppo-cartpole"][-1].items() if 
 # The defaults of parl's algorithms where SB3's are different.
 _EQUAL = {"learning_starts": 1_000, "policy_kwargs": {"net_arch": [256, 256]}}
 _PPO_MUJOCO = {"n_steps": 2_048, "learning_rate": 3e-4, "clip_range": 0.2, "clip_range_vf": 0.2}
+_PPO_ACROBOT = Case(
+    "Acrobot-v1",
+    100_000,
+    {"preset": "acrobot"},
+    1_000_000,
+    16,
+    {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4},
+    normalize=True,
+)
 _LUNAR = {"preset": "lunarlander"}
 _PENDULUM = {"preset": "pendulum"}
 CASES = {
@@ -123,16 +132,9 @@ CASES = {
         1,
         offpolicy.DQN["zoo"],
     ),
-    "ppo-acrobot": Case(
-        "Acrobot-v1",
-        100_000,
-        {},
-        1_000_000,
-        16,
-        {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4},
-        normalize=True,
-    ),
-    "a2c-acrobot": Case("Acrobot-v1", 100_000, {"preset": "acrobot"}, 500_000, 16, {}, normalize=True),
+    "ppo-acrobot": _PPO_ACROBOT,
+    "ppo-acrobot-long": dataclasses.replace(_PPO_ACROBOT, steps=1_000_000),
+    "a2c-acrobot": Case("Acrobot-v1", 200_000, {"preset": "acrobot"}, 500_000, 16, {}, normalize=True),
     "dqn-acrobot": Case("Acrobot-v1", 100_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
     "sac-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, {"learning_rate": 1e-3}),
     "td3-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
@@ -352,6 +354,8 @@ def add_to_record(record, name, rows, peers):
     case = CASES[name]
     claim = "mujoco" if case.time_bar else "curves"
     label = f"{name.partition('-')[0].upper()}, {case.env}"
+    if name.endswith("-long"):
+        label += f", {case.steps:,} transitions"
     seconds = median([row["cpu_s"] for row in rows])
     version = {"version": version_of("stable-baselines3")}
     for library, found, more in (("parl", rows, {}), ("Stable-Baselines3", peers, version)):
@@ -405,6 +409,8 @@ def main():
     def finish(what):
         library, name, seed = what
         case = CASES[name]
+        if library == "SB3":
+            name = name.removesuffix("-long")  # the same runs
         steps = arguments.steps or (case.steps if library == "parl" else case.peer_steps)
         row = run_in_process(__file__, [library, name, steps], seed, arguments.finished)
         if library == "SB3" and not case.time_bar:
