@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -317,3 +318,15 @@ def test_unknown_key_in_a_file_names_the_nearest_valid_one(tmp_path, monkeypatch
     done = called("train", "dqn", "--config", "run.toml")
     assert done.returncode == 1
     assert "learning_rat" in done.stderr and "did you mean 'learning_rate'?" in done.stderr
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "passive"), ("active", "active")])
+def test_idle_threads_of_torch_do_not_spin_unless_asked_for(monkeypatch, given, found):
+    environment = {} if given is None else {"OMP_WAIT_POLICY": given}
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["--version"]) == 0
+    assert environment.get("OMP_WAIT_POLICY") == given, "too late: torch has read it"
+    monkeypatch.delitem(sys.modules, "torch")
+    assert main(["--version"]) == 0
+    assert environment["OMP_WAIT_POLICY"] == found

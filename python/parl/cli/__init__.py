@@ -114,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if "torch" not in sys.modules:
+        # Otherwise torch's idle threads spin, which beside other work takes the time of the one at work.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     traced = "--traceback" in words or os.environ.get("PARL_TRACEBACK", "0") not in ("", "0")
     try:
         try:
