@@ -18,6 +18,7 @@ from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
 from parl.runtime.off_policy.freezing import stores_embeddings
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.off_policy.setup import OffPolicySetup
+from parl.runtime.shared_counters import STEPS
 from parl.train import train
 
 OPTIONS = {"img_height": 36, "img_width": 36, "num_threads": 1, "max_num_steps_per_episode": 25}
@@ -237,8 +238,12 @@ def test_an_actor_that_has_not_run_since_the_change_is_saved_with_embeddings(tmp
         loop.close()
     resumed = AsyncOffPolicyLoop(setup, checkpoint.read(tmp_path))
     try:
-        steps = resumed.env_steps
-        wait_for(resumed, lambda: resumed.env_steps > steps + 100)
+        assert stores_embeddings(resumed._replay)
+        steps = resumed._counters.actor[:, STEPS]
+        before = steps.copy()
+        # An actor that was saved with images would end the run with an error.
+        wait_for(resumed, lambda: (steps > before).all())
+        assert resumed._replay.sample(32).obs.dtype == np.float16
     finally:
         resumed.close()
 

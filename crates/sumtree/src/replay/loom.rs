@@ -265,39 +265,33 @@ fn earlier_frames_that_are_not_kept_are_lost_and_not_torn() {
     });
 }
 
-/// A writer goes once around the ring while a reader reads rows.
+/// A writer goes once around the ring while another thread runs `read`.
+fn overwrite_during<T: 'static>(read: fn(&Model) -> T) -> Arc<Model> {
+    let model = Model::new(1); // Three slots: the fourth row overwrites the first.
+    model.add(1);
+    model.add(1);
+    let reader = {
+        let model = Arc::clone(&model);
+        thread::spawn(move || read(&model))
+    };
+    model.add(1);
+    model.add(1);
+    model.add(1);
+    reader.join().unwrap();
+    model
+}
+
 #[test]
 fn no_row_is_read_while_it_is_written() {
     explore(2, || {
-        let model = Model::new(1); // Three slots: the fourth row overwrites the first.
-        model.add(1);
-        model.add(1);
-        let reader = {
-            let model = Arc::clone(&model);
-            thread::spawn(move || model.sample(false))
-        };
-        model.add(1);
-        model.add(1);
-        model.add(1);
-        reader.join().unwrap();
+        overwrite_during(|model| model.sample(false));
     });
 }
 
-/// A writer goes once around the ring while a conversion reads rows.
 #[test]
 fn no_row_is_converted_while_it_is_written() {
     explore(2, || {
-        let model = Model::new(1); // Three slots: the fourth row overwrites the first.
-        model.add(1);
-        model.add(1);
-        let reader = {
-            let model = Arc::clone(&model);
-            thread::spawn(move || model.read_open())
-        };
-        model.add(1);
-        model.add(1);
-        model.add(1);
-        reader.join().unwrap();
+        let model = overwrite_during(Model::read_open);
         assert_eq!(model.read_open(), 1);
     });
 }
