@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "torch" not in sys.modules:
-        # Otherwise torch's idle threads spin and, beside other programs, take processor time from the busy one.
+        # Otherwise torch's idle threads spin, and beside other programs they slow down the busy one.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     traced = "--traceback" in words or os.environ.get("PARL_TRACEBACK", "0") not in ("", "0")
     try:
