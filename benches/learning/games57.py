@@ -1,14 +1,15 @@
-"""Scores of PPO from the console's memory on the 57 Atari games of the literature, with one preset for all.
+"""Scores from the console's memory on the 57 Atari games of the literature, with one preset for all games.
 
 Training: preset ``atari-ram`` (two stacked copies of the 128 bytes of memory and their changes), which was
-tuned on Pong alone, with sticky actions (probability 0.25), 4 frames a step, clipped rewards and whole games.
-Evaluation: greedy episodes of the last checkpoint, with sticky actions too, unclipped, until the game is over
-or 108,000 frames have been played. Human-normalized scores use the human and random scores of Wang et al.
-(2016), table 2; the interquartile mean and its interval are those of Agarwal et al. (2021). Each run is a
-process with one thread.
+tuned on Pong alone, with sticky actions (probability 0.25), 4 frames a step, clipped rewards and whole games;
+Rainbow with the range of values of its source, -10 to 10. Evaluation: greedy episodes of the last checkpoint,
+with sticky actions too, unclipped, until the game is over or 108,000 frames have been played.
+Human-normalized scores use the human and random scores of Wang et al. (2016), table 2; the interquartile mean
+and its interval are those of Agarwal et al. (2021). Each run is a process with one thread.
 
     python benches/learning/games57.py
     ... --games pong alien --steps 100_000          # shorter
+    ... --algorithms dqn rainbow pqn --suite atari5 --steps 1_000_000 --seeds 3 --record games5
     ... --finished FILE                             # goes on where an earlier call with FILE was ended
     ... --finished FILE --no-runs --record          # writes a record of the runs that FILE has
 """
@@ -27,14 +28,24 @@ from processes import (
     use_cores,
 )
 
-SUITE = "atari57"
 OPTIONS = {"obs_type": "ram", "stack_num": 2, "padding": "reset", "repeat_action_probability": 0.25}
+
+# algorithm: settings that are not those of its preset
+ALGORITHMS = {
+    "ppo": {},
+    "pqn": {},
+    "dqn": {"schedule": "deterministic"},
+    "rainbow": {"schedule": "deterministic", "value_min": -10.0, "value_max": 10.0},
+}
+
+NAMES = {"ppo": "PPO", "pqn": "PQN", "dqn": "DQN", "rainbow": "Rainbow"}
 
 
 def train(case, seed):
     """Trains one game; returns its score and seconds."""
+    algorithm = case["algorithm"]
     return train_and_score(
-        "ppo",
+        algorithm,
         case["steps"],
         case["episodes"],
         seed=seed,
@@ -42,6 +53,7 @@ def train(case, seed):
         preset="atari-ram",
         env_options=OPTIONS,
         evaluation_env_options={"max_num_frames_per_episode": 108_000, "reward_clipping": False},
+        **ALGORITHMS[algorithm],
     )
 
 
@@ -50,7 +62,9 @@ def main():
 
     parser = shared_options(__doc__)
     add_finished(parser)
-    parser.add_argument("--games", nargs="+", default=SUITES[SUITE], choices=SUITES[SUITE], metavar="GAME")
+    parser.add_argument("--algorithms", nargs="+", default=["ppo"], choices=ALGORITHMS)
+    parser.add_argument("--suite", default="atari57", choices=SUITES)
+    parser.add_argument("--games", nargs="+", metavar="GAME", help="games of the suite (default: all)")
     parser.add_argument("--steps", type=int, default=2_000_000)
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0..N")
     parser.add_argument("--episodes", type=int, default=30)
@@ -58,61 +72,81 @@ def main():
     parser.add_argument("--no-runs", action="store_true", help="only take the results that --finished has")
     options = parse_or_run(parser, train)
     if options is not None:
+        options.games = options.games or SUITES[options.suite]
+        names = ", ".join(map(NAMES.get, options.algorithms))
+        title = f"{names} from the console's memory on {len(options.games)} games"
         conditions = f"{use_cores(options.cores)}; {options.episodes} episodes; sticky actions 0.25"
-        with Record(options.record, "PPO from the console's memory on 57 games", conditions) as out:
+        with Record(options.record, title, conditions) as out:
             measure(options, out)
 
 
 def measure(options, out):
     """Trains all games, prints and records their scores and those of the suite."""
-    runs = [(game, seed) for seed in range(options.seeds) for game in options.games]
+    runs = [
+        (algorithm, game, seed)
+        for seed in range(options.seeds)
+        for game in options.games
+        for algorithm in options.algorithms
+    ]
     print(f"{options.steps:,} steps, {options.seeds} seeds, {options.episodes} episodes", flush=True)
+    done = {algorithm: {} for algorithm in options.algorithms}
     with ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda run: run_game(options, *run), runs)
-        done = {}
-        for (game, _), result in zip(runs, results, strict=True):
+        for (algorithm, game, _), result in zip(runs, results, strict=True):
             if result is not None:
-                done.setdefault(game, []).append(result)
-    report(options, out, done)
+                done[algorithm].setdefault(game, []).append(result)
+    for algorithm, games in done.items():
+        report(options, out, algorithm, games)
 
 
-def run_game(options, game, seed):
+def run_game(options, algorithm, game, seed):
     """The result of one run; None if it is not in the file of results and no run is to be made."""
     from parl.envs.atari.registration import env_id
 
-    case = {"env": env_id(game), "steps": options.steps, "episodes": options.episodes}
+    case = {
+        "algorithm": algorithm,
+        "env": env_id(game),
+        "steps": options.steps,
+        "episodes": options.episodes,
+    }
     if options.no_runs:
         return finished_result(options.finished, case, seed)
     result = run_in_process(__file__, case, seed, options.finished)
-    print(f"{game:20} seed {seed}  return {result['score']:10.1f}  {result['cpu_s']:.0f} s", flush=True)
+    print(
+        f"{NAMES[algorithm]:8} {game:20} seed {seed}  return {result['score']:10.1f}  "
+        f"{result['cpu_s']:.0f} s",
+        flush=True,
+    )
     return result
 
 
-def report(options, out, done):
-    """Prints and records the scores of the games, their human-normalized scores, and those of the suite."""
-    from parl.run.suites import SuiteScores, human_normalized
+def report(options, out, algorithm, done):
+    """Prints and records the scores of an algorithm in the games, and those of the suite."""
+    from parl.run.suites import SUITES, SuiteScores, human_normalized
 
+    name, size = NAMES[algorithm], len(SUITES[options.suite])
+    claim = "games57" if options.suite == "atari57" else "games5"
     same = {"steps": options.steps, "threads": 1}
     scores = {game: [run["score"] for run in runs] for game, runs in done.items()}
     for game, found in sorted(scores.items()):
         normalized = [human_normalized(game, score) for score in found]
         seconds = [run["cpu_s"] for run in done[game]]
-        print(f"{game:20} return {median(found):10.1f}  human-normalized {median(normalized):7.3f}")
+        print(f"{name:8} {game:20} return {median(found):10.1f}  human-normalized {median(normalized):7.3f}")
         for metric, unit, values in (
             ("mean return", "points", found),
             ("human-normalized score", "of 1", normalized),
             ("processor time of training", "s", seconds),
         ):
-            out.add("games57", game, metric, unit, values, seeds=len(found), **same)
-    suite = SuiteScores.of(SUITE, scores)
-    case = f"{len(scores)} of 57 games"
+            out.add(claim, f"{name}, {game}", metric, unit, values, seeds=len(found), **same)
+    suite = SuiteScores.of(options.suite, scores)
+    case = f"{name}, {len(scores)} of {size} games"
     figures = {"interquartile mean": (suite.iqm, (suite.low, suite.high)), "median": (suite.median, None)}
-    for name, (value, interval) in figures.items():
+    for figure, (value, interval) in figures.items():
         interval = interval if options.seeds > 1 else None
         metric = "human-normalized score"
-        out.add("games57", f"{case}, {name}", metric, "of 1", value, interval=interval, **same)
+        out.add(claim, f"{case}, {figure}", metric, "of 1", value, interval=interval, **same)
     above = sum(value >= 1 for value in suite.games.values())
-    out.add("games57", f"{case}, at least as good as the human", "games", "games", above, **same)
+    out.add(claim, f"{case}, at least as good as the human", "games", "games", above, **same)
     print(f"{case}: interquartile mean {suite.iqm:.3f}, median {suite.median:.3f}, {above} at human level")
     if suite.missing:
         print(f"without a run: {', '.join(suite.missing)}")
