@@ -44,6 +44,7 @@ SCALES = {
     "Acrobot-v1": (-500.0, -100.0),
     "Pendulum-v1": (-1_200.0, -200.0),
     "LunarLander-v3": (-200.0, 200.0),
+    "MountainCarContinuous-v0": (-33.0, 90.0),
 }
 
 
@@ -61,6 +62,7 @@ class Case:
         linear: which of the arguments fall linearly to 0.
         normalize: whether observations and rewards are normalized in SB3's run.
         noise: standard deviation of the normal noise of actions in SB3's run.
+        correlated_noise: whether the noise is SB3's Ornstein-Uhlenbeck process of that deviation instead.
         time_bar: largest ratio of processor times to report as met; None: areas are compared, not times.
     """
 
@@ -73,6 +75,7 @@ class Case:
     linear: tuple = ()
     normalize: bool = False
     noise: float = 0.0
+    correlated_noise: bool = False
     time_bar: float | None = None
 
 
@@ -113,6 +116,17 @@ _PPO_ACROBOT = Case(
 )
 _LUNAR = {"preset": "lunarlander"}
 _PENDULUM = {"preset": "pendulum"}
+_MOUNTAIN_CAR = {"preset": "mountaincar"}
+_EXPLORING = Case(
+    "MountainCarContinuous-v0",
+    60_000,
+    _MOUNTAIN_CAR,
+    300_000,
+    1,
+    {},
+    noise=0.5,
+    correlated_noise=True,
+)
 CASES = {
     "ppo-cartpole": Case(
         "CartPole-v1",
@@ -139,6 +153,27 @@ CASES = {
     "sac-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, {"learning_rate": 1e-3}),
     "td3-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
     "ddpg-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
+    "sac-mountaincar": Case(
+        "MountainCarContinuous-v0",
+        20_000,
+        _MOUNTAIN_CAR,
+        50_000,
+        1,
+        {
+            "buffer_size": 50_000,
+            "batch_size": 512,
+            "ent_coef": 0.1,
+            "train_freq": 32,
+            "gradient_steps": 32,
+            "gamma": 0.9999,
+            "tau": 0.01,
+            "learning_starts": 0,
+            "use_sde": True,
+            "policy_kwargs": {"log_std_init": -3.67, "net_arch": [64, 64]},
+        },
+    ),
+    "td3-mountaincar": _EXPLORING,
+    "ddpg-mountaincar": _EXPLORING,
     "ppo-lunarlander": Case(
         "LunarLander-v3",
         1_000_000,
@@ -255,7 +290,7 @@ def train_sb3(name, steps, seed, share):
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
     from stable_baselines3.common.vec_env import VecNormalize
 
     algorithm, case, curve = name.partition("-")[0], CASES[name], []
@@ -283,7 +318,8 @@ def train_sb3(name, steps, seed, share):
         options[argument] = lambda left, first=options[argument]: left * first
     if case.noise:
         actions = envs.action_space.shape[0]
-        options["action_noise"] = NormalActionNoise(np.zeros(actions), case.noise * np.ones(actions))
+        process = OrnsteinUhlenbeckActionNoise if case.correlated_noise else NormalActionNoise
+        options["action_noise"] = process(np.zeros(actions), case.noise * np.ones(actions))
     kind = getattr(stable_baselines3, algorithm.upper())
     model = kind("MlpPolicy", envs, seed=seed, device="cpu", **options)
     clock.start()

@@ -9,8 +9,9 @@ terminated; truncation bootstraps), two critics Q_e, and target networks Q'_e, m
     L_mu = -mean_b Q_1(s, mu(s))                        every ``policy_delay`` updates
 
 The target networks change in the same updates as the actor. Actions are scaled to -1..1. Exploration adds
-normal noise. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
-weights before the update (see ``parl.algos.common.critics``).
+normal noise, with ``noise_correlation`` an Ornstein-Uhlenbeck process. Priorities are
+``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the weights before the update
+(see ``parl.algos.common.critics``).
 
 A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
 returns (batch, D), to which tanh is applied; ``critic(observations, actions)`` values (critics, batch)
@@ -25,7 +26,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,7 +123,23 @@ PENDULUM = {
     "reward_scale": 0.1,
     "exploration_noise": 0.2,
 }
+MOUNTAIN_CAR_RUN = {
+    "env": "MountainCarContinuous-v0",
+    "num_envs": 4,
+    "replay_ratio": 64.0,
+    "batch_size": 256,
+    "replay_capacity": 100_000,
+    "total_steps": 60_000,
+}
+MOUNTAIN_CAR = {
+    "hidden": (64, 64),
+    "target_tau": 0.01,
+    "exploration_noise": 0.5,
+    "noise_correlation": 0.9,
+    "random_steps": 4_000,
+}
 PRESETS = {
+    "mountaincar": Preset(MOUNTAIN_CAR_RUN, MOUNTAIN_CAR, tuned=True, note="Reaches 90 within seconds."),
     "pendulum": Preset(PENDULUM_RUN, PENDULUM, tuned=True, note="Reaches -200 within seconds."),
 }
 
@@ -151,7 +167,7 @@ class TD3(OffPolicyAlgorithm):
         """The policy of one actor."""
         config = self.config
         noise = config.exploration_noise * actor_scales(config.exploration_spread, actors)[actor]
-        return DeterministicPolicy(config, self.spec, noise, seed)
+        return DeterministicPolicy(config, self.spec, noise, num_envs, seed)
 
     def make_learner(self, seed: int, device: str) -> TD3Learner:
         """A learner with weights drawn from ``seed``."""
@@ -174,9 +190,9 @@ class DeterministicPolicy(CriticsPolicy):
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, noise: float, seed: int) -> None:
+    def __init__(self, config: Config, spec: EnvSpec, noise: float, num_envs: int, seed: int) -> None:
         self._bounds = ActionBox.from_spec("td3", spec)
-        super().__init__(config, self._bounds, make_networks(config, spec), seed)
+        super().__init__(config, self._bounds, make_networks(config, spec), num_envs, seed)
         self._random_steps = config.random_steps
         self._noise = noise
 
@@ -187,11 +203,10 @@ class DeterministicPolicy(CriticsPolicy):
         return action
 
     def _explore(self, observations: Observations, env_steps: int) -> Array:
-        box = self._bounds
+        box, count = self._bounds, count_of(observations)
         if env_steps < self._random_steps:
-            return box.draw(count_of(observations), self._rng)
-        shape = (count_of(observations), box.size)
-        noise = torch.from_numpy(self._rng.standard_normal(shape, np.float32))
+            return self._uniform_actions(count)
+        noise = torch.from_numpy(self._process.draw(count, self._rng))
         with torch.inference_mode():
             action = torch.tanh(self._outputs(observations))
             return box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))

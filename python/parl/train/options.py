@@ -150,6 +150,7 @@ class Options(RunOptions, total=False):
     image_features: int
     critic_learning_rate: float
     random_steps: int
+    noise_correlation: float
     critics: int
     target_critics: int
     temperature: float

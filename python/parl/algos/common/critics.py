@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl.algos.common.noise import CorrelatedNoise
 from parl.algos.common.off_policy import OffPolicyConfig
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
@@ -59,6 +60,10 @@ class CriticsConfig(OffPolicyConfig):
     """Polyak averaging: share of the weights mixed into the target networks each time they are updated."""
     random_steps: int = 1_000
     """Steps at the start, of all actors together, in which actions are drawn uniformly."""
+    noise_correlation: float = 0.0
+    """Correlation of the exploration noise in two successive steps of an environment, 0 <= c < 1 (an
+    Ornstein-Uhlenbeck process), for continuous actions; uniform actions are correlated too. Large values help
+    where single random actions cancel out."""
 
     @property
     def sends_critics(self) -> bool:
@@ -70,6 +75,8 @@ class CriticsConfig(OffPolicyConfig):
         found, pictures = super().unused(spec), ("images", "image_features")
         if not spec.has_images:
             found |= dict.fromkeys(pictures, NO_IMAGES)
+        if spec.num_actions:
+            found["noise_correlation"] = "discrete actions"
         return found | self.replaced(pictures, ("hidden", "layer_norm"))
 
     def __post_init__(self) -> None:
@@ -83,6 +90,8 @@ class CriticsConfig(OffPolicyConfig):
             ("target_tau", 0, 1),
             ("random_steps", 0, math.inf),
         )
+        if not 0 <= self.noise_correlation < 1:
+            raise ConfigError(f"noise_correlation = {self.noise_correlation} is outside 0 <= c < 1")
         check_hidden(self)
         check_choices(self, ("images", get_args(Images)))
 
@@ -160,6 +169,10 @@ class ActionBox:
     def draw(self, count: int, rng: np.random.Generator) -> Array:
         """Draws ``count`` actions uniformly."""
         return self.to_env(torch.from_numpy(rng.uniform(-1, 1, (count, self.size)).astype(np.float32)))
+
+    def uniform(self, noise: Array) -> Array:
+        """Uniformly distributed actions of standard normal noise (N, D), which stays correlated."""
+        return self.to_env(torch.erf(torch.from_numpy(noise) / math.sqrt(2)))
 
     def to_unit(self, action: Tensor) -> Tensor:
         """Scales the environment's actions (B, *shape) to -1..1, (B, D)."""
@@ -308,9 +321,12 @@ class CriticsPolicy(SeededPolicy):
 
     _network: Actor | UserActor
 
-    def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
+    def __init__(
+        self, config: CriticsConfig, box: ActionBox | None, networks: Networks, num_envs: int, seed: int
+    ) -> None:
         super().__init__(seed)
         self._box = box
+        self._process = CorrelatedNoise(num_envs, box.size if box else 0, config.noise_correlation)
         self._network = networks.actor
         self._critics = networks.critics if config.actor_priorities else None
         self._networks = networks if config.sends_critics else None
@@ -337,6 +353,25 @@ class CriticsPolicy(SeededPolicy):
         if self._box is None:
             return (out.argmax(dim=1),)
         return (self._box.scaled(torch.tanh(out[:, : self._box.size])),)
+
+    def _uniform_actions(self, count: int) -> Array:
+        """Draws continuous actions (N, ...) uniformly."""
+        assert self._box is not None
+        if not self._process.correlation:
+            return self._box.draw(count, self._rng)
+        return self._box.uniform(self._process.draw(count, self._rng))
+
+    def state_dict(self) -> dict[str, Any]:
+        """See :class:`SeededPolicy`."""
+        return super().state_dict() | (
+            {"noise": self._process.state_dict()} if self._process.correlation else {}
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See :class:`SeededPolicy`."""
+        super().load_state_dict(state)
+        if self._process.correlation:
+            self._process.load_state_dict(state["noise"])
 
     def _keep_action_values(self, observations: Observations, action: Array) -> None:
         """Stores the critics' values of ``action`` (N, ...) and of the policy, if there are critics."""
