@@ -46,7 +46,7 @@ def test_the_algorithm_accepts_the_preset_for_lunarlander(name):
 def test_the_command_lists_the_presets(capsys):
     assert main(["train", "ppo", "--presets"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    own = {"acrobot", "atari-ram", "atari-small", "cartpole", "lunarlander"}
+    own = {"acrobot", "atari-ram", "atari-small", "cartpole", "lunarlander", "pendulum"}
     assert set(lines) == {"atari-cpu", "atari-gpu", "classic", "mujoco"} | own
     assert lines["atari-ram"].startswith("tuned") and lines["mujoco"].startswith("untuned  HalfCheetah-v5: ")
     assert main(["train", "bc", "--presets"]) == 0
