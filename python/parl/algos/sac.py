@@ -158,7 +158,7 @@ PRESETS = {
             "replay_capacity": 50_000,
             "total_steps": 40_000,
         },
-        {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "gamma": 0.98, "reward_scale": 0.1},
+        {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "reward_scale": 0.1},
         tuned=True,
         note="Reaches -200 within seconds.",
     ),
