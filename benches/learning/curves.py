@@ -170,7 +170,7 @@ CASES = {
     "ddpg-pendulum": Case("Pendulum-v1", 20_000, _PENDULUM, 20_000, 1, _TD3, noise=0.1),
     "sac-mountaincar": Case(
         "MountainCarContinuous-v0",
-        20_000,
+        30_000,
         _MOUNTAIN_CAR,
         50_000,
         1,
