@@ -124,7 +124,7 @@ PRESETS: dict[str, Preset] = {
             "rollout_steps": 32,
             "minibatch_size": 128,
             "td_lambda": 0.65,
-            "learning_rate": 2.5e-4,
+            "learning_rate": 1e-3,
             "max_gradient_norm": 10.0,
             "reward_scale": 1.0,
             "epsilon_steps": 200_000,
