@@ -119,7 +119,7 @@ _PENDULUM = {"preset": "pendulum"}
 _MOUNTAIN_CAR = {"preset": "mountaincar"}
 _EXPLORING = Case(
     "MountainCarContinuous-v0",
-    60_000,
+    30_000,
     _MOUNTAIN_CAR,
     300_000,
     1,

@@ -138,7 +138,8 @@ def test_discrete_sac_against_numpy():
 @pytest.mark.parametrize("algorithm", [td3, ddpg])
 def test_td3_and_ddpg_against_numpy(algorithm, execution):
     options = {"policy_delay": 1, "target_noise": 0.6, "target_noise_clip": 0.5} if algorithm is td3 else {}
-    config = algorithm.Config(**SMALL, **options)
+    penalty = 0.0 if algorithm is td3 else 0.7
+    config = algorithm.Config(**SMALL, **options, preactivation_penalty=penalty)
     learner = set_execution(execution, perturb_targets(td3.TD3Learner(config, SPEC, 0, "cpu")))
     count = {td3: 2, ddpg: 1}[algorithm]
     arrays, batch = make_batch(2)
@@ -151,9 +152,9 @@ def test_td3_and_ddpg_against_numpy(algorithm, execution):
         learner.targets, arrays["next_obs"], action, count
     ).min(0)
     q = critics(learner.networks, arrays["obs"], (arrays["action"] - CENTER) / HALF, count)
-    action = np.tanh(mlp(learner.networks.actor.layers, arrays["obs"], 0))
-    actor_loss = -critics(learner.networks, arrays["obs"], action, 1).mean()
-    check(learner, batch, q, y, arrays, actor_loss)
+    outputs = mlp(learner.networks.actor.layers, arrays["obs"], 0)
+    actor_loss = -critics(learner.networks, arrays["obs"], np.tanh(outputs), 1).mean()
+    check(learner, batch, q, y, arrays, actor_loss + penalty * (outputs**2).mean())
 
 
 def learners():
@@ -162,7 +163,7 @@ def learners():
     yield "redq", lambda seed=0: sac.SACLearner(redq, SPEC, seed, "cpu"), False
     yield "discrete", lambda seed=0: sac.SACLearner(sac.Config(**SMALL), DISCRETE, seed, "cpu"), True
     yield "td3", lambda seed=0: td3.TD3Learner(td3.Config(**SMALL), SPEC, seed, "cpu"), False
-    rates = td3.Config(**SMALL, critic_learning_rate=3e-3)
+    rates = td3.Config(**SMALL, critic_learning_rate=3e-3, preactivation_penalty=0.3)
     yield "td3-rates", lambda seed=0: td3.TD3Learner(rates, SPEC, seed, "cpu"), False
     yield "ddpg", lambda seed=0: td3.TD3Learner(ddpg.Config(**SMALL), SPEC, seed, "cpu"), False
 

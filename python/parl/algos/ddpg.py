@@ -5,11 +5,12 @@ terminated; truncation bootstraps), a critic Q, and target networks Q', mu' of c
 
     y    = R + d Q'(s', mu'(s'))
     L_Q  = mean_b w_b (Q(s, a) - y)^2 / 2
-    L_mu = -mean_b Q(s, mu(s))
+    L_mu = -mean_b Q(s, mu(s)) + p mean_b,d u_d(s)^2
 
-All networks change at every update. DDPG is TD3 (:mod:`parl.algos.td3`) with one critic, no delay and no
-noise on the target's actions. Exploration adds normal noise, which works as well as the source's
-Ornstein-Uhlenbeck process (Fujimoto et al., 2018) in most environments; ``noise_correlation`` selects that.
+with ``mu = tanh(u)`` and p the ``preactivation_penalty``. All networks change at every update. DDPG is TD3
+(:mod:`parl.algos.td3`) with one critic, no delay and no noise on the target's actions. Exploration adds
+normal noise, which works as well as the source's Ornstein-Uhlenbeck process (Fujimoto et al., 2018) in most
+environments; ``noise_correlation`` selects that.
 
 A ``network`` of your own has the parts of ``td3.py``, with one critic.
 
@@ -46,11 +47,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 PRESETS = {
     "mountaincar": Preset(
-        td3.MOUNTAIN_CAR_RUN,
-        # Without it, actions of some seeds end at a bound, where the actor's gradient is 0.
-        {**td3.MOUNTAIN_CAR, "layer_norm": True},
-        tuned=True,
-        note="Reaches 90 within half a minute.",
+        td3.MOUNTAIN_CAR_RUN, td3.MOUNTAIN_CAR, tuned=True, note="Reaches 90 within seconds."
     ),
     "pendulum": Preset(td3.PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Reaches -200 within seconds."),
 }

@@ -6,12 +6,13 @@ terminated; truncation bootstraps), two critics Q_e, and target networks Q'_e, m
     a'   = clip(mu'(s') + clip(target_noise x, -c, c), -1, 1),  x ~ N(0, 1)    smoothing
     y    = R + d min_e Q'_e(s', a')                                            twin critics
     L_Q  = sum_e mean_b w_b (Q_e(s, a) - y)^2 / 2
-    L_mu = -mean_b Q_1(s, mu(s))                        every ``policy_delay`` updates
+    L_mu = -mean_b Q_1(s, mu(s)) + p mean_b,d u_d(s)^2  every ``policy_delay`` updates
 
-The target networks change in the same updates as the actor. Actions are scaled to -1..1. Exploration adds
-normal noise, with ``noise_correlation`` an Ornstein-Uhlenbeck process. Priorities are
-``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the weights before the update
-(see ``parl.algos.common.critics``).
+``mu = tanh(u)``, and p is ``preactivation_penalty``: 0 in the source, see Andrychowicz et al. (2017),
+"Hindsight Experience Replay", appendix A. The target networks change in the same updates as the actor.
+Actions are scaled to -1..1. Exploration adds normal noise, with ``noise_correlation`` an Ornstein-Uhlenbeck
+process. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
+weights before the update (see ``parl.algos.common.critics``).
 
 A ``network`` of your own has two modules without common parameters as attributes. ``actor(observations)``
 returns (batch, D), to which tanh is applied; ``critic(observations, actions)`` values (critics, batch)
@@ -74,6 +75,9 @@ class Config(CriticsConfig):
     """Number of critics, 1..64; the target uses the smallest of their values."""
     policy_delay: int = 2
     """Critic updates per actor update, 1..1000."""
+    preactivation_penalty: float = 0.0
+    """Weight of the mean square of the actor's outputs before tanh in its loss; keeps actions from the
+    bounds, where the gradient of tanh vanishes and the actor stops learning."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target's actions, in units of half the action range."""
     target_noise_clip: float = 0.5
@@ -96,6 +100,7 @@ class Config(CriticsConfig):
             ("exploration_spread", 0, 64),
             ("critics", 1, 64),
             ("policy_delay", 1, 1000),
+            ("preactivation_penalty", 0, math.inf),
             ("target_noise", 0, math.inf),
             ("target_noise_clip", 0, math.inf),
         )
@@ -126,14 +131,16 @@ PENDULUM = {
 MOUNTAIN_CAR_RUN = {
     "env": "MountainCarContinuous-v0",
     "num_envs": 4,
-    "replay_ratio": 64.0,
+    "replay_ratio": 128.0,
     "batch_size": 256,
-    "replay_capacity": 100_000,
-    "total_steps": 60_000,
+    "replay_capacity": 50_000,
+    "total_steps": 30_000,
 }
 MOUNTAIN_CAR = {
     "hidden": (64, 64),
     "target_tau": 0.01,
+    "n_step": 5,
+    "preactivation_penalty": 1.0,
     "exploration_noise": 0.5,
     "noise_correlation": 0.9,
     "random_steps": 4_000,
@@ -263,8 +270,11 @@ class TD3Learner(CriticsLearner):
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Returns ``L_mu`` and metrics."""
-        action = torch.tanh(self.networks.actor(batch.obs))
+        outputs = self.networks.actor(batch.obs)
+        action = torch.tanh(outputs)
         loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
+        if self._config.preactivation_penalty:
+            loss = loss + self._config.preactivation_penalty * outputs.square().mean()
         return loss, {"actor_loss": loss.detach()}
 
     def apply_gradients(self) -> None:

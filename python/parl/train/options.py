@@ -160,5 +160,6 @@ class Options(RunOptions, total=False):
     exploration_noise: float
     exploration_spread: float
     policy_delay: int
+    preactivation_penalty: float
     target_noise: float
     target_noise_clip: float
