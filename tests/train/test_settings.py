@@ -266,12 +266,14 @@ CRITICS = REPLAYED | {
     "adam_epsilon": learning(0.1),
     "target_tau": learning(0.5),
     "random_steps": acting(30),
+    "noise_correlation": acting(0.9),
 }
 TD3 = CRITICS | {
     "exploration_noise": acting(0.5),
     "exploration_spread": acting(1.0),
     "critics": network(3),
     "policy_delay": learning(3),
+    "preactivation_penalty": learning(0.5, policy_delay=1),
     "target_noise": learning(0.5),
     "target_noise_clip": learning(0.1, target_noise=0.5),
 }
