@@ -82,6 +82,7 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
         ("ablation", ["--only", "delay", "--seeds", "2"], 3),
         ("curves", ["--only", "ppo-cartpole", "sac-pendulum", "--seeds", "2", "--peer-seeds", "2"], 2),
         ("games57", ["--games", "pong", "ms_pacman", "--seeds", "2"], 5),
+        ("games57", ["--algorithms", "dqn", "pqn", "--suite", "atari5", "--games", "qbert"], 8),
         ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
         ("goals", ["--only", "c51-cartpole", "lstm-positions", "--seeds", "2", "--jobs", "1"], 2),
         ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
