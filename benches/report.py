@@ -123,8 +123,9 @@ def rows_of_claim(records: Records, claim: Claim, plotted: bool = False) -> dict
 
 def number(text: str) -> str:
     """Formats a number of a record with thousands separators."""
-    whole, dot, rest = text.partition(".")
-    return (f"{int(whole):,}" if whole.lstrip("-").isdigit() else whole) + dot + rest
+    sign, digits = "-" if text.startswith("-") else "", text.removeprefix("-")
+    whole, dot, rest = digits.partition(".")
+    return sign + (f"{int(whole):,}" if whole.isdigit() else whole) + dot + rest
 
 
 def format_cell(row: Row, unit: bool) -> str:

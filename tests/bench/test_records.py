@@ -199,3 +199,18 @@ def test_two_rows_for_one_cell_of_a_table_are_refused(report, record):
     same = row(record)
     with pytest.raises(ValueError, match="twice"):
         report.table({"2026-01-02-a": [same, dataclasses.replace(same, median="11")]}, [], ".*")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1234567.8", "1,234,567.8"),
+        ("-1234", "-1,234"),
+        ("-0.7333", "-0.7333"),
+        ("0.05", "0.05"),
+        ("1.7e+09", "1.7e+09"),
+        ("-5e-05", "-5e-05"),
+    ],
+)
+def test_numbers_keep_their_sign_and_get_separators(report, text, shown):
+    assert report.number(text) == shown
