@@ -62,7 +62,7 @@ class Case:
         linear: which of the arguments fall linearly to 0.
         normalize: whether observations and rewards are normalized in SB3's run.
         noise: standard deviation of the normal noise of actions in SB3's run.
-        correlated_noise: whether the noise is SB3's Ornstein-Uhlenbeck process of that deviation instead.
+        correlated_noise: whether the noise is SB3's Ornstein-Uhlenbeck process, with this sigma, instead.
         time_bar: largest ratio of processor times to report as met; None: areas are compared, not times.
     """
 

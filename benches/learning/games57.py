@@ -1,4 +1,4 @@
-"""Scores from the console's memory on the 57 Atari games of the literature, with one preset for all games.
+"""Scores from the console's memory on the 57 Atari games of the literature or on Atari-5, one preset for all.
 
 Training: preset ``atari-ram`` (two stacked copies of the 128 bytes of memory and their changes), which was
 tuned on Pong alone, with sticky actions (probability 0.25), 4 frames a step, clipped rewards and whole games;
@@ -38,6 +38,7 @@ ALGORITHMS = {
     "rainbow": {"schedule": "deterministic", "value_min": -10.0, "value_max": 10.0},
 }
 
+CLAIMS = {"atari57": "games57", "atari5": "games5"}
 NAMES = {"ppo": "PPO", "pqn": "PQN", "dqn": "DQN", "rainbow": "Rainbow"}
 
 
@@ -72,7 +73,10 @@ def main():
     parser.add_argument("--no-runs", action="store_true", help="only take the results that --finished has")
     options = parse_or_run(parser, train)
     if options is not None:
-        options.games = options.games or SUITES[options.suite]
+        suite = SUITES[options.suite]
+        options.games = options.games or suite
+        if others := sorted(set(options.games) - set(suite)):
+            parser.error(f"{options.suite} does not contain {', '.join(others)}, only {', '.join(suite)}")
         names = ", ".join(map(NAMES.get, options.algorithms))
         title = f"{names} from the console's memory on {len(options.games)} games"
         conditions = f"{use_cores(options.cores)}; {options.episodes} episodes; sticky actions 0.25"
@@ -125,7 +129,7 @@ def report(options, out, algorithm, done):
     from parl.run.suites import SUITES, SuiteScores, human_normalized
 
     name, size = NAMES[algorithm], len(SUITES[options.suite])
-    claim = "games57" if options.suite == "atari57" else "games5"
+    claim = CLAIMS[options.suite]
     same = {"steps": options.steps, "threads": 1}
     scores = {game: [run["score"] for run in runs] for game, runs in done.items()}
     for game, found in sorted(scores.items()):

@@ -76,6 +76,15 @@ def rows_of_run(record, monkeypatch, tmp_path, name, words, **stubs):
     return rows_of(record, tmp_path)
 
 
+def test_games_that_the_suite_lacks_are_refused_before_they_are_trained(record, monkeypatch, capsys):
+    module = importlib.import_module("games57")
+    monkeypatch.setattr(module, "run_in_process", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.setattr(sys, "argv", ["games57.py", "--suite", "atari5", "--games", "pong", "qbert"])
+    with pytest.raises(SystemExit):
+        module.main()
+    assert "atari5 does not contain pong, only battle_zone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "words", "cases"),
     [

@@ -10,7 +10,7 @@ terminated; truncation bootstraps), a critic Q, and target networks Q', mu' of c
 with ``mu = tanh(u)`` and p the ``preactivation_penalty``. All networks change at every update. DDPG is TD3
 (:mod:`parl.algos.td3`) with one critic, no delay and no noise on the target's actions. Exploration adds
 normal noise, which works as well as the source's Ornstein-Uhlenbeck process (Fujimoto et al., 2018) in most
-environments; ``noise_correlation`` selects that.
+environments; ``noise_correlation`` selects the latter.
 
 A ``network`` of your own has the parts of ``td3.py``, with one critic.
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parl.algos import td3
+from parl.algos.common.control import MOUNTAIN_CAR_RUN, PENDULUM_RUN
 from parl.algos.common.critics import default_run
 from parl.types import EnvSpec, Preset
 
@@ -46,10 +47,8 @@ def default_config(spec: EnvSpec) -> Config:
 
 
 PRESETS = {
-    "mountaincar": Preset(
-        td3.MOUNTAIN_CAR_RUN, td3.MOUNTAIN_CAR, tuned=True, note="Reaches 90 within seconds."
-    ),
-    "pendulum": Preset(td3.PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Reaches -200 within seconds."),
+    "mountaincar": Preset(MOUNTAIN_CAR_RUN, td3.MOUNTAIN_CAR, tuned=True, note="Reaches 90 within seconds."),
+    "pendulum": Preset(PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Reaches -200 within seconds."),
 }
 
 

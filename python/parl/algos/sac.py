@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parl.algos.common.control import MOUNTAIN_CAR_RUN, PENDULUM_RUN
 from parl.algos.common.critics import (
     ActionBox,
     Actor,
@@ -126,21 +127,14 @@ PRESETS = {
         note="Reaches 475 within a minute.",
     ),
     "mountaincar": Preset(
-        {
-            "env": "MountainCarContinuous-v0",
-            "num_envs": 4,
-            "replay_ratio": 128.0,
-            "batch_size": 256,
-            "replay_capacity": 50_000,
-            "total_steps": 30_000,
-        },
+        MOUNTAIN_CAR_RUN,
         {
             "hidden": (64, 64),
             "learning_rate": 1e-3,
             "target_tau": 0.01,
             "gamma": 0.999,
             "n_step": 5,
-            # A learned temperature falls before the first success, which independent noise never finds.
+            # A learned temperature can fall before the first success.
             "learn_temperature": False,
             "temperature": 0.05,
             "noise_correlation": 0.9,
@@ -150,15 +144,7 @@ PRESETS = {
         note="Reaches 90 within seconds.",
     ),
     "pendulum": Preset(
-        {
-            "env": "Pendulum-v1",
-            "num_envs": 4,
-            "replay_ratio": 128.0,
-            "batch_size": 256,
-            "learning_starts": 1_000,
-            "replay_capacity": 50_000,
-            "total_steps": 40_000,
-        },
+        PENDULUM_RUN,
         {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "reward_scale": 0.1},
         tuned=True,
         note="Reaches -200 within seconds.",

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from parl.algos.common.control import MOUNTAIN_CAR_RUN, PENDULUM_RUN
 from parl.algos.common.critics import (
     ActionBox,
     Actor,
@@ -76,7 +77,7 @@ class Config(CriticsConfig):
     policy_delay: int = 2
     """Critic updates per actor update, 1..1000."""
     preactivation_penalty: float = 0.0
-    """Weight of the mean square of the actor's outputs before tanh in its loss; keeps actions from the
+    """Weight of the mean square of the actor's outputs before tanh in its loss; keeps actions away from the
     bounds, where the gradient of tanh vanishes and the actor stops learning."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target's actions, in units of half the action range."""
@@ -111,15 +112,6 @@ def default_config(spec: EnvSpec) -> Config:
     return Config()
 
 
-PENDULUM_RUN = {
-    "env": "Pendulum-v1",
-    "num_envs": 4,
-    "replay_ratio": 128.0,
-    "batch_size": 256,
-    "learning_starts": 1_000,
-    "replay_capacity": 50_000,
-    "total_steps": 40_000,
-}
 PENDULUM = {
     "hidden": (64, 64),
     "learning_rate": 2e-3,
@@ -127,14 +119,6 @@ PENDULUM = {
     "gamma": 0.98,
     "reward_scale": 0.1,
     "exploration_noise": 0.2,
-}
-MOUNTAIN_CAR_RUN = {
-    "env": "MountainCarContinuous-v0",
-    "num_envs": 4,
-    "replay_ratio": 128.0,
-    "batch_size": 256,
-    "replay_capacity": 50_000,
-    "total_steps": 30_000,
 }
 MOUNTAIN_CAR = {
     "hidden": (64, 64),

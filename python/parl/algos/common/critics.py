@@ -62,8 +62,8 @@ class CriticsConfig(OffPolicyConfig):
     """Steps at the start, of all actors together, in which actions are drawn uniformly."""
     noise_correlation: float = 0.0
     """Correlation of the exploration noise in two successive steps of an environment, 0 <= c < 1 (an
-    Ornstein-Uhlenbeck process), for continuous actions; uniform actions are correlated too. Large values help
-    where single random actions cancel out."""
+    Ornstein-Uhlenbeck process), for continuous actions; uniform actions are correlated too. Helps where
+    independent random actions cancel each other out."""
 
     @property
     def sends_critics(self) -> bool:
@@ -171,7 +171,7 @@ class ActionBox:
         return self.to_env(torch.from_numpy(rng.uniform(-1, 1, (count, self.size)).astype(np.float32)))
 
     def uniform(self, noise: Array) -> Array:
-        """Uniformly distributed actions of standard normal noise (N, D), which stays correlated."""
+        """Maps standard normal noise (N, D) to uniform actions; correlated noise gives correlated ones."""
         return self.to_env(torch.erf(torch.from_numpy(noise) / math.sqrt(2)))
 
     def to_unit(self, action: Tensor) -> Tensor:

@@ -48,8 +48,8 @@ class CorrelatedNoise:
     def draw(self, count: int, rng: np.random.Generator) -> Array:
         """Returns the next noise of ``count`` environments, (count, D) float32.
 
-        Groups of environments that act in turn (double buffering) get that of theirs: a call continues with
-        the environments after those of the call before, and begins anew after the last one.
+        Groups of environments may act in turn (double buffering): a call is for the environments after those
+        of the last call, or for the first ones if too few are left. More than N get independent noise.
         """
         drawn = rng.standard_normal((count, self.values.shape[1]), np.float32)
         if not self.correlation or count > len(self.values):
