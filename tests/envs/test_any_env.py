@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 
 import gymnasium
 import numpy as np
@@ -205,3 +206,20 @@ def test_missing_packages_are_named_with_the_command_that_installs_them():
     assert len(found) == 3 and "pip install 'parl-rl[atari]'" in found[2]
     for line, text in zip(found, texts, strict=True):
         assert line.startswith("ConfigError env = ") and text in line
+
+
+BOX2D = """
+import sys, parl
+run = parl.train("dqn", env="LunarLander-v3", total_steps=200, learning_starts=100, hidden=(16,),
+                 schedule="deterministic", evaluation_episodes=1, quiet=True, runs=sys.argv[1])
+print(parl.resume(run.path, total_steps=300).env_steps >= 300)
+"""
+
+
+@pytest.mark.skipif(find_spec("Box2D") is None, reason="Box2D is not installed")
+def test_environments_of_box2d_train_and_resume(tmp_path):
+    """In its own process: importing Box2D with warnings as errors, as in these tests, ends the process."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", BOX2D, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert "a SwigPyObject is not plain data): a resumed run starts new episodes" in done.stderr

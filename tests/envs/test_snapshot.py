@@ -151,6 +151,14 @@ class Deck(gymnasium.Env):
         return 0, 0.0, False, False, {}
 
 
+def handle_without_module():
+    """An object like those of SWIG, which Box2D has: its class has no module."""
+    names = {"__builtins__": __builtins__}  # a class gets its module's name from these
+    exec("handle = type('Handle', (bytes,), {})()", names)
+    assert not hasattr(type(names["handle"]), "__module__")
+    return names["handle"]
+
+
 def test_attributes_that_are_not_plain_data_are_named():
     env = Deck()
     env.reset()
@@ -160,6 +168,9 @@ def test_attributes_that_are_not_plain_data_are_named():
         snapshot.take()
     env.native = iter([])
     with pytest.raises(SnapshotError, match=r"env\.native: a builtins.list_iterator is not plain data"):
+        Snapshot(env).take()
+    env.native = handle_without_module()
+    with pytest.raises(SnapshotError, match=r"env\.native: a Handle is not plain data"):
         Snapshot(env).take()
     with pytest.raises(TypeError, match="a Card is not plain data"):
         to_bytes([Card(1)])

@@ -58,7 +58,9 @@ class SnapshotError(TypeError):
 
 def _kind(value: Any) -> str:
     cls = type(value)
-    return f"{cls.__module__}.{cls.__qualname__}"
+    # Classes that SWIG made, such as those of Box2D, have no module.
+    module = getattr(cls, "__module__", None)
+    return f"{module}.{cls.__qualname__}" if module else cls.__qualname__
 
 
 def _is_fixed(value: Any) -> bool:
