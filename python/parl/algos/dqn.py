@@ -653,7 +653,7 @@ class DQNLearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._device = torch.device(device)
-        if spec.has_images and self._device.type == "cpu":
+        if (spec.has_images or config.distribution != "none") and self._device.type == "cpu":
             keep_freed_memory()
         with seeded(seed, self._device):
             self.online = QNetwork(config, spec).to(self._device)
@@ -728,7 +728,9 @@ class DQNLearner:
         reward = batch.reward * config.reward_scale
         with torch.no_grad():
             values = target(batch.next_obs, fractions)  # (B, A, M)
-            q = target.valid(target.mean(values), batch.next_obs)
+            chooser = online if config.double and not config.munchausen else target
+            outputs = values if chooser is target else online(batch.next_obs)
+            q = chooser.valid(chooser.mean(outputs), batch.next_obs)
             if config.munchausen:
                 policy, log_policy = soft_policy(q, config.munchausen_temperature)
                 soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
@@ -737,8 +739,6 @@ class DQNLearner:
                 bonus = _values_of_actions(log_now.unsqueeze(2), batch.action).squeeze(1)
                 reward = reward + config.munchausen * bonus.clamp(min=config.munchausen_clip)
                 return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
-            if config.double:
-                q = online.valid(online.mean(online(batch.next_obs)), batch.next_obs)
             values = _values_of_actions(values, q.argmax(dim=1))  # (B, M)
             if config.distribution == "c51":
                 return project_categorical(target.support, values.softmax(dim=1), reward, batch.discount)

@@ -74,7 +74,7 @@ class DuelingHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
         advantage = self.advantage(features).view(features.shape[0], -1, self._outputs)
-        return self.value(features).unsqueeze(1) + advantage - advantage.mean(dim=1, keepdim=True)
+        return advantage + (self.value(features) - advantage.mean(dim=1)).unsqueeze(1)
 
 
 class FractionEmbedding(nn.Module):

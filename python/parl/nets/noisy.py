@@ -41,9 +41,7 @@ class NoisyLinear(nn.Module):
 
     def resample(self, generator: torch.Generator) -> None:
         """Draws new noise, the same for all rows of a batch."""
-        for noise in (self.noise_in, self.noise_out):
-            noise.normal_(generator=generator)
-            noise.copy_(noise.sign() * noise.abs().sqrt())
+        resample_noise(self, generator)
 
     def silence(self) -> None:
         """Sets the noise to zero: the mean network."""
@@ -52,15 +50,20 @@ class NoisyLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        noise = F.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
-        return F.linear(x, self.weight, self.bias) + self.noise_out * noise
+        # One product with noisy weights costs less than two, unless the batch is much smaller than the layer.
+        weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
+        return F.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
 
 
 def resample_noise(module: nn.Module, generator: torch.Generator) -> None:
     """Draws new noise in every noisy layer of ``module``."""
-    for layer in module.modules():
-        if isinstance(layer, NoisyLinear):
-            layer.resample(generator)
+    layers = [layer for layer in module.modules() if isinstance(layer, NoisyLinear)]
+    noises = [noise for layer in layers for noise in (layer.noise_in, layer.noise_out)]
+    if noises:
+        drawn = torch.randn(sum(map(len, noises)), generator=generator, device=noises[0].device)
+        drawn = drawn.sign() * drawn.abs().sqrt_()
+        for noise, part in zip(noises, drawn.split([len(noise) for noise in noises]), strict=True):
+            noise.copy_(part)
 
 
 def silence_noise(module: nn.Module) -> None:
