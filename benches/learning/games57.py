@@ -2,14 +2,15 @@
 
 Training: preset ``atari-ram`` (two stacked copies of the 128 bytes of memory and their changes), which was
 tuned on Pong alone, with sticky actions (probability 0.25), 4 frames a step, clipped rewards and whole games;
-Rainbow with the range of values of its source, -10 to 10. Evaluation: greedy episodes of the last checkpoint,
-with sticky actions too, unclipped, until the game is over or 108,000 frames have been played.
+"rainbow-equal" has atoms at equal distances, as in Rainbow's source. Evaluation: greedy episodes of the last
+checkpoint, with sticky actions too, unclipped, until the game is over or 108,000 frames have been played.
 Human-normalized scores use the human and random scores of Wang et al. (2016), table 2; the interquartile mean
 and its interval are those of Agarwal et al. (2021). Each run is a process with one thread.
 
     python benches/learning/games57.py
     ... --games pong alien --steps 100_000          # shorter
     ... --algorithms dqn rainbow pqn --suite atari5 --steps 1_000_000 --seeds 3 --record games5
+    ... --algorithms dqn rainbow rainbow-equal --suite atari5 --steps 200_000 --claim atoms --record atoms
     ... --finished FILE                             # goes on where an earlier call with FILE was ended
     ... --finished FILE --no-runs --record          # writes a record of the runs that FILE has
 """
@@ -30,23 +31,30 @@ from processes import (
 
 OPTIONS = {"obs_type": "ram", "stack_num": 2, "padding": "reset", "repeat_action_probability": 0.25}
 
-# algorithm: settings that are not those of its preset
+# algorithm, and what follows "-" to tell apart settings: those that are not of its preset
 ALGORITHMS = {
     "ppo": {},
     "pqn": {},
     "dqn": {"schedule": "deterministic"},
-    "rainbow": {"schedule": "deterministic", "value_min": -10.0, "value_max": 10.0},
+    "rainbow": {"schedule": "deterministic"},
+    "rainbow-equal": {"schedule": "deterministic", "atom_spacing": "equal"},
 }
 
 CLAIMS = {"atari57": "games57", "atari5": "games5"}
-NAMES = {"ppo": "PPO", "pqn": "PQN", "dqn": "DQN", "rainbow": "Rainbow"}
+NAMES = {
+    "ppo": "PPO",
+    "pqn": "PQN",
+    "dqn": "DQN",
+    "rainbow": "Rainbow",
+    "rainbow-equal": "Rainbow with equal distances",
+}
 
 
 def train(case, seed):
     """Trains one game; returns its score and seconds."""
     algorithm = case["algorithm"]
     return train_and_score(
-        algorithm,
+        algorithm.partition("-")[0],
         case["steps"],
         case["episodes"],
         seed=seed,
@@ -65,6 +73,7 @@ def main():
     add_finished(parser)
     parser.add_argument("--algorithms", nargs="+", default=["ppo"], choices=ALGORITHMS)
     parser.add_argument("--suite", default="atari57", choices=SUITES)
+    parser.add_argument("--claim", help="of the record (default: that of the suite)")
     parser.add_argument("--games", nargs="+", metavar="GAME", help="games of the suite (default: all)")
     parser.add_argument("--steps", type=int, default=2_000_000)
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0..N")
@@ -129,7 +138,7 @@ def report(options, out, algorithm, done):
     from parl.run.suites import SUITES, SuiteScores, human_normalized
 
     name, size = NAMES[algorithm], len(SUITES[options.suite])
-    claim = CLAIMS[options.suite]
+    claim = options.claim or CLAIMS[options.suite]
     same = {"steps": options.steps, "threads": 1}
     scores = {game: [run["score"] for run in runs] for game, runs in done.items()}
     for game, found in sorted(scores.items()):

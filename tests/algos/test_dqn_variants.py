@@ -9,7 +9,7 @@ import torch
 from test_dqn import SPEC, make_batch
 
 from parl.algos import rainbow
-from parl.algos.dqn import DQN, Config, DQNLearner
+from parl.algos.dqn import DQN, Config, DQNLearner, QNetwork
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
@@ -66,14 +66,29 @@ def softmax(x, axis):
 
 @pytest.mark.parametrize("dueling_hidden", [None, 0, 7])
 @pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("double", [False, True])
-def test_c51_against_numpy(double, noisy, dueling_hidden):
+def test_distributions_of_c51_are_narrow_at_the_start(noisy, dueling_hidden):
+    options = {} if dueling_hidden is None else {"dueling": True, "dueling_hidden": dueling_hidden}
+    config = Config(distribution="c51", noisy=noisy, **options)
+    network = QNetwork(config, SPEC)
+    _, batch = make_batch(0)
+    with torch.no_grad():
+        found = network(batch.obs).softmax(dim=2)
+        mean = network.mean(network(batch.obs))
+    deviation = (found * (network.support - mean.unsqueeze(2)) ** 2).sum(dim=2).sqrt()
+    assert mean.abs().max() < 0.4 and deviation.max() < 1.0  # equal probabilities: 5.9
+
+
+@pytest.mark.parametrize("dueling_hidden", [None, 0, 7])
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(("double", "spacing"), [(False, "equal"), (True, "equal"), (True, "sqrt")])
+def test_c51_against_numpy(double, spacing, noisy, dueling_hidden):
     options = {} if dueling_hidden is None else {"dueling": True, "dueling_hidden": dueling_hidden}
     learner = learner_with_distinct_target(
         distribution="c51",
         atoms=9,
         value_min=-1.0,
         value_max=2.0,
+        atom_spacing=spacing,
         double=double,
         noisy=noisy,
         **options,
@@ -81,7 +96,9 @@ def test_c51_against_numpy(double, noisy, dueling_hidden):
     config = learner._config
     arrays, batch = make_batch(0)
     priorities = learner.compute(batch)  # draws the noise, which the networks keep afterwards
-    z = np.linspace(-1, 2, 9)
+    z = np.linspace(-1, 2, 9) if spacing == "equal" else np.linspace(-1, np.sqrt(2), 9)
+    if spacing == "sqrt":
+        z = np.sign(z) * z**2
     next_p = softmax(forward(learner.target, config, arrays["next_obs"]), 2)
     chooser = softmax(forward(learner.online, config, arrays["next_obs"]), 2) if double else next_p
     next_p = next_p[ROWS, (chooser @ z).argmax(1)]
@@ -90,8 +107,9 @@ def test_c51_against_numpy(double, noisy, dueling_hidden):
         for j in range(9):
             shifted = 0.1 * arrays["reward"][b] + arrays["discount"][b] * z[j]
             shifted = min(max(shifted, -1.0), 2.0)
-            for i in range(9):  # a triangle around each atom
-                target[b, i] += next_p[b, j] * max(0.0, 1 - abs(shifted - z[i]) / (z[1] - z[0]))
+            for i in range(9):  # a triangle around each atom, from its lower to its upper neighbor
+                weight = np.interp(shifted, z, np.arange(9) == i)
+                target[b, i] += next_p[b, j] * weight
     np.testing.assert_allclose(target.sum(1), 1.0)
     p = softmax(forward(learner.online, config, arrays["obs"])[ROWS, arrays["action"]], 1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ import torch
 
 from parl.ops.adam import FlatAdam, adam_step
 from parl.ops.batches import select_rows
-from parl.ops.distributions import project_categorical
+from parl.ops.distributions import atom_values, initial_logits, project_categorical
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import huber
 from parl.ops.returns import bellman_target
@@ -103,6 +103,34 @@ def test_epsilon_greedy_rates_and_generator_use():
     epsilon_greedy(np.zeros(5, np.int64), 0.0, 4, one)
     epsilon_greedy(np.zeros(5, np.int64), 1.0, 4, other)
     assert one.random() == other.random()
+
+
+def test_atoms_of_equal_values_or_square_roots():
+    assert torch.allclose(atom_values(-1, 3, 5, "equal"), torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0]))
+    assert torch.allclose(atom_values(-4, 9, 6, "sqrt"), torch.tensor([-4.0, -1.0, 0.0, 1.0, 4.0, 9.0]))
+    assert torch.allclose(atom_values(1, 9, 3, "sqrt"), torch.tensor([1.0, 4.0, 9.0]))
+
+
+def test_initial_logits_are_highest_at_the_atom_nearest_to_zero():
+    assert initial_logits(torch.tensor([-2.0, -1.0, 0.1, 1.0, 2.0])).tolist() == [-2, -1, 0, -1, -2]
+    assert initial_logits(torch.tensor([1.0, 2.0, 3.0])).tolist() == [0, -1, -2]
+    assert initial_logits(torch.tensor([-3.0, -2.0])).tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("spacing", ["equal", "sqrt"])
+def test_projections_keep_the_mean_within_the_atoms(spacing):
+    support = atom_values(-10, 10, 51, spacing)
+    generator = torch.Generator().manual_seed(0)
+    probabilities = torch.rand(64, 51, generator=generator).softmax(dim=1)
+    reward = torch.randn(64, generator=generator)
+    discount = torch.full((64,), 0.5)  # no atom leaves the range
+    found = project_categorical(support, probabilities, reward, discount)
+    assert torch.allclose(found.sum(dim=1), torch.ones(64)) and (found >= 0).all()
+    expected = reward + discount * (probabilities @ support)
+    assert torch.allclose(found @ support, expected, atol=1e-5)
+    # Beyond the range, all is on the last atom.
+    outside = project_categorical(support, probabilities, torch.full((64,), 30.0), discount)
+    assert torch.allclose(outside[:, -1], torch.ones(64))
 
 
 def test_a_projected_row_that_is_not_finite_does_not_affect_the_others():

@@ -232,6 +232,7 @@ DQN_ROWS = REPLAYED | {
     "atoms": network(11, distribution="c51"),
     "value_min": learning(-1.0, distribution="c51"),
     "value_max": learning(1.0, distribution="c51"),
+    "atom_spacing": learning("sqrt", distribution="c51"),
     "quantiles": network(5, distribution="qr"),
     "policy_quantiles": learning(1, distribution="iqn", hidden=(16,)),
     "cosines": network(7, distribution="iqn"),

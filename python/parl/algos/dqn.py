@@ -12,7 +12,7 @@ and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
 
 With ``distribution`` set, the network predicts the distribution of each action's return; Q is its mean::
 
-    c51   Z = sum_i p_i [z_i],  z_i equally spaced             Bellemare et al. (2017), equation 7
+    c51   Z = sum_i p_i [z_i],  z_i fixed                      Bellemare et al. (2017), equation 7
           loss = mean_b w_b KL(project(R + d z, p_target(s', a*)) || p(s, a)),  p = KL + priority_epsilon
     qr    Z = quantiles at (i + 1/2) / N                       Dabney et al. (2018), "QR", equation 10
     iqn   Z(tau), tau drawn from 0..1                          Dabney et al. (2018), "IQN", equation 3
@@ -90,7 +90,9 @@ from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
+    atom_values,
     categorical_divergence,
+    initial_logits,
     midpoints,
     project_categorical,
     quantile_huber,
@@ -105,6 +107,7 @@ from parl.ops.schedules import actor_epsilons, linear
 from parl.types import MASK, Array, Batch, EnvSpec, Observations, Preset
 
 Distribution = Literal["none", "c51", "qr", "iqn"]
+AtomSpacing = Literal["equal", "sqrt"]
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,9 @@ class Config(OffPolicyConfig):
     """c51: lowest atom, in units of the scaled return."""
     value_max: float = 10.0
     """c51: highest atom, in units of the scaled return."""
+    atom_spacing: AtomSpacing = "equal"
+    """c51: what is equally spaced: the values of the atoms (equal, as in the source), or their square roots
+    (sqrt). Returns that are small compared with the range are then told apart too."""
     quantiles: int = 64
     """qr: number of quantiles. iqn: number of fractions sampled for the prediction, and as many for the
     target. 1..1024."""
@@ -202,7 +208,7 @@ class Config(OffPolicyConfig):
         found = super().unused(spec)
         kind = f"distribution = {self.distribution!r}"
         if self.distribution != "c51":
-            found |= dict.fromkeys(("atoms", "value_min", "value_max"), kind)
+            found |= dict.fromkeys(("atoms", "value_min", "value_max", "atom_spacing"), kind)
         else:
             found["huber_delta"] = kind
         if self.distribution not in ("qr", "iqn"):
@@ -253,7 +259,11 @@ class Config(OffPolicyConfig):
                 raise ConfigError(f"dqn: {name} = {getattr(self, name)} is not above 0")
         check_hidden(self, algorithm_name="dqn")
         check_choices(
-            self, ("distribution", get_args(Distribution)), ("images", get_args(Images)), algorithm_name="dqn"
+            self,
+            ("distribution", get_args(Distribution)),
+            ("atom_spacing", get_args(AtomSpacing)),
+            ("images", get_args(Images)),
+            algorithm_name="dqn",
         )
         if not -math.inf < self.value_min < self.value_max < math.inf:
             raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
@@ -392,8 +402,8 @@ class QNetwork(ExecutionModule):
         outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
         actions = spec.num_actions or 0
         self._dense: MLPWithHeads | None = None
-        support = torch.linspace(config.value_min, config.value_max, config.atoms)
-        self.register_buffer("support", support, persistent=False)
+        values = (config.value_min, config.value_max, config.atoms, config.atom_spacing)
+        self.register_buffer("support", atom_values(*values), persistent=False)
         acting = midpoints(config.policy_quantiles).unsqueeze(0)
         self.register_buffer("acting_fractions", acting, persistent=False)
         own = config.own and config.make_own(spec)
@@ -417,6 +427,8 @@ class QNetwork(ExecutionModule):
             self.head = DuelingHead(features, actions, outputs, config.dueling_hidden, make_linear)
         else:
             self.head = ActionHead(features, actions, outputs, make_linear)
+        if self._kind == "c51":
+            self.head.add_to_bias(initial_logits(self.support))
         if self._kind == "iqn":
             self.embedding = FractionEmbedding(config.cosines, features)
 

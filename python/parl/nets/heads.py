@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,11 @@ class ActionHead(nn.Module):
         super().__init__()
         self._shape = (actions, outputs)
         self.values = make_linear(features, actions * outputs)
+
+    def add_to_bias(self, values: Tensor) -> None:
+        """Adds (outputs,) to the layer's bias, for each action."""
+        with torch.no_grad():
+            cast("Tensor", self.values.bias).add_(values.repeat(self._shape[0]))
 
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
@@ -70,6 +76,12 @@ class DuelingHead(nn.Module):
 
         self.value = stream(outputs)
         self.advantage = stream(actions * outputs)
+
+    def add_to_bias(self, values: Tensor) -> None:
+        """Adds (outputs,) to the bias of the state value."""
+        last = self.value[-1] if isinstance(self.value, nn.Sequential) else self.value
+        with torch.no_grad():
+            cast("Tensor", last.bias).add_(values)
 
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""

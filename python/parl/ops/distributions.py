@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -13,7 +16,7 @@ def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, 
     in proportion to nearness.
 
     Args:
-        support: (M,) float32, equally spaced, ascending.
+        support: (M,) float32, ascending.
         probabilities: (B, M) float32, of Z.
         reward: (B,) float32.
         discount: (B,) float32.
@@ -24,16 +27,45 @@ def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, 
     Source: Bellemare, Dabney and Munos (2017), "A Distributional Perspective on Reinforcement Learning",
     equation 7 and algorithm 1.
     """
-    atoms = len(support)
-    low, spacing = support[0], support[1] - support[0]
     shifted = reward.unsqueeze(1) + discount.unsqueeze(1) * support
-    place = ((shifted - low) / spacing).clamp_(0, atoms - 1)
-    below = place.floor()
-    share = place - below  # of the upper atom; 0 on an atom, so that the last one needs no upper atom
-    below = below.long().clamp_(min=0)  # NaN is no index; ``share`` passes it on to the result
+    above = torch.searchsorted(support, shifted, right=True).clamp_(1, len(support) - 1)
+    low = support[above - 1]
+    share = ((shifted - low) / (support[above] - low)).clamp_(0, 1)  # of the upper atom; NaN stays NaN
     projected = torch.zeros_like(probabilities)
-    projected.scatter_add_(1, below, probabilities * (1 - share))
-    return projected.scatter_add_(1, (below + 1).clamp_(max=atoms - 1), probabilities * share)
+    projected.scatter_add_(1, above - 1, probabilities * (1 - share))
+    return projected.scatter_add_(1, above, probabilities * share)
+
+
+def atom_values(low: float, high: float, count: int, spacing: Literal["equal", "sqrt"]) -> Tensor:
+    """Returns the values of the atoms of a categorical distribution, (count,) float32, ascending.
+
+    Args:
+        low: value of the first atom.
+        high: value of the last atom, above ``low``.
+        count: number of atoms.
+        spacing: what is equally spaced: the values, or their square roots, with sign. The distance of
+            neighbors then grows with the value's root, so that small returns are told apart as well as
+            large ones are.
+    """
+    if spacing == "equal":
+        return torch.linspace(low, high, count)
+    roots = torch.linspace(_signed_root(low), _signed_root(high), count)
+    return roots * roots.abs()
+
+
+def _signed_root(value: float) -> float:
+    return math.copysign(math.sqrt(abs(value)), value)
+
+
+def initial_logits(support: Tensor) -> Tensor:
+    """Returns logits (M,) float32 of a narrow distribution around 0 on the atoms ``support`` (M,).
+
+    Networks start with them added to the outputs. Equal probabilities, as wide as the range, are narrowed by
+    nothing but the discount, a little with each copy of the target network; until then, which can take more
+    updates than a run has, differences between actions are lost in the width.
+    """
+    places = torch.arange(len(support), dtype=torch.float32, device=support.device)
+    return -(places - support.abs().argmin()).abs()
 
 
 def categorical_divergence(target: Tensor, logits: Tensor) -> Tensor:

@@ -118,6 +118,7 @@ class Options(RunOptions, total=False):
     atoms: int
     value_min: float
     value_max: float
+    atom_spacing: Literal["equal", "sqrt"]
     quantiles: int
     policy_quantiles: int
     cosines: int
