@@ -34,7 +34,8 @@ distribution)::
 
 If environments report action masks, every ``max``, ``argmax`` and ``pi`` above is over the valid actions of
 its state. Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``,
-and samples in proportion to ``p ** alpha``.
+and samples in proportion to ``p ** alpha``. Distributions of c51 start near 0, see
+:func:`parl.ops.distributions.initial_logits`.
 
 A ``network`` of your own returns Q-values (batch, actions); for c51 logits (batch, actions, atoms), for qr
 quantiles (batch, actions, quantiles). iqn takes only a ``torso``.
