@@ -2927,8 +2927,8 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, Slice<const uint32_t>
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
 PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums);
 PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<uint32_t> sums, uint32_t to);
-PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties);
-PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties);
+PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint32_t> ranks, uint32_t before, uint32_t first, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels);
+PARL_INLINE uint32_t round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels);
 PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -11566,15 +11566,18 @@ PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<u
     }
 }
 
-// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of five picture rows. `places` are the rows of
-// the strip that are equal to these, `unit` counts columns. Bit 7 of a byte of `ties` is set for pixels that are halfway between
-// two values: the float computation decides these.
-PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties) {
+// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of the five picture rows from row `first` on. `ranks`
+// has the number of distinct picture rows up to each one, and `before` of them come before the strip. `unit` counts columns. Returns
+// the pixels that are halfway between two values: bit 8 k + q for pixel 4 q + k of the upper row, bit 8 k + QUADS + q for the lower.
+// The float computation decides these.
+PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint32_t> ranks, uint32_t before, uint32_t first, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels) {
+    const uint32_t shift = rs::wrapping_sub<uint32_t>((2u * static_cast<uint32_t>(observe::plane::QUADS)) * unit, (before + 1u) * static_cast<uint32_t>(observe::plane::SUM_WORDS));
     Array<uint32_t, 5> at = Array<uint32_t, 5>{};
     PARL_UNROLLED
     for (uint32_t j = 0u; j < 5u; ++j) {
-        at[j] = (static_cast<uint32_t>(places[j]) * observe::plane::SUM_WORDS) + ((2u * observe::plane::QUADS) * unit);
+        at[j] = static_cast<uint32_t>(rs::wrapping_add<uint32_t>(ranks[first + j] * static_cast<uint32_t>(observe::plane::SUM_WORDS), shift));
     }
+    uint32_t ties = 0u;
     PARL_UNROLLED
     for (uint32_t quad = 0u; quad < observe::plane::QUADS; ++quad) {
         Array<uint32_t, 2> upper = Array<uint32_t, 2>{};
@@ -11586,18 +11589,20 @@ PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t,
             upper[k] = (sums[at[0u] + word] + sums[at[1u] + word]) + middle;
             lower[k] = (sums[at[3u] + word] + sums[at[4u] + word]) + middle;
         }
-        observe::plane::round_four(upper, pixels[0u][quad], ties[0u][quad]);
-        observe::plane::round_four(lower, pixels[1u][quad], ties[1u][quad]);
+        const uint32_t upper_ties = observe::plane::round_four(upper, pixels[0u][quad]);
+        const uint32_t lower_ties = observe::plane::round_four(lower, pixels[1u][quad]);
+        ties |= (upper_ties >> (7u - static_cast<uint32_t>(quad))) | (lower_ties >> (7u - static_cast<uint32_t>(observe::plane::QUADS + quad)));
     }
+    return ties;
 }
 
-// Divides four sums, which are halves of words, by 200. Sets bit 7 of the bytes of `ties` where nothing remains.
-PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties) {
+// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains.
+PARL_INLINE uint32_t round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels) {
     const uint32_t first = machine::tia::rows::select_bytes((sums[0u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[0u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     const uint32_t second = machine::tia::rows::select_bytes((sums[1u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[1u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     pixels = machine::tia::rows::select_bytes(first, second, 0x5410u);
     const uint32_t fractions = machine::tia::rows::select_bytes(first, second, 0x7632u);
-    ties = ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
+    return ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
 }
 
 // Byte `index` of a plane.
