@@ -2915,6 +2915,7 @@ namespace cule::observe::plane {
 PARL_FN uint8_t brightest(const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
 PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
+PARL_INLINE void eight_words(Slice<const uint8_t> bytes, uint32_t at, Array<uint32_t, 8>& words);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
@@ -11345,6 +11346,14 @@ PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
     return rs::load<uint32_t>(bytes.data, at);
 }
 
+// Reads the 32 bytes from `at` on, a multiple of four, as words.
+PARL_INLINE void eight_words(Slice<const uint8_t> bytes, uint32_t at, Array<uint32_t, 8>& words) {
+    PARL_SHORT
+    for (uint32_t k = 0u; k < 8u; ++k) {
+        words[k] = observe::plane::word_at(bytes, at + (4u * k));
+    }
+}
+
 // Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #ifdef PARL_INTRINSICS
@@ -11476,12 +11485,17 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
             }
             last_is_bytes = false;
         } else {
+            Array<uint32_t, 8> indices = Array<uint32_t, 8>{};
+            if (picture < 2u) {
+                observe::plane::eight_words(Slice<const uint8_t>(board.picture[picture]), at, indices);
+            } else {
+                observe::plane::eight_words(work, ((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at, indices);
+            }
             uint32_t differs = 0u;
             PARL_SHORT
             for (uint32_t k = 0u; k < 8u; ++k) {
-                const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                differs |= indices ^ last[k];
-                last[k] = indices;
+                differs |= indices[k] ^ last[k];
+                last[k] = indices[k];
             }
             if (last_is_bytes && (differs == 0u)) {
                 continue;

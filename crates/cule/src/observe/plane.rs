@@ -148,6 +148,14 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     word
 }
 
+/// Reads the 32 bytes from `at` on, a multiple of four, as words.
+#[inline(always)]
+fn eight_words(bytes: &[u8], at: usize, words: &mut [u32; 8]) {
+    for k in 0..8usize {
+        words[k] = word_at(bytes, at + 4 * k);
+    }
+}
+
 /// Byte-wise maximum of two words.
 fn larger_of_four(a: u32, b: u32) -> u32 {
     let mut larger: u32 = 0;
@@ -290,15 +298,16 @@ pub fn brighten_part(
             }
             last_is_bytes = false;
         } else {
+            let mut indices: [u32; 8] = [0; 8];
+            if picture < 2 {
+                eight_words(&board.picture[picture], at, &mut indices);
+            } else {
+                eight_words(work, (picture - 2) * picture_set.picture_bytes as usize + at, &mut indices);
+            }
             let mut differs: u32 = 0;
             for k in 0..8usize {
-                let indices: u32 = if picture < 2 {
-                    word_at(&board.picture[picture], at + 4 * k)
-                } else {
-                    word_at(work, (picture - 2) * picture_set.picture_bytes as usize + at + 4 * k)
-                };
-                differs |= indices ^ last[k];
-                last[k] = indices;
+                differs |= indices[k] ^ last[k];
+                last[k] = indices[k];
             }
             // The pictures of one step are equal in most places.
             if last_is_bytes && differs == 0 {
