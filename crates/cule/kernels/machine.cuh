@@ -2113,6 +2113,19 @@ PARL_TABLE Array<Array<uint8_t, 3>, 8> COPIES =
     Array<Array<uint8_t, 3>, 8>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 16, 0}}, Array<uint8_t,
     3>{{0, 32, 0}}, Array<uint8_t, 3>{{0, 16, 32}}, Array<uint8_t, 3>{{0, 64, 0}}, Array<uint8_t, 3>{{0, 0,
     0}}, Array<uint8_t, 3>{{0, 32, 64}}, Array<uint8_t, 3>{{0, 0, 0}}}};
+
+PARL_FN constexpr uint32_t copy_bits() {
+    uint32_t all = 0u;
+    uint32_t mode = 0u;
+    while (mode < 8u) {
+        const uint32_t bits = static_cast<uint32_t>(machine::tia::objects::COPIES[mode][1u] | machine::tia::objects::COPIES[mode][2u]) >> 4;
+        all |= bits << (4u * mode);
+        mode += 1u;
+    }
+    return all;
+}
+// The same, four bits per mode: bits 0 to 2 for copies that are 16, 32 and 64 pixels to the right.
+PARL_CONST uint32_t COPY_BITS = machine::tia::objects::copy_bits();
 }
 
 namespace cule::machine::tia::paint {
@@ -2776,12 +2789,13 @@ PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t cl
 }
 
 namespace cule::machine::tia::objects {
+PARL_FN uint32_t copies_of(uint8_t nusiz);
 PARL_FN uint32_t stretch(uint32_t bits);
 PARL_FN uint32_t halve(uint32_t wide);
-PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position);
-PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics);
-PARL_FN Array<uint32_t, 5> missile(const machine::tia::Tia& t, uint32_t missile);
-PARL_FN Array<uint32_t, 5> ball(const machine::tia::Tia& t);
+PARL_INLINE void place(Array<uint32_t, 5>& mask, uint32_t first, uint32_t pattern, uint32_t copies, uint32_t position);
+PARL_INLINE void player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics, Array<uint32_t, 5>& mask);
+PARL_INLINE void missile(const machine::tia::Tia& t, uint32_t missile, Array<uint32_t, 5>& mask);
+PARL_INLINE void ball(const machine::tia::Tia& t, Array<uint32_t, 5>& mask);
 PARL_FN Array<uint32_t, 5> playfield(const machine::tia::Tia& t);
 PARL_FN uint64_t playfield_cells(uint32_t bits, uint8_t mirror);
 PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode);
@@ -9610,6 +9624,11 @@ PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t cl
 
 namespace cule::machine::tia::objects {
 
+// The copies that a value of NUSIZ selects, as in `COPY_BITS`.
+PARL_FN uint32_t copies_of(uint8_t nusiz) {
+    return (machine::tia::objects::COPY_BITS >> static_cast<uint8_t>(4 * (nusiz & 7))) & 7u;
+}
+
 // Repeats every bit four times: playfield bits to pixels.
 PARL_FN uint32_t stretch(uint32_t bits) {
     uint32_t x = bits & 0xFFu;
@@ -9628,74 +9647,60 @@ PARL_FN uint32_t halve(uint32_t wide) {
     return (x | (x >> 8)) & 0x0000FFFFu;
 }
 
-// Adds up to 32 pixels at `position`, which may exceed the row by up to 160.
-PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position) {
+// The pixels `first` at `position`, which may exceed the row by up to 160, and `pattern` where `copies` (of `copies_of`) are.
+// With copies, both have up to eight pixels.
+PARL_INLINE void place(Array<uint32_t, 5>& mask, uint32_t first, uint32_t pattern, uint32_t copies, uint32_t position) {
     const uint32_t at = (position >= 160u) ? (position - 160u) : position;
-    const uint64_t wide = static_cast<uint64_t>(pattern) << (at & 31u);
-    const uint32_t word = static_cast<uint32_t>(at >> 5);
-    const uint32_t next = (word == 4u) ? 0u : (word + 1u);
-    mask[word] |= static_cast<uint32_t>(wide);
-    mask[next] |= static_cast<uint32_t>(wide >> 32);
-}
-
-// Pixels of a player with these graphics (bit 7 leftmost).
-PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
-    const uint8_t mode = t.nusiz[player] & 7;
-    const uint32_t position = static_cast<uint32_t>(t.position[machine::tia::P0 + player]);
-    const bool skip = t.skip[player] != 0;
-    const uint32_t pixels = (t.reflect[player] != 0) ? static_cast<uint32_t>(graphics) : static_cast<uint32_t>(rs::reverse_bits<uint8_t>(graphics));
-    if ((mode == 5) || (mode == 7)) {
-        if (!skip) {
-            const uint32_t wide = machine::tia::objects::stretch(pixels);
-            const uint32_t pattern = (mode == 7) ? wide : machine::tia::objects::halve(wide);
-            machine::tia::objects::place(mask, pattern, position + 1u);
-        }
-        return mask;
-    }
-    if (!skip) {
-        machine::tia::objects::place(mask, pixels, position);
-    }
+    const uint32_t near_ = first | (((copies & 1u) != 0u) ? (pattern << 16) : 0u);
+    const uint32_t middle = ((copies & 2u) != 0u) ? pattern : 0u;
+    const uint32_t far_ = ((copies & 4u) != 0u) ? pattern : 0u;
+    const uint32_t shift = at & 31u;
+    const uint64_t low = machine::tia::rows::two_words(near_, middle) << shift;
+    const uint64_t high = machine::tia::rows::two_words(middle, far_) << shift;
+    const Array<uint32_t, 4> words = Array<uint32_t, 4>{{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high >> 32), static_cast<uint32_t>((static_cast<uint64_t>(far_) << shift) >> 32)}};
+    uint32_t word = static_cast<uint32_t>(at >> 5);
     PARL_SHORT
-    for (uint32_t i = 1u; i < 3u; ++i) {
-        const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[static_cast<uint32_t>(mode)][i]);
-        if (offset != 0u) {
-            machine::tia::objects::place(mask, pixels, position + offset);
-        }
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        mask[word] = words[k];
+        word = (word == 4u) ? 0u : (word + 1u);
     }
-    return mask;
+    mask[word] = 0u;
 }
 
-// Pixels of an enabled missile.
-PARL_FN Array<uint32_t, 5> missile(const machine::tia::Tia& t, uint32_t missile) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+// Computes the pixels of a player with these graphics (bit 7 leftmost).
+PARL_INLINE void player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics, Array<uint32_t, 5>& mask) {
+    const uint8_t mode = t.nusiz[player] & 7;
+    uint32_t position = static_cast<uint32_t>(t.position[machine::tia::P0 + player]);
+    const uint32_t pixels = (t.reflect[player] != 0) ? static_cast<uint32_t>(graphics) : static_cast<uint32_t>(rs::reverse_bits<uint8_t>(graphics));
+    uint32_t first = pixels;
+    if ((mode == 5) || (mode == 7)) {
+        const uint32_t wide = machine::tia::objects::stretch(pixels);
+        first = (mode == 7) ? wide : machine::tia::objects::halve(wide);
+        position += 1u;
+    }
+    if (t.skip[player] != 0) {
+        first = 0u;
+    }
+    machine::tia::objects::place(mask, first, pixels, machine::tia::objects::copies_of(mode), position);
+}
+
+// Computes the pixels of an enabled missile.
+PARL_INLINE void missile(const machine::tia::Tia& t, uint32_t missile, Array<uint32_t, 5>& mask) {
     uint8_t size = (t.nusiz[missile] >> 4) & 3;
     if ((missile == 0u) && (t.missile0_form == machine::tia::FORM_WIDE)) {
         size |= 1;
     }
+    uint32_t pattern = (1u << rs::shl<int32_t>(1, size)) - 1u;
     if ((missile == 0u) && (t.missile0_form == machine::tia::FORM_OFF)) {
-        return mask;
+        pattern = 0u;
     }
-    const uint32_t pattern = (1u << rs::shl<int32_t>(1, size)) - 1u;
-    const uint32_t mode = static_cast<uint32_t>(t.nusiz[missile] & 7);
-    const uint32_t position = static_cast<uint32_t>(t.position[machine::tia::M0 + missile]);
-    machine::tia::objects::place(mask, pattern, position);
-    PARL_SHORT
-    for (uint32_t i = 1u; i < 3u; ++i) {
-        const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[mode][i]);
-        if (offset != 0u) {
-            machine::tia::objects::place(mask, pattern, position + offset);
-        }
-    }
-    return mask;
+    machine::tia::objects::place(mask, pattern, pattern, machine::tia::objects::copies_of(t.nusiz[missile]), static_cast<uint32_t>(t.position[machine::tia::M0 + missile]));
 }
 
-// Pixels of the enabled ball.
-PARL_FN Array<uint32_t, 5> ball(const machine::tia::Tia& t) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+// Computes the pixels of the enabled ball.
+PARL_INLINE void ball(const machine::tia::Tia& t, Array<uint32_t, 5>& mask) {
     const uint32_t pattern = (1u << rs::shl<int32_t>(1, (t.ctrlpf >> 4) & 3)) - 1u;
-    machine::tia::objects::place(mask, pattern, static_cast<uint32_t>(t.position[machine::tia::BL]));
-    return mask;
+    machine::tia::objects::place(mask, pattern, 0u, 0u, static_cast<uint32_t>(t.position[machine::tia::BL]));
 }
 
 // Pixels of the playfield.
@@ -9716,8 +9721,8 @@ PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode) {
     const uint32_t first = start >> 2;
     const uint32_t last = ((start + width) - 1u) >> 2;
     const uint64_t one = ((2ull << (last - first)) - 1ull) << first;
-    const Array<uint8_t, 3> copies = machine::tia::objects::COPIES[static_cast<uint32_t>(mode)];
-    const uint64_t all = (one | (one << (copies[1u] >> 2))) | (one << (copies[2u] >> 2));
+    const uint32_t copies = machine::tia::objects::copies_of(mode);
+    const uint64_t all = ((one | (one << (4u * (copies & 1u)))) | (one << (4u * (copies & 2u)))) | (one << (4u * (copies & 4u)));
     return (all | (all >> 40)) & machine::tia::objects::ALL_CELLS;
 }
 
@@ -9789,14 +9794,14 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             if (t.graphics[p] != 0) {
-                PARL_LINE(board).masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+                machine::tia::objects::player(t, p, t.graphics[p], PARL_LINE(board).masks[machine::tia::P0 + p]);
             } else {
                 PARL_LINE(board).masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-                PARL_LINE(board).masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+                machine::tia::objects::missile(t, p, PARL_LINE(board).masks[machine::tia::M0 + p]);
             } else {
                 PARL_LINE(board).masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
@@ -9804,7 +9809,7 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
-            PARL_LINE(board).masks[machine::tia::BL] = machine::tia::objects::ball(t);
+            machine::tia::objects::ball(t, PARL_LINE(board).masks[machine::tia::BL]);
         } else {
             PARL_LINE(board).masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
@@ -10010,20 +10015,21 @@ PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32
 PARL_FN bool is_touched(const machine::tia::Tia& t, uint8_t on, int32_t group) {
     uint32_t shapes = 0u;
     const uint32_t word = static_cast<uint32_t>(group >> 5);
+    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
     PARL_SHORT
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((on & machine::tia::bit(machine::tia::P0 + p)) != 0) {
-            const Array<uint32_t, 5> mask = machine::tia::objects::player(t, p, 0xFF);
+            machine::tia::objects::player(t, p, 0xFF, mask);
             shapes |= mask[word];
         }
         if ((on & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-            const Array<uint32_t, 5> mask_2 = machine::tia::objects::missile(t, p);
-            shapes |= mask_2[word];
+            machine::tia::objects::missile(t, p, mask);
+            shapes |= mask[word];
         }
     }
     if ((on & machine::tia::bit(machine::tia::BL)) != 0) {
-        const Array<uint32_t, 5> mask_3 = machine::tia::objects::ball(t);
-        shapes |= mask_3[word];
+        machine::tia::objects::ball(t, mask);
+        shapes |= mask[word];
     }
     return ((shapes >> (group & 31)) & 0xFu) != 0u;
 }
