@@ -9503,29 +9503,25 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         return;
     }
     machine::tia::objects::refresh(t, board, static_cast<uint8_t>(active));
-    Array<uint32_t, 5> span = Array<uint32_t, 5>{};
-    PARL_SHORT
-    for (uint32_t w = 0u; w < 5u; ++w) {
-        span[w] = machine::tia::collision::span_word(w, from, to);
-    }
     uint32_t any = 0u;
     uint32_t latched = 0u;
-    uint32_t left = possible;
-    while (left != 0u) {
-        const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
-        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-        uint32_t inside = 0u;
-        PARL_SHORT
-        for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
-            const uint32_t both = PARL_LINE(board).masks[a][w_2] & PARL_LINE(board).masks[b][w_2];
+    uint64_t cells = here;
+    while (cells != 0ull) {
+        const uint32_t w = static_cast<uint32_t>(rs::trailing_zeros<uint64_t>(cells) >> 3);
+        cells &= ~(0xFFull << (8u * w));
+        const uint32_t span = machine::tia::collision::span_word(w, from, to);
+        uint32_t left = possible;
+        while (left != 0u) {
+            const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
+            left &= left - 1u;
+            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+            const uint32_t both = PARL_LINE(board).masks[a][w] & PARL_LINE(board).masks[b][w];
             any |= both;
-            inside |= both & span[w_2];
+            if ((both & span) != 0u) {
+                latched |= 1u << latch;
+            }
         }
-        if (inside != 0u) {
-            latched |= 1u << latch;
-        }
-        left &= left - 1u;
     }
     t.collisions |= static_cast<uint16_t>(latched);
     if (latched != 0u) {
