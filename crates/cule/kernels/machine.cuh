@@ -2878,6 +2878,7 @@ PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clo
 PARL_FN void write_vblank(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
 PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t index, uint32_t value);
+PARL_FN uint64_t cells_with_color(const machine::tia::Tia& t, const machine::Board& board, uint32_t index);
 PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_reflect(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
 PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value);
@@ -10806,8 +10807,33 @@ PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clo
     if (m.tia.layout.pal != 0) {
         color |= static_cast<uint8_t>(m.tia.last_lines & 1);
     }
-    machine::tia::write::catch_up_if(m, board, clock, (m.draw != 0) && (color != m.tia.color[index]));
+    if (((color != m.tia.color[index]) && (m.draw != 0)) && (m.access_by_access == 0)) {
+        const uint64_t cells = machine::tia::write::cells_with_color(m.tia, board, index);
+        if (cells != 0ull) {
+            machine::tia::write::catch_up_over(m, board, clock, cells);
+        }
+    } else {
+        machine::tia::write::catch_up_if(m, board, clock, false);
+    }
     m.tia.color[index] = color;
+}
+
+// Cells that may show color `index`.
+PARL_FN uint64_t cells_with_color(const machine::tia::Tia& t, const machine::Board& board, uint32_t index) {
+    if ((index == machine::tia::paint::BACKGROUND) || ((index < machine::tia::paint::PLAYFIELD) && ((t.ctrlpf & machine::tia::paint::SCORE) != 0))) {
+        return machine::tia::objects::ALL_CELLS;
+    }
+    const Tuple2<uint32_t, uint32_t> t1 = (index == machine::tia::paint::PLAYFIELD) ? Tuple2<uint32_t, uint32_t>{machine::tia::PF, machine::tia::BL} : Tuple2<uint32_t, uint32_t>{machine::tia::P0 + index, machine::tia::M0 + index};
+    const uint32_t large = t1._0;
+    const uint32_t small = t1._1;
+    uint64_t cells = 0ull;
+    if ((t.enabled & machine::tia::bit(large)) != 0) {
+        cells |= PARL_LINE(board).cells[large];
+    }
+    if ((t.enabled & machine::tia::bit(small)) != 0) {
+        cells |= PARL_LINE(board).cells[small];
+    }
+    return cells;
 }
 
 PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
