@@ -2228,6 +2228,8 @@ PARL_CONST uint32_t MIXED = 1u;
 PARL_CONST uint32_t CLASSES = 2u;
 // As `CLASSES`, but the first eight pixels are the HMOVE blank.
 PARL_CONST uint32_t BLANKED = 3u;
+// The missiles and the ball.
+PARL_CONST uint8_t SMALL_OBJECTS = 28;
 // Pixels of an HMOVE blank.
 PARL_CONST int32_t BLANK_PIXELS = 8;
 }
@@ -2849,8 +2851,8 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
 PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors);
 PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
-PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t before);
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before, bool with_small);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before, bool with_small);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
 PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
 PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
@@ -10307,7 +10309,11 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
     if ((a == 0) && usual) {
-        machine::tia::rows::draw_whole(board, before);
+        if ((m.tia.enabled & machine::tia::rows::SMALL_OBJECTS) != 0) {
+            machine::tia::rows::draw_whole(board, before, true);
+        } else {
+            machine::tia::rows::draw_whole(board, before, false);
+        }
     } else {
         const uint32_t first = static_cast<uint32_t>(a >> 5);
         const uint32_t last = static_cast<uint32_t>(rs::add<int32_t>(b, 31) >> 5);
@@ -10315,7 +10321,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         for (uint32_t w = first; w < last; ++w) {
             Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
             if (usual) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
+                classes = machine::tia::rows::usual_classes(board, w, before, true);
             } else if (!dark) {
                 const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
                 const uint32_t c0 = t1._0;
@@ -10376,19 +10382,24 @@ PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
 }
 
 // Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
-// up-to-date masks.
-PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
-    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
-    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
-    const uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w] | PARL_LINE(board).masks[machine::tia::BL][w];
+// up-to-date masks. `with_small`: missiles or the ball are enabled.
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before, bool with_small) {
+    uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w];
+    uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w];
+    uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w];
+    if (with_small) {
+        zeros |= PARL_LINE(board).masks[machine::tia::M0][w];
+        ones |= PARL_LINE(board).masks[machine::tia::M1][w];
+        field |= PARL_LINE(board).masks[machine::tia::BL][w];
+    }
     return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
 }
 
 // Draws a row of usual classes.
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t before) {
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before, bool with_small) {
     PARL_UNROLLED
     for (uint32_t w = 0u; w < 5u; ++w) {
-        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
+        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before, with_small);
         const uint32_t low = t1._0;
         const uint32_t high = t1._1;
         PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
