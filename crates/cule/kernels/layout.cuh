@@ -269,14 +269,16 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
 PARL_CONST uint32_t RAM_BYTES = 128;
 
 // Shared words of a block while it shows planes of 84 x 84: the brightness and the sums of a strip, the table of a game, which
-// picture rows are distinct, and two lists with their lengths: parts of rows that need more than one picture's classes, and pixels
-// that lie between two values.
+// picture rows and which pairs of rows of the plane are distinct, and two lists with their lengths: parts of rows that need more
+// than one picture's classes, and pixels that lie between two values.
 PARL_CONST uint32_t TABLE_BYTES = 256;
 PARL_CONST uint32_t TIES = 64;
 PARL_CONST uint32_t DISTINCT_WORDS = (cule::observe::plane::ROWS_84 + 31) / 32;
+PARL_CONST uint32_t PAIRS = cule::observe::plane::ROWS_84 / 5;
+PARL_CONST uint32_t PAIR_WORDS = (PAIRS + 31) / 32;
 PARL_CONST uint32_t STRIP_PARTS = cule::observe::plane::STRIP_ROWS * cule::observe::plane::ROW_PARTS;
 PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + cule::observe::plane::STRIP_SUM_WORDS + TABLE_BYTES / 4 +
-                                 DISTINCT_WORDS + 2 * cule::observe::plane::ROWS_84 + 2 + STRIP_PARTS + TIES;
+                                 DISTINCT_WORDS + PAIR_WORDS + 2 * cule::observe::plane::ROWS_84 + PAIRS + 1 + 2 + STRIP_PARTS + TIES;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
     alignas(16) __shared__ uint32_t words[SHOW_WORDS];
@@ -391,10 +393,12 @@ struct Strip {
     uint32_t* pixels;
     uint32_t* sums;
     uint32_t* table;
-    uint32_t* distinct;  // a bit per picture row: it differs from the row above
-    uint32_t* ranks;     // per picture row, the number of distinct rows up to it
-    uint32_t* rows;      // the distinct rows
-    uint32_t* counts;    // lengths of the two lists
+    uint32_t* distinct;   // a bit per picture row: it differs from the row above
+    uint32_t* ranks;      // per picture row, the number of distinct rows up to it
+    uint32_t* rows;       // the distinct rows
+    uint32_t* new_pairs;  // a bit per pair of rows of the plane: they are not both equal to the row above
+    uint32_t* pairs;      // these pairs, and at the end the number of all pairs
+    uint32_t* counts;     // lengths of the two lists
     uint32_t* parts;
     uint32_t* ties;
 };
@@ -406,12 +410,22 @@ struct Strip {
     uint32_t* distinct = table + TABLE_BYTES / 4;
     uint32_t* ranks = distinct + DISTINCT_WORDS;
     uint32_t* rows = ranks + show::ROWS_84;
-    uint32_t* counts = rows + show::ROWS_84;
+    uint32_t* new_pairs = rows + show::ROWS_84;
+    uint32_t* pairs = new_pairs + PAIR_WORDS;
+    uint32_t* counts = pairs + PAIRS + 1;
     uint32_t* parts = counts + 2;
-    return Strip{block_words(), sums, table, distinct, ranks, rows, counts, parts, parts + STRIP_PARTS};
+    return Strip{block_words(), sums, table, distinct, ranks, rows, new_pairs, pairs, counts, parts, parts + STRIP_PARTS};
 }
 
-// Finds the distinct rows: those that differ from the row above in one of the pictures.
+// The number of bits that are set in `words` up to bit `at`.
+[[maybe_unused]] static __device__ uint32_t rank_of(const uint32_t* words, uint32_t at) {
+    uint32_t rank = __popc(words[at / 32] & 0xFFFFFFFFu >> (31 - at % 32));
+    for (uint32_t k = 0; k < at / 32; ++k) rank += __popc(words[k]);
+    return rank;
+}
+
+// Finds the distinct picture rows: those that differ from the row above in one of the pictures. Then finds the pairs of rows of the
+// plane, made of five picture rows, that are not both equal to the row of the plane above.
 [[maybe_unused]] static __device__ void find_distinct_rows(const ShowTarget& w, const Strip& strip) {
     namespace show = cule::observe::plane;
     for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
@@ -419,17 +433,27 @@ struct Strip {
     }
     __syncthreads();
     for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
-        const uint32_t word = strip.distinct[row / 32], until = 0xFFFFFFFFu >> (31 - row % 32);
-        uint32_t rank = __popc(word & until);
-        for (uint32_t k = 0; k < row / 32; ++k) rank += __popc(strip.distinct[k]);
+        const uint32_t rank = rank_of(strip.distinct, row);
         strip.ranks[row] = rank;
-        if ((word >> row % 32 & 1) != 0) strip.rows[rank - 1] = row;
+        if ((strip.distinct[row / 32] >> row % 32 & 1) != 0) strip.rows[rank - 1] = row;
     }
+    __syncthreads();
+    for (uint32_t pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) {
+        // Rows that show one distinct picture row are equal, in spite of their weights. The row above shows the three rows before.
+        const bool is_new = pair == 0 || strip.ranks[5 * pair - 3] != strip.ranks[5 * pair + 4];
+        if (is_new) atomicOr(strip.new_pairs + pair / 32, 1u << pair % 32);
+    }
+    __syncthreads();
+    for (uint32_t pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) {
+        if ((strip.new_pairs[pair / 32] >> pair % 32 & 1) != 0) strip.pairs[rank_of(strip.new_pairs, pair) - 1] = pair;
+    }
+    if (threadIdx.x == 0) strip.pairs[rank_of(strip.new_pairs, PAIRS - 1)] = PAIRS;
     __syncthreads();
 }
 
 // Shows a plane of 84 x 84, strip by strip: the block computes the brightness of each distinct row once, then sums across it, then
-// sums of five rows, which are two rows of the plane. Few pixels lie between two values; all threads compute them together.
+// sums of five rows, which are two rows of the plane and those below that are equal. Few pixels lie between two values; all threads
+// compute them together.
 [[maybe_unused]] static __device__ void show_84(const ShowTarget& w) {
     namespace show = cule::observe::plane;
     const Batch& b = w.b;
@@ -447,15 +471,16 @@ struct Strip {
         strip.table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
     }
     for (uint32_t i = threadIdx.x; i < DISTINCT_WORDS; i += blockDim.x) strip.distinct[i] = 0;
+    for (uint32_t i = threadIdx.x; i < PAIR_WORDS; i += blockDim.x) strip.new_pairs[i] = 0;
     if (threadIdx.x == 0) strip.counts[0] = 0;
     __syncthreads();
     find_distinct_rows(w, strip);
+    uint32_t pairs = 0;
     for (uint32_t from = 0; from < show::ROWS_84;) {
         const uint32_t before = strip.ranks[from] - 1;
-        // So many rows fit in any case.
-        uint32_t to = from + show::STRIP_ROWS / 5 * 5;
-        to = to < show::ROWS_84 ? to : show::ROWS_84;
-        while (to < show::ROWS_84 && strip.ranks[to + 4] - before <= show::STRIP_ROWS) to += 5;
+        // As many distinct rows as fit, of whole pairs of rows of the plane: each of these shows five picture rows.
+        const uint32_t after = before + show::STRIP_ROWS;
+        const uint32_t to = after < strip.ranks[show::ROWS_84 - 1] ? strip.rows[after] / 5 * 5 : show::ROWS_84;
         const uint32_t count = strip.ranks[to - 1] - before;
         for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {
             uint32_t parts = show::brighten_row(picture_set, *w.workspace.board, values, strip.rows[before + place], place, pixels);
@@ -480,25 +505,32 @@ struct Strip {
         const auto pixel_of = [&](uint32_t byte) {
             return show::area_84(Slice<const uint32_t>(pixels), ranks, before, reduction, cells, weights, byte / 84, byte % 84);
         };
-        for (uint32_t i = threadIdx.x; i < (to - from) / 5 * show::UNITS_ACROSS; i += blockDim.x) {
-            const uint32_t row = from + i / show::UNITS_ACROSS * 5, unit = i % show::UNITS_ACROSS;
-            Array<uint32_t, 5> places;
-            for (uint32_t j = 0; j < 5; ++j) places[j] = strip.ranks[row + j] - before - 1;
-            Array<Array<uint32_t, show::QUADS>, 2> found, ties;
-            show::round_unit_84(Slice<const uint32_t>(sums), places, unit, found, ties);
-            for (uint32_t line = 0; line < 2; ++line) {
-                const uint32_t at = (row / 5 * 2 + line) * 84 + unit * show::UNIT_COLUMNS;
-                for (uint32_t quad = 0; quad < show::QUADS; ++quad) {
-                    rs::store<uint32_t>(plane, at + 4 * quad, found[line][quad]);
-                    for (uint32_t left = ties[line][quad]; left != 0; left &= left - 1) {
-                        const uint32_t byte = at + 4 * quad + __popc((left & (0u - left)) - 1) / 8;
-                        const uint32_t place = atomicAdd(strip.counts + 1, 1);
-                        // Those for which there is no place are computed at once.
-                        if (place < TIES) {
-                            strip.ties[place] = byte;
-                        } else {
-                            plane[byte] = pixel_of(byte);
-                        }
+        const uint32_t pairs_before = pairs;
+        pairs = rank_of(strip.new_pairs, to / 5 - 1);
+        for (uint32_t i = threadIdx.x; i < (pairs - pairs_before) * show::UNITS_ACROSS; i += blockDim.x) {
+            const uint32_t place = pairs_before + i / show::UNITS_ACROSS, unit = i % show::UNITS_ACROSS;
+            const uint32_t pair = strip.pairs[place], equal = 2 * (strip.pairs[place + 1] - pair) - 1;
+            Array<Array<uint32_t, show::QUADS>, 2> found;
+            uint32_t ties = show::round_unit_84(Slice<const uint32_t>(sums), ranks, before, 5 * pair, unit, found);
+            const uint32_t first = 2 * pair * 84 + unit * show::UNIT_COLUMNS;
+            uint8_t* line = plane + first;
+            for (uint32_t quad = 0; quad < show::QUADS; ++quad) rs::store<uint32_t>(line, 4 * quad, found[0][quad]);
+            // The lower row, and those below that are equal to it.
+            for (uint32_t left = equal; left != 0; --left) {
+                line += 84;
+                for (uint32_t quad = 0; quad < show::QUADS; ++quad) rs::store<uint32_t>(line, 4 * quad, found[1][quad]);
+            }
+            for (; ties != 0; ties &= ties - 1) {
+                const uint32_t bit = __popc((ties & (0u - ties)) - 1), quad = bit % 8;
+                const bool upper = quad < show::QUADS;
+                uint32_t byte = first + 4 * quad + bit / 8 + (upper ? 0 : 84 - show::UNIT_COLUMNS);
+                uint32_t left = upper ? 1 : equal, at = atomicAdd(strip.counts + 1, left);
+                for (; left != 0; --left, ++at, byte += 84) {
+                    // Those for which there is no place are computed at once.
+                    if (at < TIES) {
+                        strip.ties[at] = byte;
+                    } else {
+                        plane[byte] = pixel_of(byte);
                     }
                 }
             }

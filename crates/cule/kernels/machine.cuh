@@ -2113,6 +2113,19 @@ PARL_TABLE Array<Array<uint8_t, 3>, 8> COPIES =
     Array<Array<uint8_t, 3>, 8>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 16, 0}}, Array<uint8_t,
     3>{{0, 32, 0}}, Array<uint8_t, 3>{{0, 16, 32}}, Array<uint8_t, 3>{{0, 64, 0}}, Array<uint8_t, 3>{{0, 0,
     0}}, Array<uint8_t, 3>{{0, 32, 64}}, Array<uint8_t, 3>{{0, 0, 0}}}};
+
+PARL_FN constexpr uint32_t copy_bits() {
+    uint32_t all = 0u;
+    uint32_t mode = 0u;
+    while (mode < 8u) {
+        const uint32_t bits = static_cast<uint32_t>(machine::tia::objects::COPIES[mode][1u] | machine::tia::objects::COPIES[mode][2u]) >> 4;
+        all |= bits << (4u * mode);
+        mode += 1u;
+    }
+    return all;
+}
+// The same, four bits per mode: bits 0 to 2 for copies that are 16, 32 and 64 pixels to the right.
+PARL_CONST uint32_t COPY_BITS = machine::tia::objects::copy_bits();
 }
 
 namespace cule::machine::tia::paint {
@@ -2215,6 +2228,8 @@ PARL_CONST uint32_t MIXED = 1u;
 PARL_CONST uint32_t CLASSES = 2u;
 // As `CLASSES`, but the first eight pixels are the HMOVE blank.
 PARL_CONST uint32_t BLANKED = 3u;
+// The missiles and the ball.
+PARL_CONST uint8_t SMALL_OBJECTS = 28;
 // Pixels of an HMOVE blank.
 PARL_CONST int32_t BLANK_PIXELS = 8;
 }
@@ -2776,12 +2791,13 @@ PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t cl
 }
 
 namespace cule::machine::tia::objects {
+PARL_FN uint32_t copies_of(uint8_t nusiz);
 PARL_FN uint32_t stretch(uint32_t bits);
 PARL_FN uint32_t halve(uint32_t wide);
-PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position);
-PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics);
-PARL_FN Array<uint32_t, 5> missile(const machine::tia::Tia& t, uint32_t missile);
-PARL_FN Array<uint32_t, 5> ball(const machine::tia::Tia& t);
+PARL_INLINE void place(Array<uint32_t, 5>& mask, uint32_t first, uint32_t pattern, uint32_t copies, uint32_t position);
+PARL_INLINE void player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics, Array<uint32_t, 5>& mask);
+PARL_INLINE void missile(const machine::tia::Tia& t, uint32_t missile, Array<uint32_t, 5>& mask);
+PARL_INLINE void ball(const machine::tia::Tia& t, Array<uint32_t, 5>& mask);
 PARL_FN Array<uint32_t, 5> playfield(const machine::tia::Tia& t);
 PARL_FN uint64_t playfield_cells(uint32_t bits, uint8_t mirror);
 PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode);
@@ -2835,8 +2851,8 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
 PARL_INLINE bool is_current(const machine::Board& board, uint32_t buffer, uint32_t number);
 PARL_NOINLINE bool shows_no_other_color(const machine::Board& board, int32_t to, uint32_t colors);
 PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high);
-PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before);
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t before);
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before, bool with_small);
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before, bool with_small);
 PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
 PARL_INLINE void pixels(uint64_t classes, uint32_t kind, uint32_t colors, uint32_t word, Array<uint32_t, 8>& fours);
 PARL_INLINE void store_pixels(machine::Board& board, uint32_t buffer, uint32_t at, const Array<uint32_t, 8>& fours, uint32_t wanted);
@@ -2864,6 +2880,7 @@ PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clo
 PARL_FN void write_vblank(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
 PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t index, uint32_t value);
+PARL_FN uint64_t cells_with_color(const machine::tia::Tia& t, const machine::Board& board, uint32_t index);
 PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_reflect(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
 PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value);
@@ -2915,6 +2932,7 @@ namespace cule::observe::plane {
 PARL_FN uint8_t brightest(const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
 PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
+PARL_INLINE void eight_words(Slice<const uint8_t> bytes, uint32_t at, Array<uint32_t, 8>& words);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
@@ -2927,8 +2945,8 @@ PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, Slice<const uint32_t>
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
 PARL_INLINE void sum_row_84(Slice<const uint32_t> strip, uint32_t place, Slice<uint32_t> sums);
 PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<uint32_t> sums, uint32_t to);
-PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties);
-PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties);
+PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint32_t> ranks, uint32_t before, uint32_t first, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels);
+PARL_INLINE uint32_t round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels);
 PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::PictureSet& picture_set, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -9488,29 +9506,25 @@ PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, 
         return;
     }
     machine::tia::objects::refresh(t, board, static_cast<uint8_t>(active));
-    Array<uint32_t, 5> span = Array<uint32_t, 5>{};
-    PARL_SHORT
-    for (uint32_t w = 0u; w < 5u; ++w) {
-        span[w] = machine::tia::collision::span_word(w, from, to);
-    }
     uint32_t any = 0u;
     uint32_t latched = 0u;
-    uint32_t left = possible;
-    while (left != 0u) {
-        const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
-        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-        uint32_t inside = 0u;
-        PARL_SHORT
-        for (uint32_t w_2 = 0u; w_2 < 5u; ++w_2) {
-            const uint32_t both = PARL_LINE(board).masks[a][w_2] & PARL_LINE(board).masks[b][w_2];
+    uint64_t cells = here;
+    while (cells != 0ull) {
+        const uint32_t w = static_cast<uint32_t>(rs::trailing_zeros<uint64_t>(cells) >> 3);
+        cells &= ~(0xFFull << (8u * w));
+        const uint32_t span = machine::tia::collision::span_word(w, from, to);
+        uint32_t left = possible;
+        while (left != 0u) {
+            const uint32_t latch = static_cast<uint32_t>(rs::trailing_zeros<uint32_t>(left));
+            left &= left - 1u;
+            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+            const uint32_t both = PARL_LINE(board).masks[a][w] & PARL_LINE(board).masks[b][w];
             any |= both;
-            inside |= both & span[w_2];
+            if ((both & span) != 0u) {
+                latched |= 1u << latch;
+            }
         }
-        if (inside != 0u) {
-            latched |= 1u << latch;
-        }
-        left &= left - 1u;
     }
     t.collisions |= static_cast<uint16_t>(latched);
     if (latched != 0u) {
@@ -9609,6 +9623,11 @@ PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t cl
 
 namespace cule::machine::tia::objects {
 
+// The copies that a value of NUSIZ selects, as in `COPY_BITS`.
+PARL_FN uint32_t copies_of(uint8_t nusiz) {
+    return (machine::tia::objects::COPY_BITS >> static_cast<uint8_t>(4 * (nusiz & 7))) & 7u;
+}
+
 // Repeats every bit four times: playfield bits to pixels.
 PARL_FN uint32_t stretch(uint32_t bits) {
     uint32_t x = bits & 0xFFu;
@@ -9627,74 +9646,60 @@ PARL_FN uint32_t halve(uint32_t wide) {
     return (x | (x >> 8)) & 0x0000FFFFu;
 }
 
-// Adds up to 32 pixels at `position`, which may exceed the row by up to 160.
-PARL_FN void place(Array<uint32_t, 5>& mask, uint32_t pattern, uint32_t position) {
+// The pixels `first` at `position`, which may exceed the row by up to 160, and `pattern` where `copies` (of `copies_of`) are.
+// With copies, both have up to eight pixels.
+PARL_INLINE void place(Array<uint32_t, 5>& mask, uint32_t first, uint32_t pattern, uint32_t copies, uint32_t position) {
     const uint32_t at = (position >= 160u) ? (position - 160u) : position;
-    const uint64_t wide = static_cast<uint64_t>(pattern) << (at & 31u);
-    const uint32_t word = static_cast<uint32_t>(at >> 5);
-    const uint32_t next = (word == 4u) ? 0u : (word + 1u);
-    mask[word] |= static_cast<uint32_t>(wide);
-    mask[next] |= static_cast<uint32_t>(wide >> 32);
-}
-
-// Pixels of a player with these graphics (bit 7 leftmost).
-PARL_FN Array<uint32_t, 5> player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
-    const uint8_t mode = t.nusiz[player] & 7;
-    const uint32_t position = static_cast<uint32_t>(t.position[machine::tia::P0 + player]);
-    const bool skip = t.skip[player] != 0;
-    const uint32_t pixels = (t.reflect[player] != 0) ? static_cast<uint32_t>(graphics) : static_cast<uint32_t>(rs::reverse_bits<uint8_t>(graphics));
-    if ((mode == 5) || (mode == 7)) {
-        if (!skip) {
-            const uint32_t wide = machine::tia::objects::stretch(pixels);
-            const uint32_t pattern = (mode == 7) ? wide : machine::tia::objects::halve(wide);
-            machine::tia::objects::place(mask, pattern, position + 1u);
-        }
-        return mask;
-    }
-    if (!skip) {
-        machine::tia::objects::place(mask, pixels, position);
-    }
+    const uint32_t near_ = first | (((copies & 1u) != 0u) ? (pattern << 16) : 0u);
+    const uint32_t middle = ((copies & 2u) != 0u) ? pattern : 0u;
+    const uint32_t far_ = ((copies & 4u) != 0u) ? pattern : 0u;
+    const uint32_t shift = at & 31u;
+    const uint64_t low = machine::tia::rows::two_words(near_, middle) << shift;
+    const uint64_t high = machine::tia::rows::two_words(middle, far_) << shift;
+    const Array<uint32_t, 4> words = Array<uint32_t, 4>{{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high >> 32), static_cast<uint32_t>((static_cast<uint64_t>(far_) << shift) >> 32)}};
+    uint32_t word = static_cast<uint32_t>(at >> 5);
     PARL_SHORT
-    for (uint32_t i = 1u; i < 3u; ++i) {
-        const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[static_cast<uint32_t>(mode)][i]);
-        if (offset != 0u) {
-            machine::tia::objects::place(mask, pixels, position + offset);
-        }
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        mask[word] = words[k];
+        word = (word == 4u) ? 0u : (word + 1u);
     }
-    return mask;
+    mask[word] = 0u;
 }
 
-// Pixels of an enabled missile.
-PARL_FN Array<uint32_t, 5> missile(const machine::tia::Tia& t, uint32_t missile) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+// Computes the pixels of a player with these graphics (bit 7 leftmost).
+PARL_INLINE void player(const machine::tia::Tia& t, uint32_t player, uint8_t graphics, Array<uint32_t, 5>& mask) {
+    const uint8_t mode = t.nusiz[player] & 7;
+    uint32_t position = static_cast<uint32_t>(t.position[machine::tia::P0 + player]);
+    const uint32_t pixels = (t.reflect[player] != 0) ? static_cast<uint32_t>(graphics) : static_cast<uint32_t>(rs::reverse_bits<uint8_t>(graphics));
+    uint32_t first = pixels;
+    if ((mode == 5) || (mode == 7)) {
+        const uint32_t wide = machine::tia::objects::stretch(pixels);
+        first = (mode == 7) ? wide : machine::tia::objects::halve(wide);
+        position += 1u;
+    }
+    if (t.skip[player] != 0) {
+        first = 0u;
+    }
+    machine::tia::objects::place(mask, first, pixels, machine::tia::objects::copies_of(mode), position);
+}
+
+// Computes the pixels of an enabled missile.
+PARL_INLINE void missile(const machine::tia::Tia& t, uint32_t missile, Array<uint32_t, 5>& mask) {
     uint8_t size = (t.nusiz[missile] >> 4) & 3;
     if ((missile == 0u) && (t.missile0_form == machine::tia::FORM_WIDE)) {
         size |= 1;
     }
+    uint32_t pattern = (1u << rs::shl<int32_t>(1, size)) - 1u;
     if ((missile == 0u) && (t.missile0_form == machine::tia::FORM_OFF)) {
-        return mask;
+        pattern = 0u;
     }
-    const uint32_t pattern = (1u << rs::shl<int32_t>(1, size)) - 1u;
-    const uint32_t mode = static_cast<uint32_t>(t.nusiz[missile] & 7);
-    const uint32_t position = static_cast<uint32_t>(t.position[machine::tia::M0 + missile]);
-    machine::tia::objects::place(mask, pattern, position);
-    PARL_SHORT
-    for (uint32_t i = 1u; i < 3u; ++i) {
-        const uint32_t offset = static_cast<uint32_t>(machine::tia::objects::COPIES[mode][i]);
-        if (offset != 0u) {
-            machine::tia::objects::place(mask, pattern, position + offset);
-        }
-    }
-    return mask;
+    machine::tia::objects::place(mask, pattern, pattern, machine::tia::objects::copies_of(t.nusiz[missile]), static_cast<uint32_t>(t.position[machine::tia::M0 + missile]));
 }
 
-// Pixels of the enabled ball.
-PARL_FN Array<uint32_t, 5> ball(const machine::tia::Tia& t) {
-    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
+// Computes the pixels of the enabled ball.
+PARL_INLINE void ball(const machine::tia::Tia& t, Array<uint32_t, 5>& mask) {
     const uint32_t pattern = (1u << rs::shl<int32_t>(1, (t.ctrlpf >> 4) & 3)) - 1u;
-    machine::tia::objects::place(mask, pattern, static_cast<uint32_t>(t.position[machine::tia::BL]));
-    return mask;
+    machine::tia::objects::place(mask, pattern, 0u, 0u, static_cast<uint32_t>(t.position[machine::tia::BL]));
 }
 
 // Pixels of the playfield.
@@ -9715,8 +9720,8 @@ PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode) {
     const uint32_t first = start >> 2;
     const uint32_t last = ((start + width) - 1u) >> 2;
     const uint64_t one = ((2ull << (last - first)) - 1ull) << first;
-    const Array<uint8_t, 3> copies = machine::tia::objects::COPIES[static_cast<uint32_t>(mode)];
-    const uint64_t all = (one | (one << (copies[1u] >> 2))) | (one << (copies[2u] >> 2));
+    const uint32_t copies = machine::tia::objects::copies_of(mode);
+    const uint64_t all = ((one | (one << (4u * (copies & 1u)))) | (one << (4u * (copies & 2u)))) | (one << (4u * (copies & 4u)));
     return (all | (all >> 40)) & machine::tia::objects::ALL_CELLS;
 }
 
@@ -9788,14 +9793,14 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((dirty & machine::tia::bit(machine::tia::P0 + p)) != 0) {
             if (t.graphics[p] != 0) {
-                PARL_LINE(board).masks[machine::tia::P0 + p] = machine::tia::objects::player(t, p, t.graphics[p]);
+                machine::tia::objects::player(t, p, t.graphics[p], PARL_LINE(board).masks[machine::tia::P0 + p]);
             } else {
                 PARL_LINE(board).masks[machine::tia::P0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
         }
         if ((dirty & machine::tia::bit(machine::tia::M0 + p)) != 0) {
             if ((t.enabled & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-                PARL_LINE(board).masks[machine::tia::M0 + p] = machine::tia::objects::missile(t, p);
+                machine::tia::objects::missile(t, p, PARL_LINE(board).masks[machine::tia::M0 + p]);
             } else {
                 PARL_LINE(board).masks[machine::tia::M0 + p] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
             }
@@ -9803,7 +9808,7 @@ PARL_NOINLINE void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t 
     }
     if ((dirty & machine::tia::bit(machine::tia::BL)) != 0) {
         if ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0) {
-            PARL_LINE(board).masks[machine::tia::BL] = machine::tia::objects::ball(t);
+            machine::tia::objects::ball(t, PARL_LINE(board).masks[machine::tia::BL]);
         } else {
             PARL_LINE(board).masks[machine::tia::BL] = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
         }
@@ -10009,20 +10014,21 @@ PARL_FN void draw_ahead(const machine::tia::Tia& t, machine::Board& board, int32
 PARL_FN bool is_touched(const machine::tia::Tia& t, uint8_t on, int32_t group) {
     uint32_t shapes = 0u;
     const uint32_t word = static_cast<uint32_t>(group >> 5);
+    Array<uint32_t, 5> mask = Array<uint32_t, 5>{{0u, 0u, 0u, 0u, 0u}};
     PARL_SHORT
     for (uint32_t p = 0u; p < 2u; ++p) {
         if ((on & machine::tia::bit(machine::tia::P0 + p)) != 0) {
-            const Array<uint32_t, 5> mask = machine::tia::objects::player(t, p, 0xFF);
+            machine::tia::objects::player(t, p, 0xFF, mask);
             shapes |= mask[word];
         }
         if ((on & machine::tia::bit(machine::tia::M0 + p)) != 0) {
-            const Array<uint32_t, 5> mask_2 = machine::tia::objects::missile(t, p);
-            shapes |= mask_2[word];
+            machine::tia::objects::missile(t, p, mask);
+            shapes |= mask[word];
         }
     }
     if ((on & machine::tia::bit(machine::tia::BL)) != 0) {
-        const Array<uint32_t, 5> mask_3 = machine::tia::objects::ball(t);
-        shapes |= mask_3[word];
+        machine::tia::objects::ball(t, mask);
+        shapes |= mask[word];
     }
     return ((shapes >> (group & 31)) & 0xFu) != 0u;
 }
@@ -10303,7 +10309,11 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
     const bool usual = !dark && ((order == 0) || (order == machine::tia::paint::PRIORITY));
     const uint32_t before = (order == machine::tia::paint::PRIORITY) ? 0xFFFFFFFFu : 0u;
     if ((a == 0) && usual) {
-        machine::tia::rows::draw_whole(board, before);
+        if ((m.tia.enabled & machine::tia::rows::SMALL_OBJECTS) != 0) {
+            machine::tia::rows::draw_whole(board, before, true);
+        } else {
+            machine::tia::rows::draw_whole(board, before, false);
+        }
     } else {
         const uint32_t first = static_cast<uint32_t>(a >> 5);
         const uint32_t last = static_cast<uint32_t>(rs::add<int32_t>(b, 31) >> 5);
@@ -10311,7 +10321,7 @@ PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from
         for (uint32_t w = first; w < last; ++w) {
             Tuple2<uint32_t, uint32_t> classes = Tuple2<uint32_t, uint32_t>{0u, 0u};
             if (usual) {
-                classes = machine::tia::rows::usual_classes(board, w, before);
+                classes = machine::tia::rows::usual_classes(board, w, before, true);
             } else if (!dark) {
                 const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::color_masks(board, w, order);
                 const uint32_t c0 = t1._0;
@@ -10372,19 +10382,24 @@ PARL_INLINE uint64_t two_words(uint32_t low, uint32_t high) {
 }
 
 // Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
-// up-to-date masks.
-PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before) {
-    const uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w] | PARL_LINE(board).masks[machine::tia::M0][w];
-    const uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w] | PARL_LINE(board).masks[machine::tia::M1][w];
-    const uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w] | PARL_LINE(board).masks[machine::tia::BL][w];
+// up-to-date masks. `with_small`: missiles or the ball are enabled.
+PARL_INLINE Tuple2<uint32_t, uint32_t> usual_classes(const machine::Board& board, uint32_t w, uint32_t before, bool with_small) {
+    uint32_t zeros = PARL_LINE(board).masks[machine::tia::P0][w];
+    uint32_t ones = PARL_LINE(board).masks[machine::tia::P1][w];
+    uint32_t field = PARL_LINE(board).masks[machine::tia::PF][w];
+    if (with_small) {
+        zeros |= PARL_LINE(board).masks[machine::tia::M0][w];
+        ones |= PARL_LINE(board).masks[machine::tia::M1][w];
+        field |= PARL_LINE(board).masks[machine::tia::BL][w];
+    }
     return Tuple2<uint32_t, uint32_t>{zeros | (field & (~(ones & (~before)))), (ones | field) & (~(zeros & (~(field & before))))};
 }
 
 // Draws a row of usual classes.
-PARL_INLINE void draw_whole(machine::Board& board, uint32_t before) {
+PARL_INLINE void draw_whole(machine::Board& board, uint32_t before, bool with_small) {
     PARL_UNROLLED
     for (uint32_t w = 0u; w < 5u; ++w) {
-        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before);
+        const Tuple2<uint32_t, uint32_t> t1 = machine::tia::rows::usual_classes(board, w, before, with_small);
         const uint32_t low = t1._0;
         const uint32_t high = t1._1;
         PARL_LINE(board).current_row.row.classes[w] = machine::tia::rows::two_words(low, high);
@@ -10803,8 +10818,33 @@ PARL_FN void write_color(machine::Machine& m, machine::Board& board, int32_t clo
     if (m.tia.layout.pal != 0) {
         color |= static_cast<uint8_t>(m.tia.last_lines & 1);
     }
-    machine::tia::write::catch_up_if(m, board, clock, (m.draw != 0) && (color != m.tia.color[index]));
+    if (((color != m.tia.color[index]) && (m.draw != 0)) && (m.access_by_access == 0)) {
+        const uint64_t cells = machine::tia::write::cells_with_color(m.tia, board, index);
+        if (cells != 0ull) {
+            machine::tia::write::catch_up_over(m, board, clock, cells);
+        }
+    } else {
+        machine::tia::write::catch_up_if(m, board, clock, false);
+    }
     m.tia.color[index] = color;
+}
+
+// Cells that may show color `index`.
+PARL_FN uint64_t cells_with_color(const machine::tia::Tia& t, const machine::Board& board, uint32_t index) {
+    if ((index == machine::tia::paint::BACKGROUND) || ((index < machine::tia::paint::PLAYFIELD) && ((t.ctrlpf & machine::tia::paint::SCORE) != 0))) {
+        return machine::tia::objects::ALL_CELLS;
+    }
+    const Tuple2<uint32_t, uint32_t> t1 = (index == machine::tia::paint::PLAYFIELD) ? Tuple2<uint32_t, uint32_t>{machine::tia::PF, machine::tia::BL} : Tuple2<uint32_t, uint32_t>{machine::tia::P0 + index, machine::tia::M0 + index};
+    const uint32_t large = t1._0;
+    const uint32_t small = t1._1;
+    uint64_t cells = 0ull;
+    if ((t.enabled & machine::tia::bit(large)) != 0) {
+        cells |= PARL_LINE(board).cells[large];
+    }
+    if ((t.enabled & machine::tia::bit(small)) != 0) {
+        cells |= PARL_LINE(board).cells[small];
+    }
+    return cells;
 }
 
 PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
@@ -11345,6 +11385,14 @@ PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
     return rs::load<uint32_t>(bytes.data, at);
 }
 
+// Reads the 32 bytes from `at` on, a multiple of four, as words.
+PARL_INLINE void eight_words(Slice<const uint8_t> bytes, uint32_t at, Array<uint32_t, 8>& words) {
+    PARL_SHORT
+    for (uint32_t k = 0u; k < 8u; ++k) {
+        words[k] = observe::plane::word_at(bytes, at + (4u * k));
+    }
+}
+
 // Byte-wise maximum of two words.
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #ifdef PARL_INTRINSICS
@@ -11476,12 +11524,17 @@ PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, co
             }
             last_is_bytes = false;
         } else {
+            Array<uint32_t, 8> indices = Array<uint32_t, 8>{};
+            if (picture < 2u) {
+                observe::plane::eight_words(Slice<const uint8_t>(board.picture[picture]), at, indices);
+            } else {
+                observe::plane::eight_words(work, ((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at, indices);
+            }
             uint32_t differs = 0u;
             PARL_SHORT
             for (uint32_t k = 0u; k < 8u; ++k) {
-                const uint32_t indices = (picture < 2u) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[picture]), at + (4u * k)) : observe::plane::word_at(work, (((picture - 2u) * static_cast<uint32_t>(picture_set.picture_bytes)) + at) + (4u * k));
-                differs |= indices ^ last[k];
-                last[k] = indices;
+                differs |= indices[k] ^ last[k];
+                last[k] = indices[k];
             }
             if (last_is_bytes && (differs == 0u)) {
                 continue;
@@ -11566,15 +11619,18 @@ PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<u
     }
 }
 
-// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of five picture rows. `places` are the rows of
-// the strip that are equal to these, `unit` counts columns. Bit 7 of a byte of `ties` is set for pixels that are halfway between
-// two values: the float computation decides these.
-PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t, 5>& places, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels, Array<Array<uint32_t, 3>, 2>& ties) {
+// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of the five picture rows from row `first` on. `ranks`
+// has the number of distinct picture rows up to each one, and `before` of them come before the strip. `unit` counts columns. Returns
+// the pixels that are halfway between two values: bit 8 k + q for pixel 4 q + k of the upper row, bit 8 k + QUADS + q for the lower.
+// The float computation decides these.
+PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint32_t> ranks, uint32_t before, uint32_t first, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels) {
+    const uint32_t shift = rs::wrapping_sub<uint32_t>((2u * static_cast<uint32_t>(observe::plane::QUADS)) * unit, (before + 1u) * static_cast<uint32_t>(observe::plane::SUM_WORDS));
     Array<uint32_t, 5> at = Array<uint32_t, 5>{};
     PARL_UNROLLED
     for (uint32_t j = 0u; j < 5u; ++j) {
-        at[j] = (static_cast<uint32_t>(places[j]) * observe::plane::SUM_WORDS) + ((2u * observe::plane::QUADS) * unit);
+        at[j] = static_cast<uint32_t>(rs::wrapping_add<uint32_t>(ranks[first + j] * static_cast<uint32_t>(observe::plane::SUM_WORDS), shift));
     }
+    uint32_t ties = 0u;
     PARL_UNROLLED
     for (uint32_t quad = 0u; quad < observe::plane::QUADS; ++quad) {
         Array<uint32_t, 2> upper = Array<uint32_t, 2>{};
@@ -11586,18 +11642,20 @@ PARL_INLINE void round_unit_84(Slice<const uint32_t> sums, const Array<uint32_t,
             upper[k] = (sums[at[0u] + word] + sums[at[1u] + word]) + middle;
             lower[k] = (sums[at[3u] + word] + sums[at[4u] + word]) + middle;
         }
-        observe::plane::round_four(upper, pixels[0u][quad], ties[0u][quad]);
-        observe::plane::round_four(lower, pixels[1u][quad], ties[1u][quad]);
+        const uint32_t upper_ties = observe::plane::round_four(upper, pixels[0u][quad]);
+        const uint32_t lower_ties = observe::plane::round_four(lower, pixels[1u][quad]);
+        ties |= (upper_ties >> (7u - static_cast<uint32_t>(quad))) | (lower_ties >> (7u - static_cast<uint32_t>(observe::plane::QUADS + quad)));
     }
+    return ties;
 }
 
-// Divides four sums, which are halves of words, by 200. Sets bit 7 of the bytes of `ties` where nothing remains.
-PARL_INLINE void round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels, uint32_t& ties) {
+// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains.
+PARL_INLINE uint32_t round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels) {
     const uint32_t first = machine::tia::rows::select_bytes((sums[0u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[0u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     const uint32_t second = machine::tia::rows::select_bytes((sums[1u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[1u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     pixels = machine::tia::rows::select_bytes(first, second, 0x5410u);
     const uint32_t fractions = machine::tia::rows::select_bytes(first, second, 0x7632u);
-    ties = ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
+    return ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
 }
 
 // Byte `index` of a plane.

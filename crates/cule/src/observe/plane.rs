@@ -148,6 +148,14 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     word
 }
 
+/// Reads the 32 bytes from `at` on, a multiple of four, as words.
+#[inline(always)]
+fn eight_words(bytes: &[u8], at: usize, words: &mut [u32; 8]) {
+    for k in 0..8usize {
+        words[k] = word_at(bytes, at + 4 * k);
+    }
+}
+
 /// Byte-wise maximum of two words.
 fn larger_of_four(a: u32, b: u32) -> u32 {
     let mut larger: u32 = 0;
@@ -290,15 +298,16 @@ pub fn brighten_part(
             }
             last_is_bytes = false;
         } else {
+            let mut indices: [u32; 8] = [0; 8];
+            if picture < 2 {
+                eight_words(&board.picture[picture], at, &mut indices);
+            } else {
+                eight_words(work, (picture - 2) * picture_set.picture_bytes as usize + at, &mut indices);
+            }
             let mut differs: u32 = 0;
             for k in 0..8usize {
-                let indices: u32 = if picture < 2 {
-                    word_at(&board.picture[picture], at + 4 * k)
-                } else {
-                    word_at(work, (picture - 2) * picture_set.picture_bytes as usize + at + 4 * k)
-                };
-                differs |= indices ^ last[k];
-                last[k] = indices;
+                differs |= indices[k] ^ last[k];
+                last[k] = indices[k];
             }
             // The pictures of one step are equal in most places.
             if last_is_bytes && differs == 0 {
@@ -385,21 +394,25 @@ fn sum_half_84(strip: &[u32], from: usize, sums: &mut [u32], to: usize) {
     }
 }
 
-/// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of five picture rows. `places` are the rows of
-/// the strip that are equal to these, `unit` counts columns. Bit 7 of a byte of `ties` is set for pixels that are halfway between
-/// two values: the float computation decides these.
+/// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of the five picture rows from row `first` on. `ranks`
+/// has the number of distinct picture rows up to each one, and `before` of them come before the strip. `unit` counts columns. Returns
+/// the pixels that are halfway between two values: bit 8 k + q for pixel 4 q + k of the upper row, bit 8 k + QUADS + q for the lower.
+/// The float computation decides these.
 #[inline(always)]
 pub fn round_unit_84(
     sums: &[u32],
-    places: &[u32; 5],
-    unit: usize,
+    ranks: &[u32],
+    before: u32,
+    first: usize,
+    unit: u32,
     pixels: &mut [[u32; QUADS]; 2],
-    ties: &mut [[u32; QUADS]; 2],
-) {
+) -> u32 {
+    let shift: u32 = (2 * QUADS as u32 * unit).wrapping_sub((before + 1) * SUM_WORDS as u32);
     let mut at: [usize; 5] = [0; 5];
     for j in 0..5usize {
-        at[j] = places[j] as usize * SUM_WORDS + 2 * QUADS * unit;
+        at[j] = (ranks[first + j] * SUM_WORDS as u32).wrapping_add(shift) as usize;
     }
+    let mut ties: u32 = 0;
     for quad in 0..QUADS {
         let mut upper: [u32; 2] = [0; 2];
         let mut lower: [u32; 2] = [0; 2];
@@ -411,14 +424,16 @@ pub fn round_unit_84(
             upper[k] = sums[at[0] + word] + sums[at[1] + word] + middle;
             lower[k] = sums[at[3] + word] + sums[at[4] + word] + middle;
         }
-        round_four(&upper, &mut pixels[0][quad], &mut ties[0][quad]);
-        round_four(&lower, &mut pixels[1][quad], &mut ties[1][quad]);
+        let upper_ties: u32 = round_four(&upper, &mut pixels[0][quad]);
+        let lower_ties: u32 = round_four(&lower, &mut pixels[1][quad]);
+        ties |= upper_ties >> (7 - quad as u32) | lower_ties >> (7 - (QUADS + quad) as u32);
     }
+    ties
 }
 
-/// Divides four sums, which are halves of words, by 200. Sets bit 7 of the bytes of `ties` where nothing remains.
+/// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains.
 #[inline(always)]
-fn round_four(sums: &[u32; 2], pixels: &mut u32, ties: &mut u32) {
+fn round_four(sums: &[u32; 2], pixels: &mut u32) -> u32 {
     // 2^24 / 200, rounded up: exact for all sums, up to 51,100. Of 200 q + r, the upper byte of the product is q, and its other
     // bytes are 184 q + SCALE * r: byte 2 is 0 if and only if r is.
     const SCALE: u32 = (1 << 24) / WEIGHT_84 + 1;
@@ -426,7 +441,7 @@ fn round_four(sums: &[u32; 2], pixels: &mut u32, ties: &mut u32) {
     let second: u32 = rows::select_bytes((sums[1] & 0xFFFF) * SCALE, (sums[1] >> 16) * SCALE, 0x6273);
     *pixels = rows::select_bytes(first, second, 0x5410);
     let fractions: u32 = rows::select_bytes(first, second, 0x7632);
-    *ties = !(((fractions & 0x7F7F_7F7F) + 0x7F7F_7F7F) | fractions | 0x7F7F_7F7F);
+    !(((fractions & 0x7F7F_7F7F) + 0x7F7F_7F7F) | fractions | 0x7F7F_7F7F)
 }
 
 /// Byte `index` of a plane.
@@ -577,18 +592,18 @@ mod tests {
                         sum_row_84(&strip, place, &mut sums);
                     }
                     for unit in 0..6 * UNITS_ACROSS {
-                        let (group, unit) = (unit / UNITS_ACROSS, unit % UNITS_ACROSS);
-                        let places = [0, 1, 2, 3, 4].map(|j| 5 * group + j);
-                        let (mut found, mut ties) = ([[0; QUADS]; 2], [[0; QUADS]; 2]);
-                        round_unit_84(&sums, &places, unit as usize, &mut found, &mut ties);
+                        let (group, unit) = ((unit / UNITS_ACROSS) as usize, unit % UNITS_ACROSS);
+                        let mut found = [[0; QUADS]; 2];
+                        let ties =
+                            round_unit_84(&sums, &ranks, first as u32, first + 5 * group, unit, &mut found);
+                        assert_eq!(ties & !0x3F3F_3F3F, 0);
                         for k in 0..2 * UNIT_COLUMNS {
                             let (line, column) = ((k / UNIT_COLUMNS) as usize, k % UNIT_COLUMNS);
                             let (quad, byte) = ((column / 4) as usize, 8 * (column % 4));
-                            let (y, x) = (row + 2 * group as usize + line, unit * UNIT_COLUMNS + column);
+                            let (y, x) = (row + 2 * group + line, unit * UNIT_COLUMNS + column);
                             let place = 84 * y + x as usize;
                             plane[place] = (found[line][quad] >> byte) as u8;
-                            assert_eq!(ties[line][quad] & 0x7F7F_7F7F, 0);
-                            if ties[line][quad] >> byte & 0x80 != 0 {
+                            if ties >> (byte as usize + QUADS * line + quad) & 1 != 0 {
                                 tie_count += 1;
                                 plane[place] =
                                     area_84(&strip, &ranks, first, &whole, &cells, &weights, y, x as usize);

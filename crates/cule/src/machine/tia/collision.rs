@@ -211,27 +211,26 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         return;
     }
     objects::refresh(t, board, active as u8);
-    let mut span: [u32; 5] = [0; 5];
-    for w in 0..5 {
-        span[w] = span_word(w, from, to);
-    }
+    // The span can have overlaps in these cells only. Eight cells are the pixels of a word.
     let mut any: u32 = 0;
     let mut latched: u32 = 0;
-    let mut left: u32 = possible;
-    while left != 0 {
-        let latch: usize = left.trailing_zeros() as usize;
-        let a: usize = FIRST[latch] as usize;
-        let b: usize = SECOND[latch] as usize;
-        let mut inside: u32 = 0;
-        for w in 0..5 {
+    let mut cells: u64 = here;
+    while cells != 0 {
+        let w: usize = (cells.trailing_zeros() >> 3) as usize;
+        cells &= !(0xFFu64 << (8 * w));
+        let span: u32 = span_word(w, from, to);
+        let mut left: u32 = possible;
+        while left != 0 {
+            let latch: usize = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let a: usize = FIRST[latch] as usize;
+            let b: usize = SECOND[latch] as usize;
             let both: u32 = board.line.masks[a][w] & board.line.masks[b][w];
             any |= both;
-            inside |= both & span[w];
+            if both & span != 0 {
+                latched |= 1 << latch;
+            }
         }
-        if inside != 0 {
-            latched |= 1 << latch;
-        }
-        left &= left - 1;
     }
     t.collisions |= latched as u16;
     if latched != 0 {

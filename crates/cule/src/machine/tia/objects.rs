@@ -3,7 +3,7 @@
 //!
 //! Device subset.
 
-use super::{BL, FORM_OFF, FORM_WIDE, M0, Mask, P0, PF, Tia, bit};
+use super::{BL, FORM_OFF, FORM_WIDE, M0, Mask, P0, PF, Tia, bit, rows};
 use crate::machine::Board;
 
 /// All cells of a row.
@@ -15,6 +15,25 @@ const LEFT_CELLS: u32 = 0xF_FFFF;
 /// copy.
 pub const COPIES: [[u8; 3]; 8] =
     [[0, 0, 0], [0, 16, 0], [0, 32, 0], [0, 16, 32], [0, 64, 0], [0, 0, 0], [0, 32, 64], [0, 0, 0]];
+
+/// The same, four bits per mode: bits 0 to 2 for copies that are 16, 32 and 64 pixels to the right.
+const COPY_BITS: u32 = copy_bits();
+
+const fn copy_bits() -> u32 {
+    let mut all: u32 = 0;
+    let mut mode: usize = 0;
+    while mode < 8 {
+        let bits: u32 = (COPIES[mode][1] | COPIES[mode][2]) as u32 >> 4;
+        all |= bits << (4 * mode);
+        mode += 1;
+    }
+    all
+}
+
+/// The copies that a value of NUSIZ selects, as in `COPY_BITS`.
+fn copies_of(nusiz: u8) -> u32 {
+    COPY_BITS >> (4 * (nusiz & 7)) & 7
+}
 
 /// Repeats every bit four times: playfield bits to pixels.
 pub fn stretch(bits: u32) -> u32 {
@@ -35,72 +54,65 @@ pub fn halve(wide: u32) -> u32 {
     (x | x >> 8) & 0x0000_FFFF
 }
 
-/// Adds up to 32 pixels at `position`, which may exceed the row by up to 160.
-fn place(mask: &mut Mask, pattern: u32, position: u32) {
+/// The pixels `first` at `position`, which may exceed the row by up to 160, and `pattern` where `copies` (of `copies_of`) are.
+/// With copies, both have up to eight pixels.
+#[inline(always)]
+fn place(mask: &mut Mask, first: u32, pattern: u32, copies: u32, position: u32) {
     let at: u32 = if position >= 160 { position - 160 } else { position };
-    let wide: u64 = (pattern as u64) << (at & 31);
-    let word: usize = (at >> 5) as usize;
-    let next: usize = if word == 4 { 0 } else { word + 1 };
-    mask[word] |= wide as u32;
-    mask[next] |= (wide >> 32) as u32;
+    // Words from `position` on, which move by up to 31 pixels.
+    let near: u32 = first | if copies & 1 != 0 { pattern << 16 } else { 0 };
+    let middle: u32 = if copies & 2 != 0 { pattern } else { 0 };
+    let far: u32 = if copies & 4 != 0 { pattern } else { 0 };
+    let shift: u32 = at & 31;
+    let low: u64 = rows::two_words(near, middle) << shift;
+    let high: u64 = rows::two_words(middle, far) << shift;
+    let words: [u32; 4] =
+        [low as u32, (low >> 32) as u32, (high >> 32) as u32, ((far as u64) << shift >> 32) as u32];
+    let mut word: usize = (at >> 5) as usize;
+    for k in 0..4usize {
+        mask[word] = words[k];
+        word = if word == 4 { 0 } else { word + 1 };
+    }
+    mask[word] = 0;
 }
 
-/// Pixels of a player with these graphics (bit 7 leftmost).
-pub fn player(t: &Tia, player: usize, graphics: u8) -> Mask {
-    let mut mask: Mask = [0, 0, 0, 0, 0];
+/// Computes the pixels of a player with these graphics (bit 7 leftmost).
+#[inline(always)]
+pub fn player(t: &Tia, player: usize, graphics: u8, mask: &mut Mask) {
     let mode: u8 = t.nusiz[player] & 7;
-    let position: u32 = t.position[P0 + player] as u32;
-    let skip: bool = t.skip[player] != 0;
+    let mut position: u32 = t.position[P0 + player] as u32;
     let pixels: u32 = if t.reflect[player] != 0 { graphics as u32 } else { graphics.reverse_bits() as u32 };
+    let mut first: u32 = pixels;
     if mode == 5 || mode == 7 {
-        if !skip {
-            let wide: u32 = stretch(pixels);
-            let pattern: u32 = if mode == 7 { wide } else { halve(wide) };
-            place(&mut mask, pattern, position + 1);
-        }
-        return mask;
+        let wide: u32 = stretch(pixels);
+        first = if mode == 7 { wide } else { halve(wide) };
+        position += 1;
     }
-    if !skip {
-        place(&mut mask, pixels, position);
+    if t.skip[player] != 0 {
+        first = 0;
     }
-    for i in 1..3 {
-        let offset: u32 = COPIES[mode as usize][i] as u32;
-        if offset != 0 {
-            place(&mut mask, pixels, position + offset);
-        }
-    }
-    mask
+    place(mask, first, pixels, copies_of(mode), position);
 }
 
-/// Pixels of an enabled missile.
-pub fn missile(t: &Tia, missile: usize) -> Mask {
-    let mut mask: Mask = [0, 0, 0, 0, 0];
+/// Computes the pixels of an enabled missile.
+#[inline(always)]
+pub fn missile(t: &Tia, missile: usize, mask: &mut Mask) {
     let mut size: u8 = t.nusiz[missile] >> 4 & 3;
     if missile == 0 && t.missile0_form == FORM_WIDE {
         size |= 1;
     }
+    let mut pattern: u32 = (1 << (1 << size)) - 1;
     if missile == 0 && t.missile0_form == FORM_OFF {
-        return mask;
+        pattern = 0;
     }
-    let pattern: u32 = (1 << (1 << size)) - 1;
-    let mode: usize = (t.nusiz[missile] & 7) as usize;
-    let position: u32 = t.position[M0 + missile] as u32;
-    place(&mut mask, pattern, position);
-    for i in 1..3 {
-        let offset: u32 = COPIES[mode][i] as u32;
-        if offset != 0 {
-            place(&mut mask, pattern, position + offset);
-        }
-    }
-    mask
+    place(mask, pattern, pattern, copies_of(t.nusiz[missile]), t.position[M0 + missile] as u32);
 }
 
-/// Pixels of the enabled ball.
-pub fn ball(t: &Tia) -> Mask {
-    let mut mask: Mask = [0, 0, 0, 0, 0];
+/// Computes the pixels of the enabled ball.
+#[inline(always)]
+pub fn ball(t: &Tia, mask: &mut Mask) {
     let pattern: u32 = (1 << (1 << (t.ctrlpf >> 4 & 3))) - 1;
-    place(&mut mask, pattern, t.position[BL] as u32);
-    mask
+    place(mask, pattern, 0, 0, t.position[BL] as u32);
 }
 
 /// Pixels of the playfield.
@@ -127,8 +139,8 @@ fn copied_cells(start: u32, width: u32, mode: u8) -> u64 {
     let first: u32 = start >> 2;
     let last: u32 = (start + width - 1) >> 2;
     let one: u64 = ((2u64 << (last - first)) - 1) << first;
-    let copies: [u8; 3] = COPIES[mode as usize];
-    let all: u64 = one | one << (copies[1] >> 2) | one << (copies[2] >> 2);
+    let copies: u32 = copies_of(mode);
+    let all: u64 = one | one << (4 * (copies & 1)) | one << (4 * (copies & 2)) | one << (4 * (copies & 4));
     (all | all >> 40) & ALL_CELLS
 }
 
@@ -198,14 +210,14 @@ pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
     for p in 0..2 {
         if dirty & bit(P0 + p) != 0 {
             if t.graphics[p] != 0 {
-                board.line.masks[P0 + p] = player(t, p, t.graphics[p]);
+                player(t, p, t.graphics[p], &mut board.line.masks[P0 + p]);
             } else {
                 board.line.masks[P0 + p] = [0, 0, 0, 0, 0];
             }
         }
         if dirty & bit(M0 + p) != 0 {
             if t.enabled & bit(M0 + p) != 0 {
-                board.line.masks[M0 + p] = missile(t, p);
+                missile(t, p, &mut board.line.masks[M0 + p]);
             } else {
                 board.line.masks[M0 + p] = [0, 0, 0, 0, 0];
             }
@@ -213,7 +225,7 @@ pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
     }
     if dirty & bit(BL) != 0 {
         if t.enabled & bit(BL) != 0 {
-            board.line.masks[BL] = ball(t);
+            ball(t, &mut board.line.masks[BL]);
         } else {
             board.line.masks[BL] = [0, 0, 0, 0, 0];
         }

@@ -291,18 +291,19 @@ fn draw_ahead(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
 fn is_touched(t: &Tia, on: u8, group: i32) -> bool {
     let mut shapes: u32 = 0;
     let word: usize = (group >> 5) as usize;
+    let mut mask: Mask = [0, 0, 0, 0, 0];
     for p in 0..2 {
         if on & bit(P0 + p) != 0 {
-            let mask: Mask = objects::player(t, p, 0xFF);
+            objects::player(t, p, 0xFF, &mut mask);
             shapes |= mask[word];
         }
         if on & bit(M0 + p) != 0 {
-            let mask: Mask = objects::missile(t, p);
+            objects::missile(t, p, &mut mask);
             shapes |= mask[word];
         }
     }
     if on & bit(BL) != 0 {
-        let mask: Mask = objects::ball(t);
+        objects::ball(t, &mut mask);
         shapes |= mask[word];
     }
     shapes >> (group & 31) & 0xF != 0

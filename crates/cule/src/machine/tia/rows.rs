@@ -23,6 +23,8 @@ pub const MIXED: u32 = 1;
 pub const CLASSES: u32 = 2;
 /// As `CLASSES`, but the first eight pixels are the HMOVE blank.
 pub const BLANKED: u32 = 3;
+/// The missiles and the ball.
+const SMALL_OBJECTS: u8 = 1 << M0 | 1 << M1 | 1 << BL;
 /// Pixels of an HMOVE blank.
 const BLANK_PIXELS: i32 = 8;
 
@@ -155,7 +157,11 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let before: u32 = if order == PRIORITY { 0xFFFF_FFFF } else { 0 };
     // Pixels after the last one may change: they do not count.
     if a == 0 && usual {
-        draw_whole(board, before);
+        if m.tia.enabled & SMALL_OBJECTS != 0 {
+            draw_whole(board, before, true);
+        } else {
+            draw_whole(board, before, false);
+        }
     } else {
         let first: usize = (a >> 5) as usize;
         let last: usize = ((b + 31) >> 5) as usize;
@@ -163,7 +169,7 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
         for w in first..last {
             let mut classes: (u32, u32) = (0, 0);
             if usual {
-                classes = usual_classes(board, w, before);
+                classes = usual_classes(board, w, before, true);
             } else if !dark {
                 let (c0, c1, cf): (u32, u32, u32) = color_masks(board, w, order);
                 classes = (c0 | cf, c1 | cf);
@@ -218,20 +224,25 @@ pub fn two_words(low: u32, high: u32) -> u64 {
 }
 
 /// Bits 0 and 1 of the classes of the 32 pixels of word `w`. The playfield is drawn over the players where `before` is 1. Requires
-/// up-to-date masks.
+/// up-to-date masks. `with_small`: missiles or the ball are enabled.
 #[inline(always)]
-fn usual_classes(board: &Board, w: usize, before: u32) -> (u32, u32) {
-    let zeros: u32 = board.line.masks[P0][w] | board.line.masks[M0][w];
-    let ones: u32 = board.line.masks[P1][w] | board.line.masks[M1][w];
-    let field: u32 = board.line.masks[PF][w] | board.line.masks[BL][w];
+fn usual_classes(board: &Board, w: usize, before: u32, with_small: bool) -> (u32, u32) {
+    let mut zeros: u32 = board.line.masks[P0][w];
+    let mut ones: u32 = board.line.masks[P1][w];
+    let mut field: u32 = board.line.masks[PF][w];
+    if with_small {
+        zeros |= board.line.masks[M0][w];
+        ones |= board.line.masks[M1][w];
+        field |= board.line.masks[BL][w];
+    }
     (zeros | field & !(ones & !before), (ones | field) & !(zeros & !(field & before)))
 }
 
 /// Draws a row of usual classes.
 #[inline(always)]
-fn draw_whole(board: &mut Board, before: u32) {
+fn draw_whole(board: &mut Board, before: u32, with_small: bool) {
     for w in 0..5usize {
-        let (low, high): (u32, u32) = usual_classes(board, w, before);
+        let (low, high): (u32, u32) = usual_classes(board, w, before, with_small);
         board.line.current_row.row.classes[w] = two_words(low, high);
     }
 }

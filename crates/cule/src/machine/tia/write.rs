@@ -5,7 +5,7 @@
 
 use super::{
     ALL_NEED_BEAM, ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, HBLANK_CLOCKS, M0, NEVER,
-    P0, PF, Tia, beam, bit, clock_of, collision, hmove, line_clock, objects, position,
+    P0, PF, Tia, beam, bit, clock_of, collision, hmove, line_clock, objects, paint, position,
 };
 use crate::machine::{Board, Machine};
 
@@ -294,8 +294,33 @@ fn write_color(m: &mut Machine, board: &mut Board, clock: i32, index: usize, val
     if m.tia.layout.pal != 0 {
         color |= (m.tia.last_lines & 1) as u8;
     }
-    catch_up_if(m, board, clock, m.draw != 0 && color != m.tia.color[index]);
+    if color != m.tia.color[index] && m.draw != 0 && m.access_by_access == 0 {
+        let cells: u64 = cells_with_color(&m.tia, board, index);
+        if cells != 0 {
+            catch_up_over(m, board, clock, cells);
+        }
+    } else {
+        catch_up_if(m, board, clock, false);
+    }
     m.tia.color[index] = color;
+}
+
+/// Cells that may show color `index`.
+fn cells_with_color(t: &Tia, board: &Board, index: usize) -> u64 {
+    if index == paint::BACKGROUND || (index < paint::PLAYFIELD && t.ctrlpf & paint::SCORE != 0) {
+        return objects::ALL_CELLS;
+    }
+    // The playfield and the ball, or a player and its missile.
+    let (large, small): (usize, usize) =
+        if index == paint::PLAYFIELD { (PF, BL) } else { (P0 + index, M0 + index) };
+    let mut cells: u64 = 0;
+    if t.enabled & bit(large) != 0 {
+        cells |= board.line.cells[large];
+    }
+    if t.enabled & bit(small) != 0 {
+        cells |= board.line.cells[small];
+    }
+    cells
 }
 
 fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
