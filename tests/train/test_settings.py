@@ -321,7 +321,7 @@ TABLE = {
         "distribution": network("qr"),
         "atom_spacing": acting("sqrt"),
         "noisy": network(False),
-        "policy_quantiles": acting(1, distribution="iqn", hidden=(16,)),
+        "policy_quantiles": acting(1, distribution="iqn", hidden=(8,)),
         "n_step": learning(1),
         "huber_delta": learning(0.01, distribution="qr"),
         "munchausen": learning(0.9, distribution="qr"),
