@@ -2,15 +2,17 @@
 
 Training: preset ``atari-ram`` (two stacked copies of the 128 bytes of memory and their changes), which was
 tuned on Pong alone, with sticky actions (probability 0.25), 4 frames a step, clipped rewards and whole games;
-"rainbow-equal" has atoms at equal distances, as in Rainbow's source. Evaluation: greedy episodes of the last
-checkpoint, with sticky actions too, unclipped, until the game is over or 108,000 frames have been played.
+the spacing of Rainbow's atoms was chosen on Battle Zone, "rainbow-equal" has equal distances. Evaluation:
+greedy episodes of the last checkpoint, with sticky actions too, unclipped, until the game is over or 108,000
+frames have been played.
 Human-normalized scores use the human and random scores of Wang et al. (2016), table 2; the interquartile mean
 and its interval are those of Agarwal et al. (2021). Each run is a process with one thread.
 
     python benches/learning/games57.py
     ... --games pong alien --steps 100_000          # shorter
     ... --algorithms dqn rainbow pqn --suite atari5 --steps 1_000_000 --seeds 3 --record games5
-    ... --algorithms dqn rainbow rainbow-equal --suite atari5 --steps 200_000 --claim atoms --record atoms
+    ... --algorithms dqn rainbow --suite atari5 --steps 200_000 --claim games5-short --record games5-short
+    ... --algorithms rainbow rainbow-equal --suite atari5 --games battle_zone --steps 200_000 --seeds 2
     ... --finished FILE                             # goes on where an earlier call with FILE was ended
     ... --finished FILE --no-runs --record          # writes a record of the runs that FILE has
 """

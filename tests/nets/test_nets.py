@@ -185,6 +185,8 @@ def test_noisy_layer_uses_its_noise_or_when_silenced_its_mean():
     again = NoisyLinear(5, 4)
     again.resample(torch.Generator().manual_seed(1))
     assert torch.equal(again.noise_in, layer.noise_in)
+    many = torch.randn(64, 5)  # noisy weights are computed for so many rows
+    assert torch.allclose(layer(many), torch.cat([layer(part) for part in many.split(8)]), atol=1e-6)
     silence_noise(layer)
     torch.testing.assert_close(layer(x), x @ layer.weight.T + layer.bias)
 

@@ -32,7 +32,7 @@ def test_all_workers_change_the_weights(processes):
         assert 0 <= report["policy_lag"] <= report["policy_lag_max"] >= 1
         assert "entropy" in report
         assert (loop._counters.actor[:, 0] > 0).all()  # both collected
-        # The shared count may lose a few steps. Both counts go on, and a worker's own one follows its step.
+        # The shared count may lose a few steps. Both grow meanwhile; a worker adds to the shared one first.
         updates, count = loop.updates, int(loop._parameters.count)
         loop._refresh()
         assert updates * 0.9 <= count <= loop.updates + 2

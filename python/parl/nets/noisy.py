@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# Rows of a batch below which two products cost less than computing the noisy weights, for one product.
+_FEW_ROWS = 64
+
 
 class NoisyLinear(nn.Module):
     """A linear layer with factorized Gaussian noise on weights and biases.
@@ -50,7 +53,9 @@ class NoisyLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        # One product with noisy weights costs less than two, unless the batch is much smaller than the layer.
+        if len(x) < _FEW_ROWS and not torch.compiler.is_compiling():
+            noise = F.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
+            return F.linear(x, self.weight, self.bias) + self.noise_out * noise
         weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
         return F.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
 

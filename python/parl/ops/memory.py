@@ -17,9 +17,10 @@ _MAX_THRESHOLD_OLD_GLIBC = 2**25
 def keep_freed_memory() -> bool:
     """Makes this process keep freed memory for its next allocations; returns whether it does so from now on.
 
-    Learning from images allocates and frees tens of megabytes for every operation. By default, glibc returns
-    such blocks to the system, which clears their pages anew each time: a fifth of all the time that PPO with
-    the Nature CNN takes on a CPU. The kept memory is little more than the peak of the memory in use.
+    Learning from images allocates and frees tens of megabytes for every operation, and learning distributions
+    of returns half a megabyte. By default, glibc returns such blocks to the system, which clears their pages
+    anew each time: a fifth of all the time that PPO with the Nature CNN takes on a CPU. The kept memory is
+    little more than the peak of the memory in use.
 
     Does nothing without glibc, or where the environment variable ``PARL_KEEP_MEMORY`` is 0.
     """
