@@ -95,6 +95,14 @@ def test_dueling_head_with_several_numbers_per_action(hidden):
     assert ActionHead(6, 3, 4)(features).shape == (7, 3, 4)
 
 
+@pytest.mark.parametrize("head", [DuelingHead(6, 3, 4, 5), ActionHead(6, 3, 4), ActionHead(6, 3)])
+def test_heads_return_the_numbers_of_one_action(head):
+    features, action = torch.randn(7, 6), torch.arange(7) % 3
+    out = head(features)
+    expected = torch.stack([one[chosen] for one, chosen in zip(out, action, strict=True)])
+    assert torch.equal(head.of_actions(features, action), expected)
+
+
 @pytest.mark.parametrize(
     ("image", "kind"), [("nature", NatureCNN), ("impala", ImpalaResNet), ("small", SmallCNN)]
 )

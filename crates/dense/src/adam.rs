@@ -8,6 +8,14 @@ use crate::error::check_length;
 /// Number of partial sums that are computed in parallel.
 const LANES: usize = 16;
 
+/// Gradients that are smaller count as zero: the squares of such numbers, times one minus the usual decay, are
+/// too small for normal numbers of 32 bits.
+const SMALLEST_GRADIENT: f32 = 1e-17;
+
+/// Running means that are smaller become zero. Without gradients they would otherwise fall below the smallest
+/// normal number and stay there, and arithmetic with such numbers takes up to a hundred times as long.
+const SMALLEST_MEAN: f32 = 1e-37;
+
 /// Settings of [`Adam::step`].
 ///
 /// Source: Kingma and Ba (2015), algorithm 1; scaling: Pascanu, Mikolov and Bengio (2013), algorithm 1.
@@ -49,7 +57,7 @@ struct Factors {
 
 impl Adam {
     /// Performs step number `step`, counted from 1: `weights -= learning_rate * mean_hat / (sqrt(square_hat)
-    /// + epsilon)`.
+    /// + epsilon)`. Gradients below 1e-17 count as zero, and running means below 1e-37 become zero.
     ///
     /// # Errors
     /// [`DenseError::Length`] if the buffers differ in length, [`DenseError::Gradient`] if `max_grad_norm` is
@@ -130,15 +138,22 @@ fn update_avx2(buffers: &mut Buffers<'_>, factors: Factors) {
     update(buffers, factors);
 }
 
+/// `number`, or 0 if its size is below `smallest`; NaN stays NaN.
+#[inline(always)]
+fn zero_below(smallest: f32, number: f32) -> f32 {
+    if number.abs() < smallest { 0.0 } else { number }
+}
+
 #[inline(always)]
 fn update(buffers: &mut Buffers<'_>, f: Factors) {
     let Buffers { weights, gradients, mean, square } = buffers;
     let rows = weights.iter_mut().zip(gradients.iter_mut()).zip(mean.iter_mut()).zip(square.iter_mut());
     for (((weight, gradient), mean), square) in rows {
-        let g = *gradient * f.scale;
-        *gradient = g;
-        *mean = f.betas.0 * *mean + f.one_minus_betas.0 * g;
-        *square = f.betas.1 * *square + f.one_minus_betas.1 * g * g;
+        let scaled = *gradient * f.scale;
+        *gradient = scaled;
+        let g = zero_below(SMALLEST_GRADIENT, scaled);
+        *mean = zero_below(SMALLEST_MEAN, f.betas.0 * *mean + f.one_minus_betas.0 * g);
+        *square = zero_below(SMALLEST_MEAN, f.betas.1 * *square + f.one_minus_betas.1 * g * g);
         *weight -= f.step_size * *mean / (square.sqrt() / f.root_correction + f.epsilon);
     }
 }

@@ -64,3 +64,31 @@ fn gradients_that_are_not_finite_change_nothing_and_lengths_are_checked() {
     let error = adam.step(&mut buffers, 1).expect_err("square is shorter");
     assert_eq!(error, DenseError::Length { what: "square", number: 0, got: 1, expected: 2 });
 }
+
+#[test]
+fn means_that_fall_below_normal_numbers_become_zero() {
+    let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), max_grad_norm: f64::INFINITY };
+    let (mut weights, mut mean, mut square) = ([0.5; 3], [0.0; 3], [0.0; 3]);
+    let mut step_with = |mut gradients: [f32; 3], step: u64| {
+        let mut buffers = Buffers {
+            weights: &mut weights,
+            gradients: &mut gradients,
+            mean: &mut mean,
+            square: &mut square,
+        };
+        adam.step(&mut buffers, step).expect("as long as each other");
+        (mean, square)
+    };
+    let (mean, square) = step_with([1e-12, 1e-20, 1e-16], 1);
+    assert!(mean[0] > 9e-14 && square[0] > 9e-28 && mean[2] > 9e-18 && square[2] > 9e-36);
+    assert_eq!((mean[1], square[1]), (0.0, 0.0), "too small a gradient");
+    for step in 2..2_000 {
+        let (mean, square) = step_with([0.0; 3], step);
+        for number in mean.into_iter().chain(square) {
+            assert!(number == 0.0 || number.is_normal(), "{number} in step {step}");
+        }
+    }
+    let (mean, square) = step_with([0.0; 3], 2_000);
+    assert_eq!(mean, [0.0; 3]);
+    assert!(square[0] > 1e-28, "decays more slowly");
+}

@@ -76,6 +76,7 @@ from parl.nets import (
     flatten,
     named_weights,
     resample_noise,
+    select_actions,
     silence_noise,
     tensors_of,
     torso_for,
@@ -478,14 +479,20 @@ class QNetwork(ExecutionModule):
         """Returns values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those of acting."""
         return self._forward(without_mask(observations) if self._masked else observations, fractions)
 
+    def of_actions(self, observations: Any, action: Tensor, fractions: Tensor | None = None) -> Tensor:
+        """Returns the values (B, M) that :meth:`forward` has for the actions (B,) int64."""
+        if self._kind in ("none", "iqn") or self.network is not None:
+            return select_actions(self(observations, fractions), action)
+        return self._forward(without_mask(observations) if self._masked else observations, None, action)
+
     def valid(self, values: Tensor, observations: Any) -> Tensor:
         """Returns action values (B, A), with -1e8 for invalid actions if ``observations`` have a mask."""
         return mask_logits(values, observations[MASK]) if self._masked else values
 
-    def _forward(self, observations: Any, fractions: Tensor | None) -> Tensor:
+    def _forward(self, observations: Any, fractions: Tensor | None, action: Tensor | None = None) -> Tensor:
         if self.use_bf16:
             with autocast_bf16(self.support.device):
-                return self._outputs(observations, fractions).to(torch.float32)
+                return self._outputs(observations, fractions, action).to(torch.float32)
         if self._dense is not None and not self.torch_only:
             x = cast("MLP | UserModule", self.network or self.torso).vectors(observations)
             if self._dense.accepts(x):
@@ -493,15 +500,15 @@ class QNetwork(ExecutionModule):
                 if value:
                     q = value[0].unsqueeze(1) + q - q.mean(dim=1, keepdim=True)
                 return q.unsqueeze(2)
-        return self._outputs(observations, fractions)
+        return self._outputs(observations, fractions, action)
 
-    def _outputs(self, observations: Any, fractions: Tensor | None) -> Tensor:
+    def _outputs(self, observations: Any, fractions: Tensor | None, action: Tensor | None) -> Tensor:
         if self.network is not None:
             values = self.network(observations)
             return values.unsqueeze(2) if self._kind == "none" else values
         features = self.torso(embedding_of(observations, 0))
         if self._kind != "iqn":
-            return self.head(features)
+            return self.head(features) if action is None else self.head.of_actions(features, action)
         wanted = self.acting_fractions if fractions is None else fractions
         mixed = features.unsqueeze(1) * self.embedding(wanted)  # (B, M, features)
         values = self.head(mixed.flatten(0, 1)).squeeze(2)  # (B M, A)
@@ -740,19 +747,22 @@ class DQNLearner:
         config, online, target = self._config, self.online, self.target
         reward = batch.reward * config.reward_scale
         with torch.no_grad():
-            values = target(batch.next_obs, fractions)  # (B, A, M)
             chooser = online if config.double and not config.munchausen else target
-            outputs = values if chooser is target else online(batch.next_obs)
+            outputs = chooser(batch.next_obs, fractions if chooser is target else None)  # (B, A, M)
             q = chooser.valid(chooser.mean(outputs), batch.next_obs)
             if config.munchausen:
                 policy, log_policy = soft_policy(q, config.munchausen_temperature)
-                soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
+                soft = ((outputs - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
                 now = target.valid(target.mean(target(batch.obs)), batch.obs)
                 _, log_now = soft_policy(now, config.munchausen_temperature)
-                bonus = _values_of_actions(log_now.unsqueeze(2), batch.action).squeeze(1)
+                bonus = select_actions(log_now.unsqueeze(2), batch.action).squeeze(1)
                 reward = reward + config.munchausen * bonus.clamp(min=config.munchausen_clip)
                 return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
-            values = _values_of_actions(values, q.argmax(dim=1))  # (B, M)
+            best = q.argmax(dim=1)
+            if chooser is target:
+                values = select_actions(outputs, best)  # (B, M)
+            else:
+                values = target.of_actions(batch.next_obs, best, fractions)
             if config.distribution == "c51":
                 return project_categorical(target.support, values.softmax(dim=1), reward, batch.discount)
             return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), values)
@@ -762,8 +772,11 @@ class DQNLearner:
         config = self._config
         now, later = self.fractions(batch)
         target = self.targets(batch, later)
-        outputs = self.online(batch.obs, now)  # (B, A, M)
-        values = _values_of_actions(outputs, batch.action)  # (B, M)
+        outputs = cast("Tensor", self.online(batch.obs, now)) if config.cql_alpha else None  # (B, A, M)
+        if outputs is None:
+            values = self.online.of_actions(batch.obs, batch.action, now)  # (B, M)
+        else:
+            values = select_actions(outputs, batch.action)
         if config.distribution == "none":
             q, y = values.squeeze(1), target.squeeze(1)
             each = huber(q, y, config.huber_delta)
@@ -776,7 +789,7 @@ class DQNLearner:
             each = quantile_huber(values, now, target, config.huber_delta)
             q = values.detach().mean(dim=1)
             error = target.mean(dim=1) - q
-        if config.cql_alpha:
+        if outputs is not None:
             all_q = self.online.valid(self.online.mean(outputs), batch.obs)
             log_softmax = all_q.log_softmax(dim=1).gather(1, batch.action.unsqueeze(1)).squeeze(1)
             each = each - config.cql_alpha * log_softmax
@@ -896,10 +909,3 @@ class DQNLearner:
         self.generator.set_state(state["generator"])
         if state.get("frozen", False):  # older checkpoints have no entry
             self.freeze()
-
-
-def _values_of_actions(values: Tensor, action: Tensor) -> Tensor:
-    """Selects the values (B, M) of the actions (B,) from values (B, A, M)."""
-    if values.shape[2] == 1:
-        return values.squeeze(2).gather(1, action.unsqueeze(1))
-    return values[torch.arange(len(action), device=action.device), action]

@@ -2,7 +2,7 @@
 
 from parl.nets.ensemble import Ensemble
 from parl.nets.flat import FlatModule, copy_named, flatten, named_weights
-from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding
+from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding, select_actions
 from parl.nets.noisy import NoisyLinear, resample_noise, silence_noise
 from parl.nets.observations import (
     Encoder,
@@ -40,6 +40,7 @@ __all__ = [
     "make_torso",
     "named_weights",
     "resample_noise",
+    "select_actions",
     "silence_noise",
     "tensors_of",
     "torso_for",

@@ -13,6 +13,13 @@ MakeLinear = Callable[[int, int], nn.Module]
 """Creates a layer from its input and output width, such as ``nn.Linear``."""
 
 
+def select_actions(values: Tensor, action: Tensor) -> Tensor:
+    """Selects the values (B, M) of the actions (B,) int64 from values (B, A, M)."""
+    if values.shape[2] == 1:
+        return values.squeeze(2).gather(1, action.unsqueeze(1))
+    return values[torch.arange(len(action), device=action.device), action]
+
+
 class ActionHead(nn.Module):
     """One linear layer with one or more outputs per action.
 
@@ -40,6 +47,10 @@ class ActionHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
         return self.values(features).view(-1, *self._shape)
+
+    def of_actions(self, features: Tensor, action: Tensor) -> Tensor:
+        """Returns the outputs (B, outputs) of one action per row, (B,) int64."""
+        return select_actions(self(features), action)
 
 
 class DuelingHead(nn.Module):
@@ -85,8 +96,16 @@ class DuelingHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
-        advantage = self.advantage(features).view(features.shape[0], -1, self._outputs)
+        advantage = self._advantage(features)
         return advantage + (self.value(features) - advantage.mean(dim=1)).unsqueeze(1)
+
+    def of_actions(self, features: Tensor, action: Tensor) -> Tensor:
+        """Returns the outputs (B, outputs) of one action per row, (B,) int64, without those of the others."""
+        advantage = self._advantage(features)
+        return select_actions(advantage, action) + (self.value(features) - advantage.mean(dim=1))
+
+    def _advantage(self, features: Tensor) -> Tensor:
+        return self.advantage(features).view(features.shape[0], -1, self._outputs)
 
 
 class FractionEmbedding(nn.Module):
