@@ -13,7 +13,7 @@ const LANES: usize = 16;
 const SMALLEST_GRADIENT: f32 = 1e-17;
 
 /// Running means that are smaller become zero. Without gradients they would otherwise fall below the smallest
-/// normal number and stay there, and arithmetic with such numbers takes up to a hundred times as long.
+/// normal number and stay there, and arithmetic with such numbers is slow.
 const SMALLEST_MEAN: f32 = 1e-37;
 
 /// Settings of [`Adam::step`].

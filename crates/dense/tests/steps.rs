@@ -2,6 +2,12 @@
 
 use dense::{Adam, Buffers, DenseError};
 
+/// Performs a step on weights, gradients and the running means of the gradients and of their squares.
+fn make_step(adam: &Adam, buffers: [&mut [f32]; 4], step: u64) {
+    let [weights, gradients, mean, square] = buffers;
+    adam.step(&mut Buffers { weights, gradients, mean, square }, step).expect("as long as each other");
+}
+
 #[test]
 fn steps_are_those_of_the_equations() {
     for (max_grad_norm, count) in [(f64::INFINITY, 5usize), (1.0, 37), (1e3, 1_000)] {
@@ -22,13 +28,7 @@ fn steps_are_those_of_the_equations() {
                     (row[1] / (1.0 - 0.9f64.powi(step as i32)), row[2] / (1.0 - 0.999f64.powi(step as i32)));
                 row[0] -= 0.01 * mean / (square.sqrt() + 1e-8);
             }
-            let mut buffers = Buffers {
-                weights: &mut weights,
-                gradients: &mut gradients,
-                mean: &mut mean,
-                square: &mut square,
-            };
-            adam.step(&mut buffers, step).expect("as long as each other");
+            make_step(&adam, [&mut weights, &mut gradients, &mut mean, &mut square], step);
             let length = gradients.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
             assert!((length - norm.min(max_grad_norm)).abs() < 1e-4 * norm);
             for (got, row) in weights.iter().zip(&model) {
@@ -70,13 +70,7 @@ fn means_that_fall_below_normal_numbers_become_zero() {
     let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), max_grad_norm: f64::INFINITY };
     let (mut weights, mut mean, mut square) = ([0.5; 3], [0.0; 3], [0.0; 3]);
     let mut step_with = |mut gradients: [f32; 3], step: u64| {
-        let mut buffers = Buffers {
-            weights: &mut weights,
-            gradients: &mut gradients,
-            mean: &mut mean,
-            square: &mut square,
-        };
-        adam.step(&mut buffers, step).expect("as long as each other");
+        make_step(&adam, [&mut weights, &mut gradients, &mut mean, &mut square], step);
         (mean, square)
     };
     let (mean, square) = step_with([1e-12, 1e-20, 1e-16], 1);
