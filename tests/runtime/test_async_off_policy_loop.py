@@ -295,30 +295,41 @@ def test_a_learner_parks_and_stops_with_the_others(clock, by_update):
     assert counters.learner[1, b.LEARNER_WAIT_NS] == 10**5 and not counters.learner[0].any()
 
 
+FAILED = ["peers", "end 0.5", "end 5.0", "part"]
+
+
 @pytest.mark.parametrize(
-    ("learners", "group", "gone", "interrupted", "log"),
+    ("learners", "group", "failure", "interrupted", "log"),
     [
-        (1, None, False, False, ["end 5.0", "part"]),
-        (1, None, False, True, ["end 1.0", "part"]),
-        (2, None, False, False, ["check", "skip", "end 5.0", "part"]),
-        (2, None, True, False, ["check", "peers", "end 0.5", "end 5.0", "part"]),
-        (1, SimpleNamespace(size=2, rank=0), False, False, ["check", "skip", "end 5.0", "part"]),
-        (1, SimpleNamespace(size=2, rank=1), False, False, ["end 5.0", "part"]),
+        (1, None, "", False, ["end 5.0", "part"]),
+        (1, None, "", True, ["end 1.0", "part"]),
+        (2, None, "", False, ["check", "skip", "end 5.0", "part"]),
+        (2, None, "before", False, ["check", *FAILED]),
+        (2, None, "at the end", False, ["check", "skip", *FAILED]),
+        (1, SimpleNamespace(size=2, rank=0), "", False, ["check", "skip", "end 5.0", "part"]),
+        (1, SimpleNamespace(size=2, rank=1), "", False, ["end 5.0", "part"]),
     ],
 )
-def test_close_stops_learners_together_unless_one_has_failed(clock, learners, group, gone, interrupted, log):
+def test_close_stops_learners_together_unless_one_has_failed(
+    clock, learners, group, failure, interrupted, log
+):
     loop = make_loop(clock, learners=learners, group=group)
     found = []
 
-    def check():
+    def have_failed():
+        assert loop._counters.command == b.RUN, "a worker that ends when told to has not failed"
         found.append("check")
-        if gone:
+        return failure == "before"
+
+    def skip():
+        found.append("skip")
+        if failure:
             raise RuntimeError("a peer is gone")
 
-    loop._workers = SimpleNamespace(check=check, end=lambda within_s: found.append(f"end {within_s}"))
-    loop._learner_worker = SimpleNamespace(
-        skip=lambda: found.append("skip"), close=lambda: found.append("part")
+    loop._workers = SimpleNamespace(
+        have_failed=have_failed, end=lambda within_s: found.append(f"end {within_s}")
     )
+    loop._learner_worker = SimpleNamespace(skip=skip, close=lambda: found.append("part"))
     loop._allreduce = SimpleNamespace(close=lambda: found.append("peers"))
     loop._replay = SimpleNamespace(unlink=lambda: found.append("replay"))
     loop._rendezvous = SimpleNamespace(close=lambda: found.append("rendezvous"))

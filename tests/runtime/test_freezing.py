@@ -1,6 +1,7 @@
 """Stored embeddings: frozen convolutions, conversion of the replay, equal values, resumed runs, errors."""
 
 import dataclasses
+import threading
 import time
 
 import numpy as np
@@ -194,19 +195,20 @@ def wait_for(loop, condition, seconds=60):
 
 @pytest.mark.parametrize("own", [{}, {"double_buffer": True}, {"prefetch": 1}])
 def test_threads_go_on_while_rows_are_converted_in_the_background(own, tmp_path, monkeypatch):
-    step = Conversion.step
-    monkeypatch.setattr(Conversion, "step", lambda self: time.sleep(0.05) or step(self))
+    step, proceed = Conversion.step, threading.Event()
+    monkeypatch.setattr(Conversion, "step", lambda self: proceed.wait() and step(self))
     setup = dataclasses.replace(setup_of(actors=2, initial_priority="td"), **own)
     loop = AsyncOffPolicyLoop(setup)
     try:
         wait_for(loop, lambda: loop.learner.frozen)
         images = loop._replay
         before = loop.updates
-        loop.advance(loop.env_steps + 20, 5.0)
+        wait_for(loop, lambda: loop.updates > before)
         (tmp_path / "during").mkdir()
         loop.save(tmp_path / "during")
+        assert loop._replay is images
+        proceed.set()
         wait_for(loop, lambda: stores_embeddings(loop._replay))
-        assert loop._replay is not images and loop.updates > before
         wait_for(loop, lambda: loop.env_steps >= FREEZE_AFTER + 600)
         assert loop.report()["embedded_share"] == 1.0
         batch = loop._replay.sample(32)
@@ -214,6 +216,7 @@ def test_threads_go_on_while_rows_are_converted_in_the_background(own, tmp_path,
         (tmp_path / "after").mkdir()
         loop.save(tmp_path / "after")
     finally:
+        proceed.set()
         loop.close()
     for folder, embedded in (("during", False), ("after", True)):
         resumed = AsyncOffPolicyLoop(setup, checkpoint.read(tmp_path / folder))

@@ -16,6 +16,7 @@ from parl.algos.dqn import DQN
 from parl.errors import WorkerError
 from parl.runtime import checkpoint
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+from parl.runtime.worker_loop import CommandedLoop
 
 KINDS = [
     pytest.param({"processes": True}, id="processes"),
@@ -141,6 +142,22 @@ def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup, threads):
         with pytest.raises(WorkerError, match=r"(?s)learner 1 failed:.*a gradient too far"):
             loop.advance(10**9, seconds=math.inf)
     assert not segments()
+
+
+def test_an_actor_that_ends_when_told_to_is_no_failure(make_setup, monkeypatch):
+    """Else the learners would be killed, and processes of torchrun would not be told of the end."""
+    stop = CommandedLoop._stop_workers
+
+    def stop_and_wait(loop, workers):
+        stop(loop, workers)
+        for actor in loop._actors:
+            actor.runner.join()
+
+    monkeypatch.setattr(CommandedLoop, "_stop_workers", stop_and_wait)
+    with contextlib.closing(AsyncOffPolicyLoop(make_setup(actors=1, learners=2))) as loop:
+        loop.advance(500, seconds=math.inf)
+        learner = next(worker.runner for worker in loop._workers.workers if worker.name == "learner 1")
+    assert learner.exitcode == 0
 
 
 @pytest.mark.parametrize("victim", ["actor", "learner"])

@@ -142,3 +142,15 @@ def test_a_predictor_that_fails_ends_the_run():
         with pytest.raises(WorkerError, match="a predictor failed: IndexError"):
             for _ in range(100):
                 loop.advance(1_000, 0.1)
+        actors = [worker.runner for worker in loop._actors]
+    assert not any(actor.is_alive() for actor in actors)
+
+
+def test_actors_that_wait_for_a_prediction_end_with_the_loop():
+    loop = PredictorLoop(setup(processes=False))
+    actors = [worker.runner for worker in loop._actors]
+    loop._stop.set()
+    loop._predictors[0].join()
+    loop.interrupt()
+    loop.close()
+    assert not any(actor.is_alive() for actor in actors)

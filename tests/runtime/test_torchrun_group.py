@@ -109,7 +109,6 @@ def other(monkeypatch):
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
     monkeypatch.setattr(dist, "broadcast", broadcast)
     monkeypatch.setattr(dist, "broadcast_object_list", broadcast_object_list)
-    monkeypatch.setattr(dist, "barrier", lambda: said["log"].append("barrier"))
     return said
 
 
@@ -120,11 +119,10 @@ def test_gradients_are_averaged_unless_rank_0_sends_a_command(other):
     other["sum"] = torch.tensor([3.0, 4.0, 0.0])
     assert peers.average(gradients, True, lambda: other["log"].append("meanwhile"))
     assert gradients.tolist() == [2.0, 3.0] and other["log"] == ["sent", "meanwhile", "arrived"]
-    for what, then in ((SAVE, []), (END, ["barrier"])):
+    for what in (SAVE, END):
         other["sum"] = torch.tensor([0.0, 0.0, what])
-        other["log"].clear()
         assert not peers.average(gradients, True) and peers.request == what
-        assert gradients.tolist() == [2.0, 3.0] and other["log"] == ["sent", "arrived", *then]
+        assert gradients.tolist() == [2.0, 3.0]
     other["sum"] = torch.tensor([1.0, 1.0, 0.0])
     assert not peers.average(gradients, False) and peers.request == END
     assert other["sent"].tolist() == [0.0, 0.0, END]

@@ -125,6 +125,16 @@ def test_threads_have_no_exit_status(pair):
         worker.check()
 
 
+@pytest.mark.parametrize("error", ["a traceback", NonFiniteError("loss = nan")])
+def test_a_group_has_failed_once_one_of_its_workers_has(pair, error):
+    worker, theirs = pair
+    group = WorkerGroup(multiprocessing.get_context())
+    group.workers.append(worker)
+    assert not group.have_failed()
+    theirs.send(("error", error))
+    assert group.have_failed() and group.have_failed(), "also when its error has been raised before"
+
+
 def echo(connection, word):
     connection.send(("said", word))
     connection.recv()

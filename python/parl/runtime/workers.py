@@ -298,6 +298,14 @@ class WorkerGroup:
         for worker in self.workers:
             worker.check()
 
+    def have_failed(self) -> bool:
+        """Whether a worker failed or died, or has ended without being told to."""
+        try:
+            self.check()
+        except (WorkerError, NonFiniteError):
+            return True
+        return any(worker.finished for worker in self.workers)
+
     def raise_failure(self, within_s: float) -> None:
         """Raises WorkerError if a worker turns out to have failed within ``within_s``."""
         end = time.monotonic() + within_s

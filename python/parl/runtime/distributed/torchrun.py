@@ -15,7 +15,6 @@ Processes connect by the environment variables that ``torchrun`` sets, and commu
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -140,10 +139,6 @@ class TorchrunAllReduce:
             meanwhile()
         work.wait()
         self.request = float(buffer[-1].item())
-        if self.request == END:
-            # A process that left now could close connections on which another still receives this sum.
-            with contextlib.suppress(RuntimeError):
-                dist.barrier()
         if self.request:
             return False
         gradients.copy_(buffer[:-1] if rounds else buffer[:-1].div_(self._group.size))

@@ -13,6 +13,7 @@ update.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -471,15 +472,19 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         return self._setup.group is not None and self._setup.group.rank == 0
 
     def _stop_workers(self, workers: WorkerGroup) -> None:
+        together = self._setup.learners > 1 or self._has_followers
+        # Before they are told to stop: a worker that ends after that has not failed.
+        failed = together and workers.have_failed()
         super()._stop_workers(workers)
-        if self._setup.learners > 1 or self._has_followers:
-            try:
-                workers.check()
+        if not together:
+            return
+        if not failed:
+            with contextlib.suppress(Exception):  # another learner may fail only now
                 self._learner_zero.skip()
-            except Exception:  # a learner has failed: the others are stopped here
-                if self._allreduce is not None:
-                    self._allreduce.close()
-                workers.end(within_s=0.5)
+                return
+        if self._allreduce is not None:
+            self._allreduce.close()
+        workers.end(within_s=0.5)
 
     def close(self) -> None:
         """Ends the workers and frees the replay; safe to call twice."""

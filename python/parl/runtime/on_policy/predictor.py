@@ -42,6 +42,7 @@ from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.size_tuner import SizeTuner
 from parl.runtime.weights import SharedWeights
+from parl.runtime.workers import WorkerGroup
 from parl.types import Array, HogwildLearner, RolloutPolicy
 
 # Seconds between two checks of an idle predictor whether the run has ended.
@@ -333,11 +334,25 @@ class PredictorLoop(AsyncRolloutLoop):
         self._learners[0].refresh()
         super().save_after_failure(folder)
 
-    def close(self) -> None:
-        """Ends the threads and workers; safe to call twice."""
-        self._pool.shutdown()
-        super().close()
+    def _stop_workers(self, workers: WorkerGroup) -> None:
+        super()._stop_workers(workers)
+        if self._failure is not None:
+            self._end_predictions()
+
+    def _end_predictions(self) -> None:
+        """Ends the predictors; an actor that waits for actions then ends with an EOFError."""
         self._stop.set()
         for thread in self._predictors:
             thread.join(2.0)
         self._predictors = []
+        for slot in self._slots:
+            slot.predictor_end.close()
+
+    def close(self) -> None:
+        """Ends the threads and workers; safe to call twice."""
+        self._pool.shutdown()
+        actors = [worker.runner for worker in self._actors]
+        super().close()
+        self._end_predictions()
+        for actor in actors:
+            actor.join(2.0)
