@@ -9,7 +9,8 @@ import torch
 from test_dqn import SPEC, make_batch
 
 from parl.algos import rainbow
-from parl.algos.dqn import DQN, Config, DQNLearner, QNetwork
+from parl.algos.common.q_network import QNetwork
+from parl.algos.dqn import DQN, Config, DQNLearner
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
