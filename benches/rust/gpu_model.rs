@@ -387,6 +387,11 @@ fn modules(texts: Vec<(String, String)>) -> Result<HashMap<String, Module>, Stri
     texts.into_iter().map(parse).collect()
 }
 
+/// Whether a function draws rows of pictures or shows planes.
+fn draws(function: &str) -> bool {
+    function == "show" || function.ends_with("::area_84") || function.contains("::rows::")
+}
+
 /// Prints what the steps of a game have cost.
 fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &Options) {
     if options.envs > options.lanes as usize {
@@ -400,16 +405,21 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
     let kinds = ["free", "arithmetic", "control", "local", "shared", "global", "sync"];
     let all: u64 = (0..kinds.len()).map(sum).sum();
     let lanes = counts.lanes.iter().sum::<u64>() as f64 / (all * steps) as f64;
+    let without_free = |k: &usize| counts.warp[*k][1..].iter().sum::<u64>();
+    let drawing: u64 = (0..module.functions.len())
+        .filter(|&k| draws(&module.functions[k].name))
+        .map(|k| without_free(&k))
+        .sum();
     let shown: Vec<String> = kinds.iter().enumerate().map(|(k, name)| format!("{name}={}", sum(k))).collect();
     println!(
-        "{head} instructions={} turns={} lanes={lanes:.1} {}",
+        "{head} instructions={} drawing={} turns={} lanes={lanes:.1} {}",
         all - sum(0),
+        drawing / steps,
         counts.turns / steps,
         shown.join(" ")
     );
     if options.functions {
         let mut order: Vec<usize> = (0..module.functions.len()).collect();
-        let without_free = |k: &usize| counts.warp[*k][1..].iter().sum::<u64>();
         order.sort_by_key(|k| std::cmp::Reverse(without_free(k)));
         for k in order.into_iter().filter(|k| without_free(k) * 200 > all * steps) {
             let executed = |least: u64| counts.of_line[k].iter().filter(|&&n| n > least * steps).count();

@@ -277,6 +277,12 @@ PARL_CONST uint32_t DISTINCT_WORDS = (cule::observe::plane::ROWS_84 + 31) / 32;
 PARL_CONST uint32_t PAIRS = cule::observe::plane::ROWS_84 / 5;
 PARL_CONST uint32_t PAIR_WORDS = (PAIRS + 31) / 32;
 PARL_CONST uint32_t STRIP_PARTS = cule::observe::plane::STRIP_ROWS * cule::observe::plane::ROW_PARTS;
+// A row's first part in the list of parts: a power of two, which is cheap to divide by.
+PARL_CONST uint32_t PART_STEP = 8;
+static_assert(cule::observe::plane::ROW_PARTS <= PART_STEP, "a row's parts come before those of the next row");
+// (i * UNIT_SCALE) >> 16 is i / UNITS_ACROSS for all units of a plane.
+PARL_CONST uint32_t UNIT_SCALE = (1 << 16) / cule::observe::plane::UNITS_ACROSS + 1;
+static_assert(PAIRS * cule::observe::plane::UNITS_ACROSS * (UNIT_SCALE * cule::observe::plane::UNITS_ACROSS - (1 << 16)) < 1 << 16, "exact");
 PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + cule::observe::plane::STRIP_SUM_WORDS + TABLE_BYTES / 4 +
                                  DISTINCT_WORDS + PAIR_WORDS + 2 * cule::observe::plane::ROWS_84 + PAIRS + 1 + 2 + STRIP_PARTS + TIES;
 #ifndef PARL_BLOCK_WORDS
@@ -428,14 +434,20 @@ struct Strip {
 // plane, made of five picture rows, that are not both equal to the row of the plane above.
 [[maybe_unused]] static __device__ void find_distinct_rows(const ShowTarget& w, const Strip& strip) {
     namespace show = cule::observe::plane;
-    for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
-        if (!show::is_row_above(w.picture_set(), *w.workspace.board, row)) atomicOr(strip.distinct + row / 32, 1u << row % 32);
+    PARL_CONST uint32_t TOGETHER = show::ROWS_TOGETHER;
+    static_assert(show::ROWS_84 % TOGETHER == 0, "no rows are left over");
+    for (uint32_t first = TOGETHER * threadIdx.x; first < show::ROWS_84; first += TOGETHER * blockDim.x) {
+        const uint32_t found = show::distinct_rows(w.picture_set(), *w.workspace.board, first), bit = first % 32;
+        atomicOr(strip.distinct + first / 32, found << bit);
+        if (bit > 32 - TOGETHER) atomicOr(strip.distinct + first / 32 + 1, found >> (32 - bit));
     }
     __syncthreads();
-    for (uint32_t row = threadIdx.x; row < show::ROWS_84; row += blockDim.x) {
-        const uint32_t rank = rank_of(strip.distinct, row);
-        strip.ranks[row] = rank;
-        if ((strip.distinct[row / 32] >> row % 32 & 1) != 0) strip.rows[rank - 1] = row;
+    for (uint32_t first = TOGETHER * threadIdx.x; first < show::ROWS_84; first += TOGETHER * blockDim.x) {
+        uint32_t rank = first == 0 ? 0 : rank_of(strip.distinct, first - 1);
+        for (uint32_t row = first; row < first + TOGETHER; ++row) {
+            if ((strip.distinct[row / 32] >> row % 32 & 1) != 0) strip.rows[rank++] = row;
+            strip.ranks[row] = rank;
+        }
     }
     __syncthreads();
     for (uint32_t pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) {
@@ -486,15 +498,15 @@ struct Strip {
             uint32_t parts = show::brighten_row(picture_set, *w.workspace.board, values, strip.rows[before + place], place, pixels);
             uint32_t at = atomicAdd(strip.counts, __popc(parts));
             for (uint32_t word = 0; parts != 0; ++word, parts >>= 1) {
-                if ((parts & 1) != 0) strip.parts[at++] = place * show::ROW_PARTS + word;
+                if ((parts & 1) != 0) strip.parts[at++] = place * PART_STEP + word;
             }
         }
         if (threadIdx.x == 0) strip.counts[1] = 0;
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < strip.counts[0]; i += blockDim.x) {
-            const uint32_t place = strip.parts[i] / show::ROW_PARTS;
-            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, strip.rows[before + place],
-                                strip.parts[i] % show::ROW_PARTS, place, pixels);
+            const uint32_t place = strip.parts[i] / PART_STEP, part = strip.parts[i] % PART_STEP;
+            show::brighten_part(picture_set, *w.workspace.board, work_of(b, w.workspace), values, strip.rows[before + place], part,
+                                place, pixels);
         }
         __syncthreads();
         for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {
@@ -508,7 +520,7 @@ struct Strip {
         const uint32_t pairs_before = pairs;
         pairs = rank_of(strip.new_pairs, to / 5 - 1);
         for (uint32_t i = threadIdx.x; i < (pairs - pairs_before) * show::UNITS_ACROSS; i += blockDim.x) {
-            const uint32_t place = pairs_before + i / show::UNITS_ACROSS, unit = i % show::UNITS_ACROSS;
+            const uint32_t down = i * UNIT_SCALE >> 16, unit = i - down * show::UNITS_ACROSS, place = pairs_before + down;
             const uint32_t pair = strip.pairs[place], equal = 2 * (strip.pairs[place + 1] - pair) - 1;
             Array<Array<uint32_t, show::QUADS>, 2> found;
             uint32_t ties = show::round_unit_84(Slice<const uint32_t>(sums), ranks, before, 5 * pair, unit, found);

@@ -2417,6 +2417,10 @@ PARL_CONST uint32_t REDUCE_BLEND = 3u;
 PARL_CONST uint32_t ROWS_84 = 210u;
 // Rows of a strip, at most: the distinct ones among the picture rows that a block computes at a time.
 PARL_CONST uint32_t STRIP_ROWS = 32u;
+// Rows that `distinct_rows` compares at a time.
+PARL_CONST uint32_t ROWS_TOGETHER = 7u;
+// All of them, one bit each.
+PARL_CONST uint32_t ALL_TOGETHER = 127u;
 // Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
 PARL_CONST uint32_t ROW_WORDS = 41u;
 // Words of a strip, four pixels each.
@@ -2937,7 +2941,7 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
 PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
-PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t row);
+PARL_INLINE uint32_t distinct_rows(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t first);
 PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, uint32_t place, Slice<uint32_t> strip);
 PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
 PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, uint32_t place, Slice<uint32_t> strip);
@@ -11432,29 +11436,40 @@ PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) 
     fours[1u] = fours[0u];
 }
 
-// True if row `row` is equal to the row above in all pictures, and stored as classes.
-PARL_INLINE bool is_row_above(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t row) {
-    if (row == 0u) {
-        return false;
-    }
-    uint64_t differs = 0ull;
+// Which of the rows `first..first + ROWS_TOGETHER` are distinct, one bit each: those that differ from the row above in one of the
+// pictures or are stored as bytes there, and row 0.
+PARL_INLINE uint32_t distinct_rows(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t first) {
+    const uint32_t is_top = static_cast<uint32_t>(first == 0u);
+    uint32_t distinct = is_top;
     PARL_SHORT
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
             break;
         }
-        if ((picture >= 2u) || !machine::tia::rows::has_classes(board.rows[picture][row].kind)) {
-            return false;
+        if (picture >= 2u) {
+            return observe::plane::ALL_TOGETHER;
         }
-        differs |= static_cast<uint64_t>(board.rows[picture][row].kind ^ board.rows[picture][row - 1u].kind);
-        differs |= static_cast<uint64_t>(board.rows[picture][row].colors ^ board.rows[picture][row - 1u].colors);
+        const uint32_t above = first - static_cast<uint32_t>(1u - is_top);
+        uint32_t kind = board.rows[picture][above].kind;
+        uint32_t colors = board.rows[picture][above].colors;
+        Array<uint64_t, 5> classes = board.rows[picture][above].classes;
         PARL_SHORT
-        for (uint32_t word = 0u; word < 5u; ++word) {
-            differs |= board.rows[picture][row].classes[word] ^ board.rows[picture][row - 1u].classes[word];
+        for (uint32_t k = 0u; k < static_cast<uint32_t>(observe::plane::ROWS_TOGETHER); ++k) {
+            const uint32_t row = first + k;
+            uint64_t differs = static_cast<uint64_t>(board.rows[picture][row].kind ^ kind);
+            differs |= static_cast<uint64_t>(board.rows[picture][row].colors ^ colors);
+            kind = board.rows[picture][row].kind;
+            colors = board.rows[picture][row].colors;
+            PARL_SHORT
+            for (uint32_t word = 0u; word < 5u; ++word) {
+                differs |= board.rows[picture][row].classes[word] ^ classes[word];
+                classes[word] = board.rows[picture][row].classes[word];
+            }
+            distinct |= static_cast<uint32_t>((differs != 0ull) || !machine::tia::rows::has_classes(kind)) << k;
         }
     }
-    return differs == 0ull;
+    return distinct;
 }
 
 // As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
@@ -11622,7 +11637,7 @@ PARL_INLINE void sum_half_84(Slice<const uint32_t> strip, uint32_t from, Slice<u
 // Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of the five picture rows from row `first` on. `ranks`
 // has the number of distinct picture rows up to each one, and `before` of them come before the strip. `unit` counts columns. Returns
 // the pixels that are halfway between two values: bit 8 k + q for pixel 4 q + k of the upper row, bit 8 k + QUADS + q for the lower.
-// The float computation decides these.
+// The float computation decides these. It returns some others too, of which it computes the same pixel.
 PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint32_t> ranks, uint32_t before, uint32_t first, uint32_t unit, Array<Array<uint32_t, 3>, 2>& pixels) {
     const uint32_t shift = rs::wrapping_sub<uint32_t>((2u * static_cast<uint32_t>(observe::plane::QUADS)) * unit, (before + 1u) * static_cast<uint32_t>(observe::plane::SUM_WORDS));
     Array<uint32_t, 5> at = Array<uint32_t, 5>{};
@@ -11649,13 +11664,14 @@ PARL_INLINE uint32_t round_unit_84(Slice<const uint32_t> sums, Slice<const uint3
     return ties;
 }
 
-// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains.
+// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains, and perhaps
+// of the byte after such a one.
 PARL_INLINE uint32_t round_four(const Array<uint32_t, 2>& sums, uint32_t& pixels) {
     const uint32_t first = machine::tia::rows::select_bytes((sums[0u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[0u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     const uint32_t second = machine::tia::rows::select_bytes((sums[1u] & 0xFFFFu) * observe::plane::round_four_SCALE, (sums[1u] >> 16) * observe::plane::round_four_SCALE, 0x6273u);
     pixels = machine::tia::rows::select_bytes(first, second, 0x5410u);
     const uint32_t fractions = machine::tia::rows::select_bytes(first, second, 0x7632u);
-    return ~((((fractions & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | fractions) | 0x7F7F7F7Fu);
+    return (rs::wrapping_sub<uint32_t>(fractions, 0x01010101u) & (~fractions)) & 0x80808080u;
 }
 
 // Byte `index` of a plane.

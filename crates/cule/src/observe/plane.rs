@@ -120,6 +120,10 @@ fn area(
 pub const ROWS_84: u32 = 210;
 /// Rows of a strip, at most: the distinct ones among the picture rows that a block computes at a time.
 pub const STRIP_ROWS: u32 = 32;
+/// Rows that `distinct_rows` compares at a time.
+pub const ROWS_TOGETHER: u32 = 7;
+/// All of them, one bit each.
+const ALL_TOGETHER: u32 = (1 << ROWS_TOGETHER) - 1;
 /// Words of a row of a strip, and one more: the same word of 32 rows lies in 32 banks of shared memory.
 const ROW_WORDS: usize = WIDTH / 4 + 1;
 /// Words of a strip, four pixels each.
@@ -189,28 +193,38 @@ fn blank_fours(table: &[u8], fours: &mut [u32; 8]) {
     fours[1] = fours[0];
 }
 
-/// True if row `row` is equal to the row above in all pictures, and stored as classes.
+/// Which of the rows `first..first + ROWS_TOGETHER` are distinct, one bit each: those that differ from the row above in one of the
+/// pictures or are stored as bytes there, and row 0.
 #[inline(always)]
-pub fn is_row_above(picture_set: &PictureSet, board: &Board, row: usize) -> bool {
-    if row == 0 {
-        return false;
-    }
-    let mut differs: u64 = 0;
+pub fn distinct_rows(picture_set: &PictureSet, board: &Board, first: usize) -> u32 {
+    let is_top: u32 = (first == 0) as u32;
+    let mut distinct: u32 = is_top;
     for i in 0..3usize {
         let picture: usize = picture_set.picture[i] as usize;
         if picture == NO_PICTURE as usize {
             break;
         }
-        if picture >= 2 || !rows::has_classes(board.rows[picture][row].kind) {
-            return false;
+        if picture >= 2 {
+            return ALL_TOGETHER;
         }
-        differs |= (board.rows[picture][row].kind ^ board.rows[picture][row - 1].kind) as u64;
-        differs |= (board.rows[picture][row].colors ^ board.rows[picture][row - 1].colors) as u64;
-        for word in 0..5usize {
-            differs |= board.rows[picture][row].classes[word] ^ board.rows[picture][row - 1].classes[word];
+        let above: usize = first - (1 - is_top) as usize;
+        let mut kind: u32 = board.rows[picture][above].kind;
+        let mut colors: u32 = board.rows[picture][above].colors;
+        let mut classes: [u64; 5] = board.rows[picture][above].classes;
+        for k in 0..ROWS_TOGETHER as usize {
+            let row: usize = first + k;
+            let mut differs: u64 = (board.rows[picture][row].kind ^ kind) as u64;
+            differs |= (board.rows[picture][row].colors ^ colors) as u64;
+            kind = board.rows[picture][row].kind;
+            colors = board.rows[picture][row].colors;
+            for word in 0..5usize {
+                differs |= board.rows[picture][row].classes[word] ^ classes[word];
+                classes[word] = board.rows[picture][row].classes[word];
+            }
+            distinct |= ((differs != 0 || !rows::has_classes(kind)) as u32) << k;
         }
     }
-    differs == 0
+    distinct
 }
 
 /// As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
@@ -397,7 +411,7 @@ fn sum_half_84(strip: &[u32], from: usize, sums: &mut [u32], to: usize) {
 /// Pixels of two rows of an 84 x 84 plane, `UNIT_COLUMNS` each, from the sums of the five picture rows from row `first` on. `ranks`
 /// has the number of distinct picture rows up to each one, and `before` of them come before the strip. `unit` counts columns. Returns
 /// the pixels that are halfway between two values: bit 8 k + q for pixel 4 q + k of the upper row, bit 8 k + QUADS + q for the lower.
-/// The float computation decides these.
+/// The float computation decides these. It returns some others too, of which it computes the same pixel.
 #[inline(always)]
 pub fn round_unit_84(
     sums: &[u32],
@@ -431,7 +445,8 @@ pub fn round_unit_84(
     ties
 }
 
-/// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains.
+/// Divides four sums, which are halves of words, by 200. Returns a word with bit 7 of the bytes where nothing remains, and perhaps
+/// of the byte after such a one.
 #[inline(always)]
 fn round_four(sums: &[u32; 2], pixels: &mut u32) -> u32 {
     // 2^24 / 200, rounded up: exact for all sums, up to 51,100. Of 200 q + r, the upper byte of the product is q, and its other
@@ -441,7 +456,7 @@ fn round_four(sums: &[u32; 2], pixels: &mut u32) -> u32 {
     let second: u32 = rows::select_bytes((sums[1] & 0xFFFF) * SCALE, (sums[1] >> 16) * SCALE, 0x6273);
     *pixels = rows::select_bytes(first, second, 0x5410);
     let fractions: u32 = rows::select_bytes(first, second, 0x7632);
-    !(((fractions & 0x7F7F_7F7F) + 0x7F7F_7F7F) | fractions | 0x7F7F_7F7F)
+    fractions.wrapping_sub(0x0101_0101) & !fractions & 0x8080_8080
 }
 
 /// Byte `index` of a plane.
@@ -544,6 +559,39 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_are_distinct_if_one_picture_differs_from_the_row_above() {
+        let mut board: Box<Board> = bytemuck::zeroed_box();
+        for picture in 0..2 {
+            for row in 0..ROWS_84 as usize {
+                board.rows[picture][row].kind = rows::CLASSES;
+            }
+        }
+        let set = |picture| PictureSet { picture, picture_bytes: 0 };
+        let distinct = |board: &Board, picture| -> Vec<usize> {
+            let rows = (0..ROWS_84 as usize).step_by(ROWS_TOGETHER as usize);
+            rows.flat_map(|first| {
+                let found = distinct_rows(&set(picture), board, first);
+                assert!(found <= ALL_TOGETHER);
+                (0..ROWS_TOGETHER as usize).filter(move |k| found >> k & 1 != 0).map(move |k| first + k)
+            })
+            .collect()
+        };
+        let both = [0, 1, NO_PICTURE];
+        assert_eq!(distinct(&board, both), [0]);
+        board.rows[0][20].classes[4] = 1 << 63;
+        board.rows[1][27].colors = 1;
+        board.rows[1][28].colors = 1;
+        board.rows[1][209].kind = rows::BLANKED;
+        assert_eq!(distinct(&board, both), [0, 20, 21, 27, 29, 209]);
+        assert_eq!(distinct(&board, [1, NO_PICTURE, NO_PICTURE]), [0, 27, 29, 209]);
+        // Rows of bytes are not compared.
+        board.rows[0][100].kind = rows::BYTES;
+        board.rows[0][101].kind = rows::BYTES;
+        assert_eq!(distinct(&board, [0, NO_PICTURE, NO_PICTURE]), [0, 20, 21, 100, 101, 102]);
+        assert_eq!(distinct(&board, [0, 2, NO_PICTURE]).len(), ROWS_84 as usize);
+    }
+
     /// Integer and float computation give equal pixels, also halfway between two values.
     #[test]
     fn whole_numbers_give_the_pixels_of_floats() {
@@ -584,7 +632,6 @@ mod tests {
                     let first = row / 12 * 30;
                     for place in 0..30 {
                         let row = first + place;
-                        assert!(!is_row_above(&picture_set, &board, row));
                         let parts = brighten_row(&picture_set, &board, &table, row, place, &mut strip);
                         for part in (0..ROW_PARTS as usize).filter(|part| parts >> part & 1 != 0) {
                             brighten_part(&picture_set, &board, &[], &table, row, part, place, &mut strip);
@@ -626,6 +673,6 @@ mod tests {
             }
         }
         assert!(ties > 1000, "only {ties} pixels lay between two");
-        assert_eq!(tie_count, ties);
+        assert!(tie_count >= ties, "pixels whose integer computation may differ: {tie_count}");
     }
 }
