@@ -264,21 +264,34 @@ def test_workers_are_forked_only_where_that_is_safe(
 
     monkeypatch.setattr(workers, "multiprocessing", Contexts)
     monkeypatch.setattr(workers, "_share_by_files_without_shm", lambda: None)
-    monkeypatch.setattr(workers, "_backward_works_in_a_fork", lambda: works)
+    monkeypatch.setattr(workers, "_torch_works_in_a_fork", lambda count: works and count == 1)
     monkeypatch.setattr(workers, "threading", SimpleNamespace(active_count=lambda: threads))
     monkeypatch.setattr(workers, "sys", SimpleNamespace(platform=platform))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: cuda)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: group)
     assert workers.choose_context(True, device).method == method
+    if method == "fork":
+        assert workers.choose_context(True, device, 2).method == "forkserver"
+        preloaded.pop()
     assert len(preloaded) == (method == "forkserver")
     assert all("torch" in names for names in preloaded)
     assert workers.choose_context(False, device).method is None
 
 
-def test_a_fork_of_a_fresh_process_can_run_backward():
-    program = "from parl.runtime.workers import _backward_works_in_a_fork as works; print(works())"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
-    assert done.stdout == "True\n", done.stderr
+FORKS = """
+import torch
+from parl.runtime.workers import _torch_works_in_a_fork as works
+
+torch.set_num_threads(2)
+print(works(1), works(2))
+torch.ones(2**20).sum()
+print(works(1), works(2))
+"""
+
+
+def test_a_fork_can_use_threads_of_torch_unless_its_parent_has():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=240)
+    assert done.stdout == "True True\nTrue False\n", done.stderr
 
 
 def test_without_shared_memory_processes_use_files_and_warn_once(monkeypatch):

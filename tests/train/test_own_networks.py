@@ -229,7 +229,7 @@ def test_several_actors_and_learners_in_processes_get_a_closure(tmp_path, monkey
     options = {"env": "CartPole-v1", "num_envs": 4, "learning_starts": 50, "batch_size": 16, "quiet": True}
     options |= {"total_steps": 200, "evaluation_episodes": 1, "actors": 2, "learners": 2, "n_step": 2}
     # Workers are started by a forkserver and unpickle their setup.
-    monkeypatch.setattr("parl.runtime.workers._backward_works_in_a_fork", lambda: False)
+    monkeypatch.setattr("parl.runtime.workers._torch_works_in_a_fork", lambda threads: False)
     run = train("dqn", **options, torso=torso, runs=str(tmp_path), actor_kind="process")
     assert run.updates > 0 and "torso" not in RunDirectory.open(run.path).config["dqn"]
     assert (run.path / "network.pkl").exists()

@@ -109,7 +109,7 @@ parl.register_algorithm("mine", Mine)
     (tmp_path / "mine.py").write_text(source)
     importlib.import_module("mine")
     # Workers are started by a forkserver and unpickle their setup.
-    monkeypatch.setattr("parl.runtime.workers._backward_works_in_a_fork", lambda: False)
+    monkeypatch.setattr("parl.runtime.workers._torch_works_in_a_fork", lambda threads: False)
     options = SMALL | {"schedule": "async", "actors": 2, "total_steps": 200}
     assert train("mine", **options, runs=str(tmp_path)).updates > 0
 

@@ -30,23 +30,38 @@ INTERRUPTED_S = 3.0
 INTERRUPTED_END_S = 1.0
 # Seconds between two checks for an interrupt while waiting for an answer.
 SLICE_S = 0.1
+# Numbers that torch adds in several threads, and seconds within which a fork must have done so.
+_PARALLEL_SIZE = 2**18
+_FORK_TEST_S = 5.0
 # Modules that a forkserver imports before it forks.
 PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
 
 
-def _backward_works_in_a_fork() -> bool:
-    """Whether autograd works in a forked child; with some builds of torch not after the parent used it."""
+def _torch_works_in_a_fork(threads: int) -> bool:
+    """Whether autograd, and operations in so many threads, work in a forked child.
+
+    With some builds of torch autograd does not once the parent has used it. Operations in several threads
+    wait forever once the parent has made some, because a fork has none of the threads of OpenMP's pool.
+    """
     import torch
 
     assert sys.platform != "win32"
     child = os.fork()
     if child == 0:
         try:
-            torch.zeros(1, requires_grad=True).sum().backward()
+            torch.set_num_threads(threads)
+            torch.zeros(_PARALLEL_SIZE if threads > 1 else 1, requires_grad=True).sum().backward()
             os._exit(0)
         except BaseException:
             os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    end = time.monotonic() + _FORK_TEST_S
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() >= end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return False
+        time.sleep(0.001)
+    return os.waitstatus_to_exitcode(ended[1]) == 0
 
 
 def _share_by_files_without_shm() -> None:
@@ -70,15 +85,21 @@ def _share_by_files_without_shm() -> None:
     )
 
 
-def choose_context(processes: bool, device: str = "cpu") -> Any:
+def choose_context(processes: bool, device: str = "cpu", threads: int = 1) -> Any:
     """Chooses the fastest safe way to start processes: ``fork`` where that is safe, else a ``forkserver``.
+
+    Args:
+        processes: whether workers are processes.
+        device: device of the run.
+        threads: number of threads of torch's operations in a worker, at most.
 
     Windows has neither and gets ``spawn``, with which each process imports torch.
 
     Without ``processes`` the context only allocates shared memory, so that any context is suitable.
 
     A fork takes milliseconds, because torch is loaded; a forkserver first imports torch, which takes seconds.
-    A fork is safe while this process has no other Python thread, no CUDA context and has not used autograd.
+    A fork is safe while this process has no other Python thread, no CUDA context and has not used autograd,
+    nor several threads of torch if workers do.
     """
     import torch
 
@@ -89,7 +110,7 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
     quiet = quiet and sys.platform == "linux"
     # A process group has threads that threading does not count.
     quiet = quiet and not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    if quiet and _backward_works_in_a_fork():
+    if quiet and _torch_works_in_a_fork(threads):
         return multiprocessing.get_context("fork")
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

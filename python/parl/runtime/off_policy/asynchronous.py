@@ -210,7 +210,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         in_processes = setup.learners > 1 and not setup.learner_threads
         shares = setup.processes or in_processes
         name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
-        context = choose_context(shares, setup.device)
+        context = choose_context(shares, setup.device, setup.threads if in_processes else 1)
         if saved is None:
             replay = setup.make_replay(name)
         else:
