@@ -96,7 +96,7 @@ def test_a_non_finite_error_names_the_worker(pair):
         (-9, r"was killed by signal 9 \(SIGKILL\)"),
         (-1, r"was killed by signal 1 \(SIGHUP\)"),
         (0, "ended by itself, exit status 0"),
-        (7, "ended by itself, exit status 7"),
+        (7, "ended by itself, exit status 7; its traceback, if any, is on standard error"),
         (None, "ended by itself, exit status None"),
     ],
 )

@@ -1,6 +1,7 @@
 """Runs as users start them: settings, resuming, failing, interrupting, evaluating."""
 
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -259,6 +260,14 @@ def test_a_failing_environment_ends_the_run_and_leaves_it_resumable(tmp_path, ki
 def _counters(path):
     folder = RunDirectory.open(path).checkpoints.last()
     return json.loads((folder / "counters.json").read_text())
+
+
+def test_a_worker_that_imports_the_script_of_its_parent_does_not_train(tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    for start in (lambda: train("dqn", "CartPole-v1", runs=str(tmp_path)), lambda: resume(tmp_path)):
+        with pytest.raises(WorkerError, match='below `if __name__ == "__main__":`'):
+            start()
+    assert not list(tmp_path.iterdir())
 
 
 def test_settings_are_checked(tmp_path):

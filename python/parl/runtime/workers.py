@@ -287,7 +287,8 @@ class Worker:
         code = getattr(self.runner, "exitcode", None)
         if code is not None and code < 0:
             raise WorkerError(f"{self.name} was killed by signal {-code} ({signal.Signals(-code).name})")
-        raise WorkerError(f"{self.name} ended by itself, exit status {code}")
+        why = "; its traceback, if any, is on standard error" if code else ""
+        raise WorkerError(f"{self.name} ended by itself, exit status {code}{why}")
 
 
 class WorkerGroup:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import multiprocessing
 import os
 import sys
 import types
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 import numpy as np
 
 from parl import functions, pickles
-from parl.errors import ConfigError, RunDirectoryError
+from parl.errors import ConfigError, RunDirectoryError, WorkerError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train import start_states
@@ -147,9 +148,11 @@ def train(
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
         CallbackError: a callback raised an exception; the directory can be resumed.
-        WorkerError: an actor or learner failed; the directory can be resumed.
+        WorkerError: an actor or learner failed; the directory can be resumed. Or a worker process imports the
+            script that trains, whose calls must be below ``if __name__ == "__main__":``.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
+    _refuse_workers_import()
     name = algorithm
     topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
@@ -207,6 +210,15 @@ def train(
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _refuse_workers_import() -> None:
+    """Raises WorkerError in a worker process that imports the script of its parent, which trains."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkerError(
+            "a worker process has to import the script that started it, which would train again: write the "
+            'calls that train below `if __name__ == "__main__":`'
+        )
 
 
 def _saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> SavedLearner | None:
@@ -535,6 +547,7 @@ def resume(
         WorkerError: an actor or learner failed.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
+    _refuse_workers_import()
     opened = _open(path, trust)
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
