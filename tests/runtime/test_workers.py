@@ -68,10 +68,8 @@ def test_a_killed_worker_is_reported(team):
 
 def test_a_worker_that_exits_is_reported(team):
     team.start("actor 0", _leave, (), True)
-    assert (
-        wait_for_failure(team)
-        == "actor 0 ended by itself, exit status 7; its traceback, if any, is on standard error"
-    )
+    said = wait_for_failure(team)
+    assert said == "actor 0 ended by itself, exit status 7; its traceback, if any, is on standard error"
 
 
 @pytest.mark.parametrize("process", [True, False])
