@@ -120,6 +120,14 @@ def test_two_processes_that_send_16_bits_have_equal_weights(tmp_path):
     assert learners[0]["updates"] == learners[1]["updates"] > 20
 
 
+def test_processes_that_do_not_learn_yet_save_and_end_together(tmp_path):
+    words = "train dqn --env CartPole-v1 --total-steps 200 --num-envs 4 --actors 2 --hidden 16 --name short"
+    pair(*words.split(), "--learning-starts", "1000", "--evaluation-episodes", "0", cwd=tmp_path)
+    run = RunDirectory.open(tmp_path / "runs" / "short")
+    for folder in (run.checkpoints.last(), saved_at(run.path / "rank-1")):
+        assert json.loads((folder / "counters.json").read_text())["updates"] == 0
+
+
 def test_compression_without_torchrun_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="gradient_compression = 'fp16' has no effect without torchrun"):
         train("dqn", "CartPole-v1", gradient_compression="fp16", runs=str(tmp_path), quiet=True)

@@ -88,7 +88,7 @@ class Work:
 @pytest.fixture
 def other(monkeypatch):
     """The other process of two: its part of each sum, and the message that rank 0 sends."""
-    said = {"sum": torch.zeros(3), "word": None, "log": []}
+    said = {"sum": torch.zeros(3), "word": None, "log": [], "counters": {}}
 
     def all_reduce(buffer, async_op=False):
         said["sent"] = buffer.clone()
@@ -108,7 +108,13 @@ def other(monkeypatch):
 
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
     monkeypatch.setattr(dist, "broadcast", broadcast)
+
+    def add_to(group, counter, amount):
+        said["counters"][counter] = said["counters"].get(counter, 0) + amount
+        return said["counters"][counter]
+
     monkeypatch.setattr(dist, "broadcast_object_list", broadcast_object_list)
+    monkeypatch.setattr(Group, "add_to", add_to)
     return said
 
 
@@ -129,6 +135,24 @@ def test_gradients_are_averaged_unless_rank_0_sends_a_command(other):
     peers.send_request(gradients, SAVE)
     assert peers.request == SAVE and other["sent"].tolist() == [0.0, 0.0, SAVE]
     assert len({0.0, SAVE, END, ROLLOUT}) == 4
+
+
+def test_a_process_that_does_not_learn_yet_sees_what_rank_0_requests(other):
+    other["word"] = "run-7"
+    peers, gradients = TorchrunAllReduce(Group(1, 2, 0), "cpu"), torch.ones(2)
+    assert not peers.has_request
+    other["counters"] = {"requests-run-7": 1, "requests-run-6": 9}
+    assert peers.has_request
+    other["sum"] = torch.tensor([0.0, 0.0, SAVE])
+    peers.receive_request(gradients)
+    assert peers.request == SAVE and other["sent"].tolist() == [0.0, 0.0, 0.0] and not peers.has_request
+    # One in which it takes part while it learns does not count again.
+    other["counters"]["requests-run-7"] = 2
+    assert not peers.average(gradients, True) and not peers.has_request
+    # Rank 0 counts its own.
+    peers.send_request(gradients, SAVE)
+    peers.average(gradients, False)
+    assert other["counters"]["requests-run-7"] == 4
 
 
 def test_a_process_receives_what_rank_0_sends(other):

@@ -16,6 +16,7 @@ Processes connect by the environment variables that ``torchrun`` sets, and commu
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -90,6 +91,12 @@ class Group:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def add_to(self, counter: str, amount: int) -> int:
+        """Adds ``amount`` to a counter that all processes share, 0 at first, and returns its value."""
+        import torch.distributed as dist
+
+        return int(dist.distributed_c10d._get_default_store().add(f"parl/{counter}", amount))
+
     def disconnect(self) -> None:
         """Leaves the process group; safe to call twice."""
         import torch.distributed as dist
@@ -116,15 +123,36 @@ class TorchrunAllReduce:
         dtype = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[compression]
         self._buffer = torch.empty(0, device=device, dtype=dtype)
         self.request = 0.0
+        # A name of this run, because a store can outlive a process group.
+        self._counter = f"requests-{group.from_rank_zero(uuid.uuid4().hex)}"
+        self._received = 0
+
+    @property
+    def has_request(self) -> bool:
+        """Whether rank 0 sends a request, or has begun to, in which this process has not taken part."""
+        return self._group.add_to(self._counter, 0) > self._received
+
+    def receive_request(self, gradients: Tensor) -> None:
+        """Called by another rank while :attr:`has_request`: takes part without gradients.
+
+        Args:
+            gradients: (P,), set to 0.
+        """
+        self._sum(gradients.zero_(), 0.0, None)
 
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
     ) -> bool:
         """See :class:`GradientAllReduce`; only rank 0 can be absent, which asks all to end."""
-        return self._sum(gradients, 0.0 if present else END, meanwhile)
+        if not present:
+            self.send_request(gradients, END)
+            return False
+        return self._sum(gradients, 0.0, meanwhile)
 
     def send_request(self, gradients: Tensor, request: float) -> None:
         """Called by rank 0: sends ``request`` to all processes, which skip this update."""
+        # Those that do not learn yet read the counter.
+        self._group.add_to(self._counter, 1)
         self._sum(gradients, request, None)
 
     def _sum(self, gradients: Tensor, flag: float, meanwhile: Callable[[], object] | None) -> bool:
@@ -140,6 +168,7 @@ class TorchrunAllReduce:
         work.wait()
         self.request = float(buffer[-1].item())
         if self.request:
+            self._received += 1
             return False
         gradients.copy_(buffer[:-1] if rounds else buffer[:-1].div_(self._group.size))
         return True

@@ -53,6 +53,8 @@ from parl.types import Learner
 
 _CHECK_EVERY_S = 0.05
 PARKED_PAUSE_S = 0.01
+# Seconds between two checks for a request of rank 0 of torchrun, before learning starts.
+_REQUEST_PAUSE_S = 0.02
 # Requests to parked actors: to answer, and to store embeddings in the replay from now on.
 _PARKED, _STORE_EMBEDDINGS = "parked", "store embeddings"
 
@@ -390,17 +392,26 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         Args:
             save: called when rank 0 saves, with a function that writes this process's part into a folder.
         """
-        while not self._setup.pacer.may_learn(self._counters.env_steps, 0) or not len(self._replay):
-            self._check()
-            time.sleep(LEARNER_PAUSE_S)
+        gradients = self._learner.gradients
+        learns = False
         while True:
             self._check()
-            if self._with_peer_errors(lambda: self._learner_zero.update(self._counters.env_steps)):
-                self._after_update()
-            elif self._torchrun.request == SAVE:
-                save(self.save)
+            learns = learns or (
+                self._setup.pacer.may_learn(self._counters.env_steps, 0) and len(self._replay) > 0
+            )
+            if learns:
+                updated = self._with_peer_errors(lambda: self._learner_zero.update(self._counters.env_steps))
+                if updated:
+                    self._after_update()
+                    continue
+            elif self._torchrun.has_request:
+                self._with_peer_errors(lambda: self._torchrun.receive_request(gradients))
             else:
+                time.sleep(_REQUEST_PAUSE_S)
+                continue
+            if self._torchrun.request != SAVE:
                 return
+            save(self.save)
 
     def _with_peer_errors(self, work: Callable[[], Any]) -> Any:
         """Returns ``work()``, which communicates with other learners; raises their error if that fails."""
