@@ -1,5 +1,6 @@
 """``parl.tune``: trials, pruning, studies that processes share and continue, and the best settings."""
 
+import matplotlib
 import numpy as np
 import optuna
 import pytest
@@ -219,7 +220,11 @@ def test_the_command_searches_only_what_is_not_given(tmp_path, capsys):
     words = ["tune", "ppo", "--env", "CartPole-v1", "--trials", "2", "--study", str(study), "--plot"]
     words += ["--total-steps", "300", "--num-envs", "4", "--gamma", "0.99", "--hidden", "4", "--epochs", "1"]
     words += ["--evaluation-episodes", "2", "--evaluations", "1", "--rollout-steps", "16", "--quiet"]
+    before = matplotlib.get_backend()
+    matplotlib.use("svg")
     assert main(words) == 0
+    assert matplotlib.get_backend() == "svg"
+    matplotlib.use(before)
     out = capsys.readouterr().out
     assert "best of 2 trials: trial " in out and "  learning_rate = " in out and "gamma" not in out
     config = load_toml(tmp_path / "cart.toml")

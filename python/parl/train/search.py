@@ -202,6 +202,7 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
         ConfigError: matplotlib is not installed.
     """
     try:
+        import matplotlib
         from matplotlib import pyplot
         from optuna.visualization import matplotlib as plots
     except ImportError as error:
@@ -215,11 +216,17 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
         if len(_trials(study, TrialState.COMPLETE)) > 1 and len(study.best_params) > 1:
             evaluator = optuna.importance.PedAnovaImportanceEvaluator()
             drawings["importance"] = partial(plots.plot_param_importances, evaluator=evaluator)
-        for name, draw in drawings.items():
-            figure = np.ravel(draw(study))[0].figure
-            files.append(folder / f"{name}.png")
-            figure.savefig(files[-1], dpi=150, bbox_inches="tight")
-            pyplot.close(figure)
+        # Optuna measures texts, which not every backend can.
+        before = matplotlib.get_backend()
+        pyplot.switch_backend("agg")
+        try:
+            for name, draw in drawings.items():
+                figure = np.ravel(draw(study))[0].figure
+                files.append(folder / f"{name}.png")
+                figure.savefig(files[-1], dpi=150, bbox_inches="tight")
+                pyplot.close(figure)
+        finally:
+            pyplot.switch_backend(before)
     return files
 
 
