@@ -2,16 +2,17 @@
 //! and the instructions that a warp executes are counted.
 //!
 //! `gpu_model [--games a,b] [--envs 32] [--lanes 32] [--warm 60] [--steps 1] [--windows 4] [--forms grouped] [--functions]
-//! [--memory] [--lines COUNT] [--architecture 90] [--obs-type gray]`. For each game the CPU batch makes `--warm` steps with random
-//! actions, then its states are loaded into the batch whose kernels run as PTX, and both make `--steps` steps, after which
+//! [--memory] [--lines COUNT] [--architecture 90] [--obs-type gray]`. For each game the CPU batch makes `--warm` steps with
+//! random actions, then its states are loaded into the batch whose kernels run as PTX, and both make `--steps` steps, after which
 //! observations, figures and states are compared. The output has one line per game, form and window, `key=value`: warp
-//! instructions per step by kind, turns of the grouped form, mean number of lanes that share an instruction. With several blocks a
-//! line before it has their least, median and most instructions. `--functions` adds each function: its instructions, accesses to
-//! local memory, lanes, lines of PTX that ran, and those that ran more than 20 times a step. `--memory` adds the sectors of global
-//! memory that the warps request, what a warp's share of an H200's first-level cache would miss of them, and how many lines of code
-//! caches of several sizes would miss, if a line of PTX were an instruction of 16 bytes. `--lines` adds the lines of PTX that run
-//! most often, and with `--memory` those that request most sectors. NVRTC is found as in parl; `PARL_NVRTC` names its file. In the
-//! folder that `PARL_KEEP_PTX` names the PTX is kept. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py.
+//! instructions per step by kind, those that draw, lines of PTX that run more than 20 times a step, turns of the grouped form,
+//! mean number of lanes that share an instruction. With several blocks a line before it has their least, median and most
+//! instructions. `--functions` adds each function: its instructions, accesses to local memory, lanes, lines of PTX that ran, and
+//! those that ran more than 20 times a step. `--memory` adds the sectors of global memory that the warps request, what a warp's
+//! share of an H200's first-level cache would miss of them, and how many lines of code caches of several sizes would miss, if a
+//! line of PTX were an instruction of 16 bytes. `--lines` adds the lines of PTX that run most often, and with `--memory` those
+//! that request most sectors. NVRTC is found as in parl; `PARL_NVRTC` names its file. In the folder that `PARL_KEEP_PTX` names
+//! the PTX is kept. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
 #![allow(unsafe_code, reason = "kernels write through addresses")]
 
@@ -410,9 +411,10 @@ fn print(head: &str, module: &Module, counts: &Counts, steps: usize, options: &O
         .filter(|&k| draws(&module.functions[k].name))
         .map(|k| without_free(&k))
         .sum();
+    let hot = counts.of_line.iter().flatten().filter(|&&count| count > HOT * steps).count();
     let shown: Vec<String> = kinds.iter().enumerate().map(|(k, name)| format!("{name}={}", sum(k))).collect();
     println!(
-        "{head} instructions={} drawing={} turns={} lanes={lanes:.1} {}",
+        "{head} instructions={} drawing={} hot={hot} turns={} lanes={lanes:.1} {}",
         all - sum(0),
         drawing / steps,
         counts.turns / steps,

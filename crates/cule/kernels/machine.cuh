@@ -2942,8 +2942,9 @@ PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
 PARL_INLINE void put_fours(Slice<uint32_t> strip, uint32_t to, const Array<uint32_t, 8>& fours, bool is_first);
 PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours);
 PARL_INLINE uint32_t distinct_rows(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t first);
+PARL_INLINE uint64_t replace_classes(const machine::tia::rows::Row& row, Array<uint64_t, 5>& classes);
 PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> table, uint32_t row, uint32_t place, Slice<uint32_t> strip);
-PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip);
+PARL_INLINE void brighten_words(const machine::tia::rows::Row& row, uint32_t values, uint32_t to, Slice<uint32_t> strip);
 PARL_INLINE void brighten_part(const observe::plane::PictureSet& picture_set, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, uint32_t place, Slice<uint32_t> strip);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, Slice<const uint32_t> ranks, uint32_t before, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_FN uint32_t shifted(uint32_t low, uint32_t high, uint32_t shift);
@@ -11441,7 +11442,7 @@ PARL_FN void blank_fours(Slice<const uint8_t> table, Array<uint32_t, 8>& fours) 
 PARL_INLINE uint32_t distinct_rows(const observe::plane::PictureSet& picture_set, const machine::Board& board, uint32_t first) {
     const uint32_t is_top = static_cast<uint32_t>(first == 0u);
     uint32_t distinct = is_top;
-    PARL_SHORT
+    PARL_ROLLED
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint32_t picture = static_cast<uint32_t>(picture_set.picture[i]);
         if (picture == static_cast<uint32_t>(env::state::NO_PICTURE)) {
@@ -11454,22 +11455,30 @@ PARL_INLINE uint32_t distinct_rows(const observe::plane::PictureSet& picture_set
         uint32_t kind = board.rows[picture][above].kind;
         uint32_t colors = board.rows[picture][above].colors;
         Array<uint64_t, 5> classes = board.rows[picture][above].classes;
-        PARL_SHORT
+        PARL_ROLLED
         for (uint32_t k = 0u; k < static_cast<uint32_t>(observe::plane::ROWS_TOGETHER); ++k) {
             const uint32_t row = first + k;
             uint64_t differs = static_cast<uint64_t>(board.rows[picture][row].kind ^ kind);
             differs |= static_cast<uint64_t>(board.rows[picture][row].colors ^ colors);
             kind = board.rows[picture][row].kind;
             colors = board.rows[picture][row].colors;
-            PARL_SHORT
-            for (uint32_t word = 0u; word < 5u; ++word) {
-                differs |= board.rows[picture][row].classes[word] ^ classes[word];
-                classes[word] = board.rows[picture][row].classes[word];
-            }
+            const uint64_t t1 = observe::plane::replace_classes(board.rows[picture][row], classes);
+            differs |= t1;
             distinct |= static_cast<uint32_t>((differs != 0ull) || !machine::tia::rows::has_classes(kind)) << k;
         }
     }
     return distinct;
+}
+
+// Replaces `classes` by those of `row`. Returns the bits that differ in any of its words.
+PARL_INLINE uint64_t replace_classes(const machine::tia::rows::Row& row, Array<uint64_t, 5>& classes) {
+    uint64_t differs = 0ull;
+    PARL_SHORT
+    for (uint32_t word = 0u; word < 5u; ++word) {
+        differs |= row.classes[word] ^ classes[word];
+        classes[word] = row.classes[word];
+    }
+    return differs;
 }
 
 // As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
@@ -11482,8 +11491,7 @@ PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set,
     }
     const uint32_t kind = board.rows[first][row].kind;
     const uint32_t colors = board.rows[first][row].colors;
-    const Array<uint64_t, 5> classes = board.rows[first][row].classes;
-    observe::plane::brighten_words(classes, observe::plane::four_values(table, colors), to, strip);
+    observe::plane::brighten_words(board.rows[first][row], observe::plane::four_values(table, colors), to, strip);
     if (kind == machine::tia::rows::BLANKED) {
         strip[to] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
         strip[to + 1u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
@@ -11500,18 +11508,18 @@ PARL_INLINE uint32_t brighten_row(const observe::plane::PictureSet& picture_set,
         }
         PARL_SHORT
         for (uint32_t word = 0u; word < 5u; ++word) {
-            parts |= static_cast<uint32_t>(board.rows[picture][row].classes[word] != classes[word]) << word;
+            parts |= static_cast<uint32_t>(board.rows[picture][row].classes[word] != board.rows[first][row].classes[word]) << word;
         }
     }
     return parts;
 }
 
 // Brightness of the pixels of a class row, from word `to` of a strip on.
-PARL_INLINE void brighten_words(const Array<uint64_t, 5>& classes, uint32_t values, uint32_t to, Slice<uint32_t> strip) {
-    PARL_UNROLLED
+PARL_INLINE void brighten_words(const machine::tia::rows::Row& row, uint32_t values, uint32_t to, Slice<uint32_t> strip) {
+    PARL_ROLLED
     for (uint32_t word = 0u; word < 5u; ++word) {
         Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-        machine::tia::rows::fours_of_classes(classes[word], values, fours);
+        machine::tia::rows::fours_of_classes(row.classes[word], values, fours);
         observe::plane::put_fours(strip, to + (8u * word), fours, true);
     }
 }

@@ -7,7 +7,7 @@ use super::expressions::is_object;
 use super::items::{Crate, Def, Function, Space, cpp_name};
 use super::refusal::{Refusal, Result, refuse};
 use super::source;
-use super::statements::SHORT_LOOP;
+use super::statements::{ROLLED_LOOP, SHORT_LOOP};
 use super::types::{Int, Ty, struct_layout};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -275,14 +275,16 @@ const CALLED: [&str; 15] = [
 ];
 
 /// Functions whose loops are unrolled: each iteration has weights and positions of its own, which become constants.
-const UNROLLED: [&str; 6] = [
+const UNROLLED: [&str; 5] = [
     "observe::plane::sum_half_84",
     "observe::plane::round_unit_84",
-    "observe::plane::brighten_words",
     "machine::tia::rows::draw_whole",
     "machine::tia::rows::fours_of_classes",
     "machine::tia::rows::store_pixels",
 ];
+
+/// Functions whose short loops stay loops: a multiprocessor's cache of instructions holds little more than the code of a step.
+const ROLLED: [&str; 2] = ["observe::plane::distinct_rows", "observe::plane::brighten_words"];
 
 /// Functions that are a single instruction on a GPU, and the body with its intrinsic. The host build of the kernels
 /// defines these intrinsics, and runs the same bodies.
@@ -313,7 +315,7 @@ const WIDE: [(&str, &str); 4] = [
 /// Names in the tables above that no function of the crate has, because it was renamed or removed.
 pub fn absent_functions(krate: &Crate) -> Vec<&'static str> {
     let known: HashSet<String> = krate.functions.iter().map(|f| krate.cpp_path(f.module, &f.name)).collect();
-    let named = INTRINSICS.iter().chain(&WIDE).map(|(name, _)| *name).chain(UNROLLED);
+    let named = INTRINSICS.iter().chain(&WIDE).map(|(name, _)| *name).chain(UNROLLED).chain(ROLLED);
     CALLED.into_iter().chain(named).filter(|name| !known.contains(*name)).collect()
 }
 
@@ -379,10 +381,12 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
         let _ = writeln!(out, "    {text}");
     } else {
         let unrolled = UNROLLED.contains(&path.as_str());
+        let rolled = ROLLED.contains(&path.as_str());
         for line in body.lines.iter().filter(|line| !unrolled || line.trim() != SHORT_LOOP) {
             if unrolled && line.trim_start().starts_with("for (") {
                 out.push_str("    PARL_UNROLLED\n");
             }
+            let line = if rolled { line.replace(SHORT_LOOP, ROLLED_LOOP) } else { line.clone() };
             let _ = writeln!(out, "{line}");
         }
     }

@@ -10,6 +10,8 @@ use syn::{Block, Expr, ExprForLoop, ExprIf, ExprRange, Ident, Item, Local, Pat, 
 
 /// Loops with more iterations than this are not unrolled.
 const LONG_LOOP: i128 = 18;
+/// Placed before loops that stay loops.
+pub const ROLLED_LOOP: &str = "PARL_ROLLED";
 /// Placed before shorter loops of a known length; `prelude.cuh` defines it.
 pub const SHORT_LOOP: &str = "PARL_SHORT";
 /// Types that are tried for an unsuffixed loop variable: Rust's default first, then the usual ones.
@@ -420,7 +422,7 @@ impl Body<'_> {
         self.depth -= 1;
         let (cpp, lo, hi): (&str, String, String) = (int.cpp(), first.wrapped(), end.wrapped());
         if known.is_some_and(|hi| hi >= LONG_LOOP) {
-            self.line("PARL_ROLLED");
+            self.line(ROLLED_LOOP);
         } else if known.is_some() {
             self.line(SHORT_LOOP);
         }

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::env::state::NO_PICTURE;
 use crate::machine::Board;
-use crate::machine::tia::rows;
+use crate::machine::tia::rows::{self, Row};
 use crate::observe::{
     ACROSS_84, Blend, Cell, WEIGHT_84, WIDTH, block_average, dot4, is_tie_84, quarter, round_pixel, rows_84,
 };
@@ -217,14 +217,22 @@ pub fn distinct_rows(picture_set: &PictureSet, board: &Board, first: usize) -> u
             differs |= (board.rows[picture][row].colors ^ colors) as u64;
             kind = board.rows[picture][row].kind;
             colors = board.rows[picture][row].colors;
-            for word in 0..5usize {
-                differs |= board.rows[picture][row].classes[word] ^ classes[word];
-                classes[word] = board.rows[picture][row].classes[word];
-            }
+            differs |= replace_classes(&board.rows[picture][row], &mut classes);
             distinct |= ((differs != 0 || !rows::has_classes(kind)) as u32) << k;
         }
     }
     distinct
+}
+
+/// Replaces `classes` by those of `row`. Returns the bits that differ in any of its words.
+#[inline(always)]
+fn replace_classes(row: &Row, classes: &mut [u64; 5]) -> u64 {
+    let mut differs: u64 = 0;
+    for word in 0..5usize {
+        differs |= row.classes[word] ^ classes[word];
+        classes[word] = row.classes[word];
+    }
+    differs
 }
 
 /// As `brightest`, for row `row`, which becomes row `place` of a strip. Returns the parts that `brighten_part` has to compute, one
@@ -245,8 +253,7 @@ pub fn brighten_row(
     }
     let kind: u32 = board.rows[first][row].kind;
     let colors: u32 = board.rows[first][row].colors;
-    let classes: [u64; 5] = board.rows[first][row].classes;
-    brighten_words(&classes, four_values(table, colors), to, strip);
+    brighten_words(&board.rows[first][row], four_values(table, colors), to, strip);
     if kind == rows::BLANKED {
         strip[to] = table[0] as u32 * 0x0101_0101;
         strip[to + 1] = table[0] as u32 * 0x0101_0101;
@@ -263,7 +270,9 @@ pub fn brighten_row(
         }
         // The pictures of one step are equal in most places.
         for word in 0..5usize {
-            parts |= ((board.rows[picture][row].classes[word] != classes[word]) as u32) << word;
+            parts |= ((board.rows[picture][row].classes[word] != board.rows[first][row].classes[word])
+                as u32)
+                << word;
         }
     }
     parts
@@ -271,10 +280,10 @@ pub fn brighten_row(
 
 /// Brightness of the pixels of a class row, from word `to` of a strip on.
 #[inline(always)]
-fn brighten_words(classes: &[u64; 5], values: u32, to: usize, strip: &mut [u32]) {
+fn brighten_words(row: &Row, values: u32, to: usize, strip: &mut [u32]) {
     for word in 0..5usize {
         let mut fours: [u32; 8] = [0; 8];
-        rows::fours_of_classes(classes[word], values, &mut fours);
+        rows::fours_of_classes(row.classes[word], values, &mut fours);
         put_fours(strip, to + 8 * word, &fours, true);
     }
 }
