@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -41,6 +40,7 @@ from torch.nn import functional as F
 
 from parl.adapters._slots import exponent
 from parl.adapters.sb3_envs import AtariVecEnv
+from parl.references import is_unshared
 from parl.replay import PrioritizedReplay, UniformReplay
 
 if TYPE_CHECKING:
@@ -290,10 +290,8 @@ class UniformReplayBuffer(ReplayBuffer):
         if batch_size * self._row_bytes < _REUSE_FROM_BYTES:
             return self.replay.sample(batch_size, beta=beta)
         for spare in self._reusable_batches:
-            # Three references: the batch, the loop variable, the argument. Tensors and views would add more.
-            if len(spare["tickets"]) == batch_size and all(
-                sys.getrefcount(array) <= 3 for array in spare.values()
-            ):
+            # Tensors and views refer to the arrays.
+            if len(spare["tickets"]) == batch_size and all(is_unshared(spare, name) for name in spare):
                 return self.replay.sample(batch_size, beta=beta, out=spare)
         batch = self.replay.sample(batch_size, beta=beta)
         # A loop keeps its batch until it has the next one, so that two batches alternate.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import secrets
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -26,6 +25,7 @@ from parl.envs.atari.presets import preset_options
 from parl.envs.atari.variations import Variation
 from parl.envs.atari.window import Window, grid
 from parl.errors import AtariError
+from parl.references import is_unshared
 from parl.signatures import show_init, show_options
 
 Arrays = NDArray[Any]
@@ -948,7 +948,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return out
         for i in range(len(self._buffers)):
             # Referenced only by the list and by this call, so the caller no longer holds it.
-            if sys.getrefcount(self._buffers[i]) == _UNSHARED:
+            if is_unshared(self._buffers, i):
                 return self._buffers[i]
         array = np.empty(self._out_shape, np.uint8)
         if len(self._buffers) < _BUFFERS:
@@ -1080,14 +1080,6 @@ def make_vec(
     envs = AtariVectorEnv(game, num_envs, **chosen)
     envs._preset = preset
     return envs
-
-
-def _refcount_of_unshared() -> int:
-    kept = [np.empty(0)]
-    return sys.getrefcount(kept[0])
-
-
-_UNSHARED = _refcount_of_unshared()
 
 
 def _torch() -> Callable[[Arrays], Any]:
