@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from parl.algos.dqn import DQN, Config
-from parl.envs import EnvMaker, spec_of
+from parl.envs import AtariVectorEnv, EnvMaker, spec_of
 from parl.errors import NonFiniteError
 from parl.runtime.evaluate import Evaluator
 
@@ -113,3 +113,46 @@ def test_non_finite_rewards_and_observations_are_errors(field):
     with pytest.raises(NonFiniteError, match=f"environment 0 returned {field} (nan|inf).* in an evaluation"):
         evaluator.play(2, 0)
     evaluator.close()
+
+
+class ActionOfObservation:
+    """A policy whose actions depend on the observation alone."""
+
+    def act_greedily(self, observations):
+        return observations.reshape(len(observations), -1).sum(1).astype(np.int64) % 4
+
+
+class OtherAtariVectorEnv(AtariVectorEnv):
+    """Environments of a class that the evaluator does not know."""
+
+
+@pytest.mark.parametrize("options", [{}, {"life_loss": "reports"}, {"autoreset_mode": "SameStep"}])
+def test_games_that_go_on_in_fewer_environments_have_the_same_returns(options, monkeypatch):
+    options = {
+        "obs_type": "ram",
+        "repeat_action_probability": 0.25,
+        "max_num_frames_per_episode": 9_000,
+        **options,
+    }
+    step, steps = AtariVectorEnv.step, []
+
+    def count(self, actions, **keywords):
+        steps.append(self.num_envs)
+        return step(self, actions, **keywords)
+
+    monkeypatch.setattr(AtariVectorEnv, "step", count)
+
+    def play(kind):
+        maker = EnvMaker(lambda num_envs: kind("breakout", num_envs, **options))
+        evaluator = Evaluator(maker, ActionOfObservation(), spec_of(maker(1)))
+        steps.clear()
+        returns = evaluator.play(20, seed=3)
+        taken = sum(steps)
+        np.testing.assert_array_equal(evaluator.play(20, seed=3), returns)
+        evaluator.close()
+        return returns, taken
+
+    (expected, most), (returns, taken) = play(OtherAtariVectorEnv), play(AtariVectorEnv)
+    np.testing.assert_array_equal(returns, expected)
+    assert len(set(returns.tolist())) > 3
+    assert taken < 0.8 * most

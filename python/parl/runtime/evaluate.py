@@ -61,6 +61,16 @@ def _stop_after_episode(env: Any) -> Any:
     return env
 
 
+def _can_move_games(env: Any) -> bool:
+    """Whether games can go on in a vector environment of the same maker with fewer environments."""
+    from parl.envs.atari.vector import AtariVectorEnv
+
+    # Not a subclass, whose environments may have states of their own.
+    if type(env) is not AtariVectorEnv or env.is_async:
+        return False
+    return len(set(env.games)) == len(set(env.variations)) == 1
+
+
 class Evaluator:
     """Plays greedy episodes, each in a freshly seeded environment, so that short ones are not favored.
 
@@ -100,19 +110,26 @@ class Evaluator:
         return np.concatenate(returns) if returns else np.zeros(0)
 
     def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
-        if count not in self._envs:
-            self._envs[count] = _stop_after_episode(self._maker(count))
-        env = self._envs[count]
+        env = self._env(count)
         obs, _ = env.reset(seed=seed)
         reset_memory(self.policy, count)
-        returns = np.zeros(count)
+        # game: that of each environment.
+        returns, game = np.zeros(count), np.arange(count)
         playing, resetting = np.ones(count, bool), np.zeros(count, bool)
+        movable = isinstance(obs, np.ndarray) and not isinstance(self.policy, RecurrentPolicy)
+        movable = movable and _can_move_games(env)
         while playing.any():
+            if movable and 2 * playing.sum() <= len(playing) and not resetting[playing].any():
+                env, obs = self._move(env, obs, playing)
+                left = int(playing.sum())
+                game[:left] = game[playing]
+                game, playing = game[: len(obs)], np.arange(len(obs)) < left
+                resetting = np.zeros(len(obs), bool)
             seen = self.observe(obs)
             self._check.observations(seen, "in an evaluation")
             obs, reward, terminated, truncated, info = env.step(self.policy.act_greedily(seen))
             self._check.rewards(np.asarray(reward), "in an evaluation")
-            returns += np.where(playing, points(reward, info), 0.0)
+            returns[game[playing]] += np.asarray(points(reward, info))[playing]
             ended = np.logical_or(terminated, truncated)
             over = playing & games_over(terminated, ended, info)
             if over.any() and (succeeded := successes(info)) is not None:
@@ -122,6 +139,26 @@ class Evaluator:
             if isinstance(self.policy, RecurrentPolicy) and starting.any():
                 self.policy.restart(starting)
         return returns
+
+    def _env(self, count: int) -> Any:
+        if count not in self._envs:
+            self._envs[count] = _stop_after_episode(self._maker(count))
+        return self._envs[count]
+
+    def _move(
+        self, env: Any, obs: np.ndarray[Any, Any], playing: np.ndarray[Any, np.dtype[np.bool_]]
+    ) -> tuple[Any, np.ndarray[Any, Any]]:
+        """Moves the games that go on to the first of half as many environments; returns these and ``obs``.
+
+        An environment whose game is over plays others, which do not count, until the longest game ends.
+        """
+        smaller = self._env(len(playing) // 2)
+        first = np.arange(smaller.num_envs) < playing.sum()
+        moved, _ = smaller.reset(seed=0)
+        smaller.set_state(env.get_state(playing), first)
+        moved = np.array(moved)
+        moved[first] = obs[playing]
+        return smaller, moved
 
     def close(self) -> None:
         """Closes the environments."""
