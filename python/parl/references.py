@@ -11,7 +11,7 @@ def _count(kept: Any, key: Any) -> int:
     return sys.getrefcount(kept[key])
 
 
-# Not the same in all versions of Python: some count the reference of the call, others do not.
+# Measured, because versions of Python differ in which references of a call they count.
 _UNSHARED = _count([object()], 0)
 
 

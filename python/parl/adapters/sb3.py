@@ -290,7 +290,7 @@ class UniformReplayBuffer(ReplayBuffer):
         if batch_size * self._row_bytes < _REUSE_FROM_BYTES:
             return self.replay.sample(batch_size, beta=beta)
         for spare in self._reusable_batches:
-            # Tensors and views refer to the arrays.
+            # A tensor or view that the caller holds refers to its array.
             if len(spare["tickets"]) == batch_size and all(is_unshared(spare, name) for name in spare):
                 return self.replay.sample(batch_size, beta=beta, out=spare)
         batch = self.replay.sample(batch_size, beta=beta)

@@ -113,8 +113,8 @@ class Evaluator:
         env = self._env(count)
         obs, _ = env.reset(seed=seed)
         reset_memory(self.policy, count)
-        # game: that of each environment.
-        returns, game = np.zeros(count), np.arange(count)
+        returns = np.zeros(count)
+        game = np.arange(count)  # which one each environment plays
         playing, resetting = np.ones(count, bool), np.zeros(count, bool)
         movable = isinstance(obs, np.ndarray) and not isinstance(self.policy, RecurrentPolicy)
         movable = movable and _can_move_games(env)
@@ -148,9 +148,12 @@ class Evaluator:
     def _move(
         self, env: Any, obs: np.ndarray[Any, Any], playing: np.ndarray[Any, np.dtype[np.bool_]]
     ) -> tuple[Any, np.ndarray[Any, Any]]:
-        """Moves the games that go on to the first of half as many environments; returns these and ``obs``.
+        """Continues the games of ``playing`` in the first of half as many environments.
 
-        An environment whose game is over plays others, which do not count, until the longest game ends.
+        An environment whose game is over would play others, which do not count, until the longest game ends.
+
+        Returns:
+            The smaller vector environment and its observations.
         """
         smaller = self._env(len(playing) // 2)
         first = np.arange(smaller.num_envs) < playing.sum()

@@ -947,7 +947,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 )
             return out
         for i in range(len(self._buffers)):
-            # Referenced only by the list and by this call, so the caller no longer holds it.
+            # The caller no longer holds it.
             if is_unshared(self._buffers, i):
                 return self._buffers[i]
         array = np.empty(self._out_shape, np.uint8)
