@@ -156,3 +156,46 @@ def test_games_that_go_on_in_fewer_environments_have_the_same_returns(options, m
     np.testing.assert_array_equal(returns, expected)
     assert len(set(returns.tolist())) > 3
     assert taken < 0.8 * most
+
+
+class BySeed(gymnasium.Env):
+    """Episodes of one step; the return is the last digit of the seed, unless it is 40 to 49: then it is 3."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self._score = 3.0 if seed // 10 == 4 else float(seed % 10)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), self._score, True, False, {}
+
+
+# Of 0 to 9, the mean is 4.5 and its standard error 0.96.
+@pytest.mark.parametrize(
+    ("seed", "episodes", "goal", "played"),
+    [
+        pytest.param(20, 30, None, 30, id="no goal"),
+        pytest.param(20, 30, 7.3, 30, id="below the goal by less than three standard errors"),
+        pytest.param(20, 30, 7.4, 10, id="by more"),
+        pytest.param(20, 30, -100.0, 30, id="above the goal"),
+        pytest.param(20, 19, 7.4, 19, id="few episodes"),
+        pytest.param(40, 30, 7.4, 30, id="equal returns"),
+        pytest.param(20, 150, 7.3, 150, id="more episodes than environments"),
+    ],
+)
+def test_an_evaluation_ends_early_if_its_goal_is_out_of_reach(seed, episodes, goal, played):
+    maker = EnvMaker(BySeed)
+    evaluator = Evaluator(maker, ActionOfObservation(), spec_of(maker(1)))
+    returns = evaluator.play(episodes, seed, goal)
+    np.testing.assert_array_equal(returns, evaluator.play(episodes, seed)[:played])
+    evaluator.close()
+
+
+def test_environments_computed_together_play_all_episodes_whatever_the_goal():
+    maker = EnvMaker("CartPole-v1")
+    evaluator = Evaluator(maker, ActionOfObservation(), spec_of(maker(1)))
+    assert len(evaluator.play(20, 0, goal=475.0)) == 20
+    evaluator.close()

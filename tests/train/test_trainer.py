@@ -97,6 +97,30 @@ def test_the_best_checkpoint_has_the_confirming_score(tmp_path):
     assert best.name == f"step-{rows[0]['env_steps']:012d}", "9 was not confirmed"
 
 
+class BetterInTraining(gymnasium.Env):
+    """Episodes of one step with a return of 10 in training, and of 3, 4 or 5 in evaluations."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.score = 10.0 if seed >= 2**24 else 3.0 + seed % 3
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), self.score, True, False, {}
+
+
+@pytest.mark.parametrize(("every", "last", "others"), [(0, 20, {10}), (300, 20, {20})])
+def test_only_evaluations_that_give_no_score_to_a_checkpoint_end_early(every, last, others, tmp_path):
+    options = DETERMINISTIC | {"evaluation_episodes": 20, "evaluation_every": every, "runs": str(tmp_path)}
+    run = train("dqn", env=BetterInTraining, total_steps=1_200, stop_at_return=9.0, **options)
+    rows = [row for row in read_metrics(run.path) if "evaluation_return" in row]
+    *earlier, end = (row["evaluation_episodes"] for row in rows)
+    assert end == last and set(earlier) == others and len(earlier) > 1
+
+
 def test_no_seed_is_used_twice_by_evaluations_nor_by_training(tmp_path):
     """Checks evaluations in several rounds, later ones, those of a resumed run, and a call of `evaluate`."""
     options = DETERMINISTIC | {"evaluation_episodes": 300, "runs": str(tmp_path)}

@@ -11,6 +11,10 @@ from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
 _ENVS_MAX = 128
+# Number of episodes by which an evaluation decides whether it can reach a goal, and how many standard errors
+# of their mean it may be below it.
+_FIRST_EPISODES = 10
+_STANDARD_ERRORS = 3.0
 
 
 def reset_memory(policy: Policy, num_envs: int) -> None:
@@ -71,6 +75,24 @@ def _can_move_games(env: Any) -> bool:
     return len(set(env.games)) == len(set(env.variations)) == 1
 
 
+def _steps_in_turn(env: Any) -> bool:
+    """Whether the time of a step grows with the number of environments."""
+    from gymnasium.vector import SyncVectorEnv
+
+    from parl.envs.atari.vector import AtariVectorEnv
+
+    return isinstance(env.unwrapped, SyncVectorEnv | AtariVectorEnv)
+
+
+def _is_out_of_reach(goal: float, returns: np.ndarray[Any, Any]) -> bool:
+    """Whether the mean of a sample of ``returns`` (n,) is significantly below ``goal``.
+
+    Equal returns say nothing of how rare others are: none of ten episodes may have had a rare reward.
+    """
+    error = returns.std(ddof=1) / np.sqrt(len(returns))
+    return bool(error > 0 and returns.mean() + _STANDARD_ERRORS * error < goal)
+
+
 class Evaluator:
     """Plays greedy episodes, each in a freshly seeded environment, so that short ones are not favored.
 
@@ -97,11 +119,29 @@ class Evaluator:
         self.success_rate: float | None = None
         self._succeeded: list[bool] = []
 
-    def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Plays ``episodes`` episodes, with seeds ``seed + i``; returns their returns (episodes,) float64."""
+    def play(
+        self, episodes: int, seed: int, goal: float | None = None
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Plays episodes with seeds ``seed + i`` and returns their returns.
+
+        Args:
+            episodes: number of episodes.
+            seed: seed of the first one.
+            goal: a mean return. If the first ten of at least twenty episodes have a mean that is more than
+                three standard errors below it, no others are played. Environments that step all their
+                episodes in one vectorized computation ignore it: ten episodes take them as long as all.
+
+        Returns:
+            Returns of the episodes played: (episodes,) float64, or (10,).
+        """
         returns: list[np.ndarray[Any, Any]] = []
         self._succeeded = []
-        done = 0
+        done, first = 0, _FIRST_EPISODES
+        if goal is not None and episodes >= 2 * first and _steps_in_turn(self._env(first)):
+            returns.append(self._round(first, seed))
+            done = first
+            if _is_out_of_reach(goal, returns[0]):
+                episodes = done
         while done < episodes:
             count = min(_ENVS_MAX, episodes - done)
             returns.append(self._round(count, seed + done))

@@ -286,7 +286,7 @@ class Trainer:
                 self._log(loop, log)
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
                 try:
-                    solved = self._evaluate(loop, log, evaluator)
+                    solved = self._evaluate(loop, log, evaluator, over)
                 except _InterruptTimeout:
                     # Only the evaluation hangs; the training loop is between two updates and can be saved.
                     self._progress.print_line("the evaluation was aborted")
@@ -363,14 +363,16 @@ class Trainer:
             }
             self._callbacks.call("on_record", Record(**counts, metrics=metrics))
 
-    def _evaluate(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> bool:
+    def _evaluate(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator, over: bool) -> bool:
         """Evaluates the weights; returns whether evaluations on two sets of seeds reach ``stop_at_return``.
 
         A run evaluates many times, so the first mean above the limit is selected from noisy ones and too
-        high on average. The second one is not selected; it is stored as the score.
+        high on average. The second one is not selected; it is stored as the score. An evaluation that only
+        looks whether the goal is reached ends early where it is out of reach; those that give a checkpoint
+        its score do not.
         """
         goal = self._config.stop_at_return
-        score = self._play(loop, log, evaluator)
+        score = self._play(loop, log, evaluator, None if over or self._config.evaluation_every else goal)
         if goal is None or score < goal:
             return False
         self._progress.print_line(f"that reaches stop_at_return = {goal:g}: evaluating again on other seeds")
@@ -382,7 +384,9 @@ class Trainer:
         self._score["confirmed"] = min(score, again)
         return True
 
-    def _play(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> float:
+    def _play(
+        self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator, goal: float | None = None
+    ) -> float:
         """Runs and logs one evaluation; returns its mean return, which becomes the score of the weights."""
         from parl.ops.finite import check_state
 
@@ -393,7 +397,7 @@ class Trainer:
         self._episodes_played += episodes
         started = time.monotonic()
         with _evaluation_threads(loop.learner.weights.device.type):
-            returns = evaluator.play(episodes, seed)
+            returns = evaluator.play(episodes, seed, goal)
         ended = time.monotonic()
         self._evaluate_again = ended + _EVALUATION_REST * (ended - started)
         score = float(returns.mean())
