@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 
 from parl import _native
 from parl.atari.catalogue import game_id
-from parl.envs.atari import arguments
+from parl.envs.atari import arguments, step_results
 from parl.envs.atari.options import CommonAtariOptions
 from parl.envs.atari.presets import preset_options
 from parl.envs.atari.vector import AtariVectorEnv
@@ -31,19 +31,16 @@ __all__ = ["AtariEnv", "JaxAtariOptions", "State", "make"]
 # An array of JAX. Its types are not imported, so that this module can be imported without JAX.
 Array = Any
 
-# Columns of the int32 results of a call, of which there are `_NUMBERS`, and number of flags.
-_REWARD, _FINAL, _NUMBERS, _FLAGS = 0, 6, 12, 4
+# Columns of the numbers of a call by their names in the infos.
 _INFO = {
-    "raw_reward": 1,
-    "lives": 2,
-    "frame_number": 3,
-    "episode_frame_number": 4,
-    "episode_return": 9,
-    "episode_length": 10,
-    "game_return": 11,
+    "raw_reward": step_results.RAW_REWARD,
+    "lives": step_results.LIVES,
+    "frame_number": step_results.FRAME,
+    "episode_frame_number": step_results.EPISODE_FRAME,
+    "episode_return": step_results.EPISODE_RETURN,
+    "episode_length": step_results.EPISODE_LENGTH,
+    "game_return": step_results.GAME_RETURN,
 }
-# Entries of `info["final_info"]`, columns from `_FINAL` on.
-_FINAL_INFO = ("lives", "frame_number", "episode_frame_number")
 # Configuration of `_native.AtariRows` on which no result depends, or that the hash of the ROM replaces.
 _NOT_IN_NAME = {
     "assignment",
@@ -272,8 +269,8 @@ class AtariEnv:
         shapes: list[tuple[Any, tuple[int, ...]]] = [
             (np.uint8, (self.state_bytes,)),
             (np.uint8, self.obs_shape),
-            (np.int32, (_NUMBERS,)),
-            (np.bool_, (_FLAGS,)),
+            (np.int32, (step_results.NUMBERS,)),
+            (np.bool_, (step_results.FLAGS,)),
         ]
         shapes += [(np.uint8, self.obs_shape)] * self._final_obs + [(np.uint8, (128,))] * self._ram_info
         call = jax.ffi.ffi_call(
@@ -284,14 +281,18 @@ class AtariEnv:
         )
         rows, obs, numbers, flags, *extras = call(*args, **self._attributes)
         info: dict[str, Any] = {name: numbers[..., column] for name, column in _INFO.items()}
-        terminated, truncated, info["ended"], info["game_over"] = (flags[..., i] for i in range(_FLAGS))
+        terminated, truncated, info["ended"], info["game_over"] = (
+            flags[..., i] for i in range(step_results.FLAGS)
+        )
         if self._same_step:
-            info["final_info"] = {name: numbers[..., _FINAL + i] for i, name in enumerate(_FINAL_INFO)}
+            info["final_info"] = {
+                name: numbers[..., step_results.FINAL + i] for i, name in enumerate(step_results.FINAL_INFO)
+            }
         if self._final_obs:
             info["final_obs"] = extras[0]
         if self._ram_info:
             info["ram"] = extras[-1]
-        reward = numbers[..., _REWARD]
+        reward = numbers[..., step_results.REWARD]
         if self._reward_dtype != "int32":
             reward = reward.astype(jax.dtypes.canonicalize_dtype(np.dtype(self._reward_dtype)))
         return State(rows, obs), obs, reward, terminated, truncated, info

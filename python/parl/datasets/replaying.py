@@ -12,6 +12,15 @@ from numpy.typing import NDArray
 from parl.datasets import hashes
 from parl.datasets.format import ENDS, Episode
 from parl.datasets.options import check_console, make_envs
+from parl.envs.atari.step_results import (
+    EPISODE_FRAME,
+    GAME_OVER,
+    LIVES,
+    RAW_REWARD,
+    REWARD,
+    TERMINATED,
+    TRUNCATED,
+)
 from parl.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -20,9 +29,6 @@ if TYPE_CHECKING:
 Rows = dict[str, Any]
 """Arrays with a row for each environment that made a step of an episode."""
 _CUT = ENDS.index("cut")
-# Rows of the figures and of the flags of a step.
-_REWARD, _RAW, _LIVES, _FRAMES = 0, 1, 2, 4
-_TERMINATED, _TRUNCATED, _OVER = 0, 1, 3
 
 
 class Replay:
@@ -106,20 +112,20 @@ class Replay:
                 seeds[i] = episode.seed
         following, next_obs, numbers, flags, ram = self.envs.step_and_reset(self._env_ids, actions, seeds)
         if self._verify:
-            lives, frames, raw = numbers[_LIVES], numbers[_FRAMES], numbers[_RAW]
+            lives, frames, raw = numbers[LIVES], numbers[EPISODE_FRAME], numbers[RAW_REWARD]
             self._hashes = hashes.updated(self._hashes, ram, lives, frames, raw)
-        self._check(last, flags[_OVER])
-        truncated = flags[_TRUNCATED]
+        self._check(last, flags[GAME_OVER])
+        truncated = flags[TRUNCATED]
         for i in finished:
             if self._episodes[i].end == _CUT:
-                truncated[i] |= not flags[_TERMINATED, i]
-        reward = numbers[_REWARD]
+                truncated[i] |= not flags[TERMINATED, i]
+        reward = numbers[REWARD]
         rows: Rows = {
             "observation": obs,
             "action": actions,
             "reward": reward if reward.dtype == self._reward_dtype else reward.astype(self._reward_dtype),
             "next_observation": next_obs,
-            "terminated": flags[_TERMINATED],
+            "terminated": flags[TERMINATED],
             "truncated": truncated,
             "episode": self._numbers,
             "step": steps,

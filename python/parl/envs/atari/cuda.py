@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from parl import cuda
-from parl.envs.atari import arguments, variations
+from parl.envs.atari import arguments, step_results, variations
 from parl.envs.atari.branches import BranchResult
 from parl.envs.atari.groups import Group, Groups, parse_form
 from parl.envs.atari.objects import TensorFieldReader
@@ -22,11 +22,6 @@ from parl.errors import AtariError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-# Rows of the figures and flags that the kernels write, see `parl._native.CudaAtariBatch`.
-_NUMBERS, _FLAGS = 12, 4
-_REWARD, _RAW, _ENV_ID = 0, 1, 5
-_ENDED = 2
 
 
 class CudaAtariVectorEnv(AtariVectorEnv):
@@ -256,7 +251,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         group, results = self._native.sent.popleft()
         group.join()
         if group.first:
-            results.numbers[_ENV_ID] += group.first
+            results.numbers[step_results.ENV_ID] += group.first
         if self._reader is not None:
             self._read_fields(self._reader, results)
         return group, results
@@ -265,7 +260,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """Replaces memories by fields; final observations of rows without an end stay zeros."""
         results.obs = reader.read(results.obs).view(self._out_shape)
         if results.final is not None:
-            ended = results.flags[_ENDED].view(-1, *[1] * (len(self._out_shape) - 1))
+            ended = results.flags[step_results.ENDED].view(-1, *[1] * (len(self._out_shape) - 1))
             results.final = reader.read(results.final).view(self._out_shape) * ended
 
     def _receive(self, out: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -280,18 +275,22 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             # The step was sent before `out` was known.
             obs = self._view(out)
             obs.copy_(results.obs, non_blocking=True)
-        rewards = results.numbers[_REWARD]
+        numbers, flags = results.numbers, results.flags
+        rewards = numbers[step_results.REWARD]
         if self._reward_dtype != np.int32:
             rewards = rewards.to(getattr(torch, self._reward_dtype.name))
         infos = self._result_infos(results)
         if results.actions is not None:
             if self._clips:
-                infos["raw_reward"], infos["_raw_reward"] = results.numbers[_RAW], infos["_env_id"]
-            self._add_ends(infos, results.numbers, results.flags, results.final)
-            self._add_game(infos, results.numbers, results.flags, any_ended=True)
+                infos["raw_reward"], infos["_raw_reward"] = numbers[step_results.RAW_REWARD], infos["_env_id"]
+            returns = numbers[step_results.EPISODE_RETURN]
+            step_results.add_ends(infos, returns, numbers, flags, results.final)
+            if self._game_continues:
+                step_results.add_game(infos, numbers, flags, any_ended=True)
         if self.render_mode == "human":
             self._show()
-        return obs if out is None else out, rewards, results.flags[0], results.flags[1], infos
+        terminated, truncated = flags[step_results.TERMINATED], flags[step_results.TRUNCATED]
+        return obs if out is None else out, rewards, terminated, truncated, infos
 
     def calibrate(self) -> list[tuple[str, int, float]]:
         """Measures the fastest form for the game on this device, uses it and stores it on disk.
@@ -493,8 +492,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 slides=slides,
                 final=torch.zeros(shape, dtype=torch.uint8, device=device) if with_final else None,
                 ram=torch.empty((count, 128), dtype=torch.uint8, device=device) if self._ram_info else None,
-                numbers=torch.empty((_NUMBERS, count), dtype=torch.int32, device=device),
-                flags=torch.empty((_FLAGS, count), dtype=torch.bool, device=device),
+                numbers=torch.empty((step_results.NUMBERS, count), dtype=torch.int32, device=device),
+                flags=torch.empty((step_results.FLAGS, count), dtype=torch.bool, device=device),
             )
         except torch.OutOfMemoryError as error:
             # The next observation cannot reuse planes that were never written.
@@ -523,7 +522,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 sliding.forget()
 
     def _result_infos(self, results: _Results) -> dict[str, Any]:
-        return self._infos(results.numbers, results.ram, self._all_true)
+        return step_results.infos_of(results.numbers, self._all_true, results.ram)
 
 
 class _Results:

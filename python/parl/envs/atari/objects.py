@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl.atari.object_table import ObjectField, objects
+from parl.envs.atari.step_results import ENDED
 from parl.errors import AtariError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_ENDED = 2  # Row of the flags of `parl._native.AtariBatch`.
 
 
 def fields_of(games: Sequence[str]) -> tuple[ObjectField, ...]:
@@ -137,7 +136,7 @@ class ObjectBatch:
         if final_obs is not None and before is not None:
             # Rows without an end stay zeros.
             self._reader.read(before, final_obs)
-            final_obs[~results[1][_ENDED]] = 0
+            final_obs[~results[1][ENDED]] = 0
         return results
 
     def branch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -14,11 +13,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from parl import _native
-from parl.atari.catalogue import game_id
-from parl.atari.roms import rom_folders
-from parl.envs.atari import arguments, variations
-from parl.envs.atari.arguments import INT32_MAX
+from parl.envs.atari import arguments, step_results, variations
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
+from parl.envs.atari.core_config import RENDER_MODES, core_config, life_loss
 from parl.envs.atari.objects import ObjectBatch, fields_of
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
@@ -29,19 +26,11 @@ from parl.references import is_unshared
 from parl.signatures import show_init, show_options
 
 Arrays = NDArray[Any]
-# Of one step: the int32 figures, the flags, and whether any episode ended.
-_Results = tuple[Arrays, Arrays, bool]
+# Of one step: the numbers and flags of `parl.envs.atari.results`, and whether any episode ended.
+_Stepped = tuple[Arrays, Arrays, bool]
 _BUFFERS = 4
 _ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 _FPS = 60.0
-_RENDER_MODES = ("rgb_array", "rgb_grid", "human")
-# Rows of the int32 figures that `_native.AtariBatch` returns.
-_REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
-_GAME_RETURN = 11
-# With two players, those of the second one.
-_SECOND_REWARD, _SECOND_RAW, _SECOND_RETURN = 12, 13, 14
-# Rows of the flags.
-_ENDED, _GAME_OVER = 2, 3
 # Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
 _CONTINUING_LIFE_LOSS = ("reports", "continues")
 
@@ -234,113 +223,30 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         modifications: str | Sequence[Any] | None = None,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        arguments.check_device(device)
-        if sound and device != "cpu":
-            raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
-        self.players = arguments.integer("players", players, 1, 2)
-        if self.players == 2 and device != "cpu":
-            raise AtariError(f'players is 2 with device={device!r}, expected device="cpu"')
-        if render_mode not in (None, *_RENDER_MODES):
-            raise AtariError(f"render_mode is {render_mode!r}, expected one of {_RENDER_MODES} or None")
-        if output not in ("numpy", "torch"):
-            raise AtariError(f'output is {output!r}, expected "numpy" or "torch"')
-        if limit_counts not in ("steps", "console"):
-            raise AtariError(f'limit_counts is {limit_counts!r}, expected "steps" or "console"')
-        if channel_order not in ("last", "first"):
-            raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
-        stack = 1 if stack_num is None else arguments.integer("stack_num", stack_num, 1, 1024)
-        self._sliding = _sliding_planes(sliding_buffer_planes, stack, device)
-        games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
-        if not games:
-            raise AtariError("game is an empty sequence, expected at least one game")
-        self.num_envs = arguments.integer("num_envs", num_envs, 1, INT32_MAX)
-        self.batch_size = arguments.integer("batch_size", batch_size, 0, self.num_envs) or self.num_envs
-        self._autoreset = arguments.autoreset_mode(autoreset_mode)
-        limit = INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
-        limit = arguments.integer("max_num_frames_per_episode", limit, 1, INT32_MAX)
-        native = obs_type in ("index", "ram", "objects")
-        if (img_height is None) != (img_width is None):
-            raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
-        size = None if img_height is None or img_width is None or native else (img_height, img_width)
-        if size is not None:
-            rows, columns = size
-            size = (
-                arguments.integer("img_height", rows, 1, 4096),
-                arguments.integer("img_width", columns, 1, 4096),
-            )
-        shown = obs_type or ("gray" if grayscale else "rgb")
-        plane_bytes = arguments.plane_bytes(shown, size)
-        arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
-        self._variations = tuple(
-            variations.variations_of(
-                {**self._arguments, "game": games[0] if len(games) == 1 else games}, self.num_envs
-            )
-        )
-        first = self._variations[0]
-        frames = first.frameskip
-        if sound and any(one.frameskip != frames for one in self._variations):
-            raise AtariError("sound is True and frameskip differs between environments, expected one value")
-        self._reward_dtype = np.dtype(reward_dtype)
-        self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
+        checked = core_config(self._arguments)
+        self.games, self.num_envs, self.batch_size = checked.games, checked.num_envs, checked.batch_size
+        self.players, self._autoreset = checked.players, checked.autoreset
+        self._variations = checked.variations
+        self._sliding = checked.sliding_planes
+        self._reward_dtype, self._seed_limit = checked.reward_dtype, checked.seed_limit
         # Fields of memory that the core's observations are replaced by.
-        self._fields = fields_of(tuple(dict.fromkeys(games))) if shown == "objects" else ()
-        if self._fields and self._sliding:
-            raise AtariError(f'sliding_buffer_planes is {self._sliding} with obs_type="objects", expected 0')
-        self._config: dict[str, Any] = {
-            **variations.config_of(self._variations),
-            "folders": [str(folder) for folder, _ in rom_folders()],
-            "num_threads": arguments.integer("num_threads", num_threads, 0, INT32_MAX),
-            "thread_affinity_offset": arguments.affinity(thread_affinity_offset),
-            "batch_size": self.batch_size,
-            "ordered": bool(ordered),
-            "ram_info": bool(ram_info),
-            "sound": bool(sound),
-            "entropy": secrets.randbits(64),
-            "repeat_action_probability": first.repeat_action_probability,
-            "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
-            "max_num_steps_per_episode": arguments.integer(
-                "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
-            ),
-            "console_frame_limit": limit if limit_counts == "console" else 0,
-            "life": self.life_loss,
-            "reward_clip": arguments.clip(reward_clipping),
-            "frameskip": frames,
-            "maxpool": bool(maxpool),
-            "stack_num": stack,
-            "padding": padding,
-            "noops": noops,
-            "noop_max": arguments.noop_max(noop_max),
-            "use_fire_reset": bool(use_fire_reset),
-            "show_last_frame": bool(show_last_frame),
-            "both_ends": bool(allow_terminated_and_truncated),
-            "boot": boot or ("exact" if device == "cpu" else "snapshot"),
-            "autoreset": self._autoreset.value,
-            "obs_type": "ram" if self._fields else shown,
-            "channels_first": channel_order == "first",
-            "size": size,
-            "full_action_space": bool(full_action_space),
-            "continuous": bool(continuous),
-            "continuous_action_threshold": float(continuous_action_threshold),
-            "mode": first.mode,
-            "difficulty": first.difficulty,
-            "players": self.players,
-        }
+        self._fields = checked.fields
+        self._config = checked.values
         self._native: Any = self._make_native(self._config)
         self.closed = False
         # All variations of `_native`, in its order.
         self._known = tuple(variations.distinct(self._variations))
-        self.games = games
         self.render_mode = render_mode
         self.metadata = {
             "autoreset_mode": self._autoreset,
-            "render_modes": list(_RENDER_MODES),
-            "render_fps": _FPS / frames[0],
+            "render_modes": list(RENDER_MODES),
+            "render_fps": _FPS / self._variations[0].frameskip[0],
         }
         self._continuous = bool(continuous)
         # Of an environment's action.
         self._action_shape = (*((2,) if self.players == 2 else ()), *((3,) if self._continuous else ()))
         # Observations show images, not memory.
-        self._draws = shown not in ("ram", "objects")
+        self._draws = checked.obs_type not in ("ram", "objects")
         self._ram_info = bool(ram_info)
         self._sound = bool(sound)
         self._clips = reward_clipping is not False
@@ -352,22 +258,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # With batch_size == num_envs: the actions of `send`, which `recv` steps with.
         self._sent: Arrays | None = None
         shape = tuple(self._native.obs_shape)
-        if stack_num is None and not (shown == "rgb" and channel_order == "first"):
+        if stack_num is None and not (checked.obs_type == "rgb" and channel_order == "first"):
             # With channels first, colors and stack share one dimension.
             shape = shape[1:]
         self._out_shape = (self.batch_size, *shape)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self._observation_space: spaces.Space[Any] | None = None
-        if continuous:
-            low_corner = np.array([0.0, -np.pi, 0.0], np.float32)
-            high_corner = np.array([1.0, np.pi, 1.0], np.float32)
-            if self.players == 2:
-                low_corner, high_corner = np.tile(low_corner, (2, 1)), np.tile(high_corner, (2, 1))
-            self.single_action_space = spaces.Box(low_corner, high_corner, dtype=np.float32)
-        elif self.players == 2:
-            self.single_action_space = spaces.MultiDiscrete([len(self._native.actions)] * 2)
-        else:
-            self.single_action_space = spaces.Discrete(len(self._native.actions))
+        self.single_action_space = _action_space(len(self._native.actions), self._continuous, self.players)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
 
     def _make_native(self, config: dict[str, Any]) -> Any:
@@ -420,9 +317,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     @property
     def life_loss(self) -> str:
         """Effect of a lost life as a value of ``life_loss``, also where another keyword set it."""
-        given = self._arguments
-        legacy = "ends" if given["episodic_life"] else "reports" if given["life_loss_info"] else "plain"
-        return given["life_loss"] or legacy
+        return life_loss(self._arguments)
 
     @property
     def frame_stack(self) -> tuple[int, Literal["zero", "first"]]:
@@ -531,7 +426,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             mask, seeds = np.zeros(self.num_envs, np.bool_), None
         obs, ram, audio = self._target(out), self._ram(), self._audio()
         numbers, _, _ = self._native.reset(seeds, None if mask is None else mask.tolist(), obs, ram, audio)
-        infos = self._infos(numbers, ram, _all_true(numbers), audio)
+        infos = step_results.infos_of(numbers, step_results.all_true(numbers), ram, audio)
         if self.render_mode == "human":
             self._show()
         return self._out(obs), infos
@@ -606,10 +501,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _step_all(self, actions: Arrays, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, audio, final_obs = self._target(out), self._ram(), self._audio(), self._final()
-        results: _Results = self._native.step(actions, obs, final_obs, ram, audio)
+        stepped: _Stepped = self._native.step(actions, obs, final_obs, ram, audio)
         if self.render_mode == "human":
             self._show()
-        return self._results(obs, *results, final_obs, ram, audio)
+        return self._results(obs, *stepped, final_obs, ram, audio)
 
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Queues one step for each environment of the last batch, or of ``env_id``.
@@ -667,10 +562,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _receive(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, audio, final_obs = self._target(out), self._ram(), self._audio(), self._final()
-        results: _Results = self._native.recv(obs, final_obs, ram, audio)
+        stepped: _Stepped = self._native.recv(obs, final_obs, ram, audio)
         if self.render_mode == "human":
             self._show()
-        return self._results(obs, *results, final_obs, ram, audio)
+        return self._results(obs, *stepped, final_obs, ram, audio)
 
     # ------------------------------------------------------------------ states
 
@@ -899,7 +794,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._check_open()
         if self.render_mode is None:
             raise AtariError(
-                f"render_mode is None, expected one of {_RENDER_MODES}: pass it when making the environments"
+                f"render_mode is None, expected one of {RENDER_MODES}: pass it when making the environments"
             )
         if self.render_mode == "human":
             return self._show()
@@ -995,67 +890,32 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ram: Arrays | None,
         audio: Arrays | None,
     ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        rewards = self._of_players(numbers, _REWARD, _SECOND_REWARD)
+        rewards = step_results.of_players(numbers, step_results.REWARD, self.players)
         if self._reward_dtype != np.int32:
             rewards = rewards.astype(self._reward_dtype)
-        infos = self._infos(numbers, ram, _all_true(numbers), audio)
+        infos = step_results.infos_of(numbers, step_results.all_true(numbers), ram, audio)
         if self._clips:
-            raw = self._of_players(numbers, _RAW, _SECOND_RAW)
+            raw = step_results.of_players(numbers, step_results.RAW_REWARD, self.players)
             infos["raw_reward"], infos["_raw_reward"] = raw, infos["_env_id"]
         if any_ended:
-            self._add_ends(infos, numbers, flags, None if final_obs is None else self._out(final_obs))
-        self._add_game(infos, numbers, flags, any_ended)
+            final = None if final_obs is None else self._out(final_obs)
+            returns = step_results.of_players(numbers, step_results.EPISODE_RETURN, self.players)
+            step_results.add_ends(infos, returns, numbers, flags, final)
+        if self._game_continues:
+            step_results.add_game(infos, numbers, flags, any_ended)
+        ends, cuts = flags[step_results.TERMINATED], flags[step_results.TRUNCATED]
         if self._torch is not None:
-            obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
-            return obs, rewards, ends, cuts, infos
-        return obs, rewards, flags[0], flags[1], infos
-
-    def _of_players(self, numbers: Any, first: int, second: int) -> Any:
-        """A row of the figures, (N,), or with two players the rows of both, (N, 2)."""
-        return numbers[first] if self.players == 1 else np.stack([numbers[first], numbers[second]], 1)
-
-    def _infos(self, numbers: Any, ram: Any, mask: Any, audio: Any = None) -> dict[str, Any]:
-        """Entries of ``info`` that every environment has, as arrays or tensors; ``mask`` (N,) is all true."""
-        infos: dict[str, Any] = {
-            "env_id": numbers[_ENV_ID],
-            "lives": numbers[_LIVES],
-            "frame_number": numbers[_FRAME],
-            "episode_frame_number": numbers[_EPISODE_FRAME],
-            "_env_id": mask,
-            "_lives": mask,
-            "_frame_number": mask,
-            "_episode_frame_number": mask,
-        }
-        if ram is not None:
-            infos["ram"], infos["_ram"] = ram, mask
-        if audio is not None:
-            infos["audio"], infos["_audio"] = audio, mask
-        return infos
-
-    def _add_game(self, infos: dict[str, Any], numbers: Any, flags: Any, any_ended: bool) -> None:
-        """Adds whether the whole game has ended, where an episode can end before its game."""
-        if not self._game_continues:
-            return
-        infos["game_over"], infos["_game_over"] = flags[_GAME_OVER], infos["_env_id"]
-        if any_ended:
-            infos["game_return"], infos["_game_return"] = numbers[_GAME_RETURN], flags[_GAME_OVER]
-
-    def _add_ends(self, infos: dict[str, Any], numbers: Any, flags: Any, final_obs: Any) -> None:
-        ended = flags[_ENDED]
-        returns = self._of_players(numbers, _RETURN, _SECOND_RETURN)
-        infos["episode_return"], infos["_episode_return"] = returns, ended
-        infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
-        if final_obs is not None:
-            final: dict[str, Any] = {}
-            for i, name in enumerate(("lives", "frame_number", "episode_frame_number")):
-                final[name], final[f"_{name}"] = numbers[_FINAL + i], ended
-            infos["final_obs"], infos["_final_obs"] = final_obs, ended
-            infos["final_info"], infos["_final_info"] = final, ended
+            obs, rewards, ends, cuts = map(self._torch, (obs, rewards, ends, cuts))
+        return obs, rewards, ends, cuts, infos
 
 
-def _all_true(numbers: Arrays) -> Arrays:
-    """(N,) bool, the mask of the entries that every environment of a step has."""
-    return np.ones(numbers.shape[1], np.bool_)
+def _action_space(num_actions: int, continuous: bool, players: int) -> spaces.Space[Any]:
+    if continuous:
+        low, high = np.array([[0.0, -np.pi, 0.0], [1.0, np.pi, 1.0]], np.float32)
+        if players == 2:
+            low, high = np.tile(low, (2, 1)), np.tile(high, (2, 1))
+        return spaces.Box(low, high, dtype=np.float32)
+    return spaces.Discrete(num_actions) if players == 1 else spaces.MultiDiscrete([num_actions] * 2)
 
 
 @show_options(AtariOptions)
@@ -1086,21 +946,3 @@ def _torch() -> Callable[[Arrays], Any]:
     import torch
 
     return torch.from_numpy
-
-
-def _sliding_planes(sliding_buffer_planes: int, stack_num: int, device: str) -> int:
-    """``sliding_buffer_planes`` as an int, checked against the stack and the device."""
-    planes = arguments.integer("sliding_buffer_planes", sliding_buffer_planes, 0, INT32_MAX)
-    if planes == 0:
-        return 0
-    if not str(device).startswith("cuda"):
-        raise AtariError(
-            f"sliding_buffer_planes is {planes} with device={device!r}: sliding observations need a CUDA "
-            "device"
-        )
-    if not 2 <= stack_num < planes:
-        raise AtariError(
-            f"sliding_buffer_planes is {planes} and stack_num {stack_num}, expected stack_num >= 2 and more "
-            "planes than that"
-        )
-    return planes
