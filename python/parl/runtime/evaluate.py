@@ -11,8 +11,8 @@ from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
 _ENVS_MAX = 128
-# Number of episodes by which an evaluation decides whether it can reach a goal, and how many standard errors
-# of their mean it may be below it.
+# Number of episodes by which an evaluation first decides whether it can reach a goal, and how many standard
+# errors their mean may be below it.
 _FIRST_EPISODES = 10
 _STANDARD_ERRORS = 3.0
 
@@ -127,25 +127,25 @@ class Evaluator:
         Args:
             episodes: number of episodes.
             seed: seed of the first one.
-            goal: a mean return. If the first ten of at least twenty episodes have a mean that is more than
-                three standard errors below it, no others are played. Environments that step all their
-                episodes in one vectorized computation ignore it: ten episodes take them as long as all.
+            goal: a mean return. After 10, 20, 40 and so on episodes, no others are played if their mean is
+                more than three standard errors below it. Vector environments that compute all episodes
+                together ignore it: few take them as long as many.
 
         Returns:
-            Returns of the episodes played: (episodes,) float64, or (10,).
+            Returns of the episodes played, float64: (episodes,), or with ``goal`` perhaps fewer.
         """
         returns: list[np.ndarray[Any, Any]] = []
         self._succeeded = []
-        done, first = 0, _FIRST_EPISODES
-        if goal is not None and episodes >= 2 * first and _steps_in_turn(self._env(first)):
-            returns.append(self._round(first, seed))
-            done = first
-            if _is_out_of_reach(goal, returns[0]):
-                episodes = done
+        done = 0
+        if goal is None or episodes <= _FIRST_EPISODES or not _steps_in_turn(self._env(_FIRST_EPISODES)):
+            goal = None
         while done < episodes:
-            count = min(_ENVS_MAX, episodes - done)
+            most = _ENVS_MAX if goal is None else max(_FIRST_EPISODES, min(done, _ENVS_MAX))
+            count = min(most, episodes - done)
             returns.append(self._round(count, seed + done))
             done += count
+            if goal is not None and _is_out_of_reach(goal, np.concatenate(returns)):
+                break
         self.success_rate = float(np.mean(self._succeeded)) if self._succeeded else None
         return np.concatenate(returns) if returns else np.zeros(0)
 
