@@ -9,6 +9,7 @@ from parl.envs import EnvMaker
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
 from parl.runtime.distributed import torchrun
+from parl.runtime.evaluate import Evaluator
 from parl.runtime.on_policy.start_states import SavedStates
 from parl.train import start_states
 from parl.train.config import SyncRunConfig
@@ -108,11 +109,11 @@ def test_a_damaged_file_is_named(tmp_path, other):
 def test_evaluations_play_whole_games(tmp_path, monkeypatch):
     """No environment of an evaluation is reset to states."""
     evaluating, resets = [False], {True: 0, False: 0}
-    play, reset = parl.runtime.evaluate.Evaluator.play, parl.AtariVectorEnv.reset
+    play, reset = Evaluator.play, parl.AtariVectorEnv.reset
 
-    def watched_play(self, episodes, seed):
+    def watched_play(self, *arguments):
         evaluating[0] = True
-        returns = play(self, episodes, seed)
+        returns = play(self, *arguments)
         evaluating[0] = False
         return returns
 
@@ -120,7 +121,7 @@ def test_evaluations_play_whole_games(tmp_path, monkeypatch):
         resets[evaluating[0]] += bool(options and "states" in options)
         return reset(self, seed=seed, options=options, out=out)
 
-    monkeypatch.setattr(parl.runtime.evaluate.Evaluator, "play", watched_play)
+    monkeypatch.setattr(Evaluator, "play", watched_play)
     monkeypatch.setattr(parl.AtariVectorEnv, "reset", watched_reset)
     options = {"evaluation_episodes": 3, "evaluation_every": 100}
     run_of(tmp_path, start_states="self", start_states_share=1.0, **options)
