@@ -165,10 +165,24 @@ def test_a_thread_group_has_a_place_for_each_learner():
 
 def test_closing_a_rendezvous_removes_its_file():
     rendezvous = Rendezvous()
-    with open(rendezvous.path, "w") as file:
-        file.write("found")
-    with open(rendezvous.path) as file:
-        assert file.read() == "found"
+    assert os.path.getsize(rendezvous.path) == 0
     rendezvous.close()
     rendezvous.close()
     assert not os.path.exists(rendezvous.path)
+
+
+def test_a_group_that_is_freed_late_writes_to_no_file(tmp_path):
+    """A traceback may hold an all-reduce beyond the end of a run, and the all-reduce its group."""
+    rendezvous = Rendezvous()
+    held = []
+
+    def started_one(rank, peers):
+        assert rank > 0 or not os.path.exists(rendezvous.path)
+        held.append(peers._group.allreduce([torch.ones(1)]))
+        held[-1].wait()
+
+    run_learners(lambda rank, learners: GlooAllReduce(rendezvous.path, rank, learners, 60.0), 2, started_one)
+    rendezvous.close()
+    with open(tmp_path / "other", "w+b") as other:  # gets the lowest free file descriptor
+        held.clear()
+        assert os.fstat(other.fileno()).st_size == 0

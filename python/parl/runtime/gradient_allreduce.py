@@ -6,8 +6,8 @@ all-reduce tells every learner whether one of them has no gradients.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -58,37 +58,30 @@ class SingleLearner:
 
 
 class Rendezvous:
-    """An unnamed file in memory (memfd) through which processes of one machine connect.
+    """A temporary file through which the learners of one machine connect; rank 0 removes it afterwards.
 
-    It ends with the process that made it, even if that is killed. Systems other than Linux have a file in the
-    temporary folder instead.
+    A file in memory would not do: torch opens the path again when it frees a group, which an exception can
+    delay beyond the end of the run, and the file descriptor in the path may be another file's by then.
 
     Attributes:
-        path: path at which processes of this user can open the file until :meth:`close`.
+        path: path of the file.
     """
 
     def __init__(self) -> None:
-        self._descriptor: int | None
-        if sys.platform == "linux":
-            self._descriptor = os.memfd_create("parl-rendezvous")
-            self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        else:
-            self._descriptor, self.path = tempfile.mkstemp(prefix="parl-rendezvous-")
+        descriptor, self.path = tempfile.mkstemp(prefix="parl-rendezvous-")
+        os.close(descriptor)
 
     def close(self) -> None:
-        """Frees the file; safe to call twice."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-            if sys.platform != "linux":
-                os.unlink(self.path)
+        """Removes the file if it still exists; safe to call twice."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
 
 
 class GlooAllReduce:
     """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
 
     Args:
-        path: path of an empty file through which the processes connect.
+        path: path of an empty file through which the processes connect. Rank 0 removes it.
         rank: number of this learner, ``0 <= rank < learners``.
         learners: L.
         timeout_s: seconds after which a learner that waits for the others raises an error.
@@ -106,6 +99,9 @@ class GlooAllReduce:
         self._group: Any = gloo(store, rank, learners, options)
         self._learners = learners
         self._buffer = torch.empty(0)
+        self._group.allreduce([torch.zeros(1)]).wait()  # returns when all have connected
+        if rank == 0:
+            os.unlink(path)
 
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
