@@ -117,7 +117,9 @@ def test_a_failing_actor_ends_the_run_with_its_traceback(make_setup, kind):
 class FailingDQN(DQN):
     """DQN whose learners fail at their 20th update, except the one of the driver."""
 
-    driver = os.getpid()
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        self.driver = os.getpid()  # an attribute of the class would be set anew in a process of a forkserver
 
     def make_learner(self, seed, device):
         learner = super().make_learner(seed, device)
