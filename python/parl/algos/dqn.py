@@ -354,22 +354,22 @@ PRESETS = {
         {
             "env": "LunarLander-v3",
             "num_envs": 8,
-            "replay_ratio": 64.0,
+            "replay_ratio": 32.0,
             "batch_size": 128,
             "replay_capacity": 100_000,
             "total_steps": 250_000,
         },
         {
-            "n_step": 1,
+            "n_step": 3,
             "prioritized": False,
             "hidden": (128, 128),
             "layer_norm": False,
-            "learning_rate": 6e-4,
+            "learning_rate": 3e-4,
             "target_tau": 0.005,
             "epsilon_steps": 12_000,
         },
         tuned=True,
-        note="Reaches 200 within four minutes on two cores.",
+        note="Reaches 200 within a minute on one core.",
     ),
 }
 
