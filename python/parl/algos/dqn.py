@@ -357,7 +357,7 @@ PRESETS = {
             "replay_ratio": 32.0,
             "batch_size": 128,
             "replay_capacity": 100_000,
-            "total_steps": 250_000,
+            "total_steps": 400_000,
         },
         {
             "n_step": 3,
