@@ -40,7 +40,7 @@ CASES = {
     "ppo-acrobot": ("ppo", "Acrobot-v1", 200_000, -100.0, {}),
     "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {"num_envs": 16}),
     "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
-    "a2c-lunarlander": ("a2c", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
+    "a2c-lunarlander": ("a2c", "LunarLander-v3", 1_500_000, 200.0, {"preset": "lunarlander"}),
     # The velocities are hidden, so that only a policy with memory balances the pole.
     "lstm-positions": (
         "ppo",

@@ -148,17 +148,17 @@ PRESETS: dict[str, Preset] = {
         note="Reaches 475 within a second.",
     ),
     "lunarlander": Preset(
-        run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_500_000},
         algorithm={
             "rollout_steps": 64,
             "gamma": 0.99,
             "gae_lambda": 1.0,
-            "learning_rate": 5e-3,
+            "learning_rate": 1e-2,
             "entropy_coefficient": 0.01,
             "reward_scale": 0.02,
         },
         tuned=True,
-        note="Few, large optimizer steps on long rollouts. Reaches 200.",
+        note="Reaches 200 with few, large optimizer steps on long rollouts.",
     ),
 }
 
