@@ -179,7 +179,7 @@ PRESETS: dict[str, Preset] = {
             "reward_scale": 0.02,
         },
         tuned=True,
-        note="Reaches 200 within one or two minutes; rewards are scaled to the values of a new network.",
+        note="Reaches 200 within a minute; rewards are scaled to the values of a new network.",
     ),
     "pendulum": Preset(
         run={"env": "Pendulum-v1", "num_envs": 16, "total_steps": 100_000},
