@@ -151,7 +151,7 @@ PRESETS: dict[str, Preset] = {
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_500_000},
         algorithm={
             "rollout_steps": 64,
-            "gamma": 0.995,
+            "gamma": 0.99,
             "gae_lambda": 1.0,
             "learning_rate": 1e-2,
             "entropy_coefficient": 0.01,
