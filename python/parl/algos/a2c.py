@@ -158,7 +158,7 @@ PRESETS: dict[str, Preset] = {
             "reward_scale": 0.02,
         },
         tuned=True,
-        note="Reaches 200 with few, large optimizer steps on long rollouts.",
+        note="Few, large optimizer steps on long rollouts; reaches 200 on seven of ten seeds.",
     ),
 }
 
