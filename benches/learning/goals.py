@@ -146,8 +146,8 @@ def run_and_print(case, stops, finished, seed):
     return row
 
 
-def add_to_record(record, case, rows, jobs):
-    """Adds a case to the record."""
+def add_to_record(record, case, rows, first, jobs):
+    """Adds a case to the record, whose rows are of the seeds from ``first`` on."""
     algorithm, env, _, score, options = CASES[case]
     variant = VARIANTS.get(case.partition("-")[0])
     claim = "variants" if variant or env == PONG else CLAIMS.get(env, "onpolicy-goals")
@@ -157,7 +157,8 @@ def add_to_record(record, case, rows, jobs):
     if "env_options" in options:
         given += ", sticky actions 0.25"
     same = {"seeds": len(rows), "threads": 1}
-    same["conditions"] = "; ".join(filter(None, (given, f"{jobs} runs at a time")))
+    later = f"seeds {first} to {first + len(rows) - 1}" if first else ""
+    same["conditions"] = "; ".join(filter(None, (given, later, f"{jobs} runs at a time")))
     record.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)
     for metric, unit, key in (
         ("transitions", "transitions", "steps"),
@@ -171,7 +172,8 @@ def add_to_record(record, case, rows, jobs):
 def main():
     parser = shared_options(__doc__)
     add_finished(parser)
-    parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--until", action="store_true", help="stop when solved")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at once")
@@ -186,13 +188,10 @@ def main():
             f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted"
         )
         for case in arguments.only:
-            rows = list(
-                pool.map(
-                    partial(run_and_print, case, arguments.until, arguments.finished), range(arguments.seeds)
-                )
-            )
+            seeds = range(arguments.first, arguments.first + arguments.seeds)
+            rows = list(pool.map(partial(run_and_print, case, arguments.until, arguments.finished), seeds))
             solved = sum(row["reached"] for row in rows)
-            add_to_record(record, case, rows, arguments.jobs)
+            add_to_record(record, case, rows, arguments.first, arguments.jobs)
             steps, wall, cpu = (
                 median([row[key] for row in rows]) for key in ("steps", "training_s", "cpu_s")
             )
