@@ -180,10 +180,14 @@ class PrioritizedSampler(_TorchRLSampler):
         self._mark(slots[slots >= 0], storage)
 
     def _mark(self, slots: NDArray[np.int64], storage: Any) -> None:
+        within = self._max_priority_within_buffer
+        priority = self.default_priority if within else self._slots.max_priority
         try:
-            self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
+            self._slots.write(slots, priority if within else None)
         except IndexError as error:
             raise self._index_error(slots, storage) from error
+        # As in TorchRL, new rows stay at least as likely as the first ones when all priorities become small.
+        self._slots.raise_max(priority)
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
         """Sets the priorities of rows; for equal indices the last one counts.
