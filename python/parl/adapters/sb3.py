@@ -632,6 +632,8 @@ def _prioritize(model: Any) -> None:
     """
     if model.replay_buffer_class is None:
         model.replay_buffer_class = PrioritizedReplayBuffer
+        # The caller's dict may be that of other models too.
+        model.replay_buffer_kwargs = dict(model.replay_buffer_kwargs)
         if getattr(model, "n_steps", 1) > 1:
             model.replay_buffer_kwargs.setdefault("n_steps", model.n_steps)
             model.replay_buffer_kwargs.setdefault("gamma", model.gamma)
