@@ -338,6 +338,8 @@ class PrioritizedReplay:
         Args:
             path: path of the file, which is replaced if it exists.
         """
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         self._native.save(os.fspath(path))
 
     def flush(self) -> None:
@@ -518,6 +520,8 @@ class PrioritizedReplay:
             ValueError: the mode, a share or the size is invalid, beta is negative or not finite, or an array
                 of ``out`` does not fit.
         """
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         size = unsigned("batch_size", batch_size, BATCH_BITS)
         rows = size if newest_rows is None else unsigned("newest_rows", newest_rows)
         options = (float(beta), mode, rank, learners, uniform, newest, rows)
@@ -601,7 +605,7 @@ class PrioritizedReplay:
         )
 
     def _add_prefetcher(self, work: _Work) -> None:
-        """Makes later changes of the replay wait until ``work`` has no batch to sample."""
+        """Makes later calls whose results depend on the order wait until ``work`` has no batch to sample."""
         self._prefetchers = [one for one in self._prefetchers if one() is not None] + [weakref.ref(work)]
 
     def _wait_for_prefetchers(self) -> None:
@@ -699,6 +703,8 @@ class PrioritizedReplay:
         Raises:
             NotSampleableError: fewer than ``rows`` rows can be sampled.
         """
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         return self._native.evict(unsigned("rows", rows))
 
     def end_episodes(self, env_id: ArrayLike) -> None:
@@ -836,11 +842,15 @@ class PrioritizedReplay:
     @property
     def rng_state(self) -> tuple[int, int]:
         """Seed and number of ``sample`` calls, which together with the priorities determine later samples."""
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         seed, calls = self._native.rng_state
         return seed, calls
 
     @rng_state.setter
     def rng_state(self, state: tuple[int, int]) -> None:
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         self._native.rng_state = list(state)
 
 
