@@ -273,6 +273,25 @@ def test_saving_and_loading(tmp_path):
         small.sampler.load_state_dict(buffer.sampler.state_dict())
 
 
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_columns_that_are_replaced_or_added_are_sampled(cls):
+    buffer = make(cls)
+    buffer.extend(rows(0, 20))
+    buffer.sample()
+    # Entries of a full buffer are those of its storage.
+    buffer[:]["observation"] = torch.full((20, 3), -5.0)
+    buffer[:]["next", "observation"] = torch.full((20, 1), -6.0)
+    buffer[:]["added"] = torch.arange(20)
+    batch = buffer.sample()
+    assert (batch["observation"] == -5.0).all() and (batch["next", "observation"] == -6.0).all()
+    assert torch.equal(batch["added"], batch["index"])
+    more = rows(20, 5)
+    more["added"] = torch.arange(20, 25)
+    buffer.extend(more)
+    assert torch.equal(buffer[:]["observation"][:5, 0], torch.arange(20.0, 25.0))
+    assert torch.equal(buffer[:]["added"][:5], torch.arange(20, 25))
+
+
 @pytest.mark.parametrize("short", [True, False], ids=["short", "through TorchRL"])
 @pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
 def test_new_rows_keep_priority_1_until_a_larger_one_comes(cls, short):
