@@ -377,7 +377,8 @@ class PrioritizedReplay:
 
         Raises:
             ValueError: a field is missing, unknown, or of the wrong shape or dtype; a priority is not
-                finite; or a truncated row has no final observation.
+                finite; a truncated row has no final observation; or there is one with ``autoreset``
+                ``"next_step"``.
             IndexError: an environment is outside ``0..num_envs``.
         """
         if self._prefetchers:
@@ -471,6 +472,11 @@ class PrioritizedReplay:
             if value is None:
                 raise ValueError(f"final_{name} is missing, expected all final observations or none")
             present, array = sparse_rows("final_" + name, value, dtype, shape, stack, rows)
+            if self._settings["autoreset"] == "next_step" and present.any():
+                raise ValueError(
+                    f'final_{name} is given, but with autoreset "next_step" the next row holds the final '
+                    'observation: is the autoreset mode of the environments "same_step" or "disabled"?'
+                )
             mask = present if mask is None else mask & present
             arrays.append(array)
         return mask, arrays
