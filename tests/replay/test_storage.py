@@ -159,6 +159,22 @@ WRITER = """
 """
 
 
+def test_a_mapped_replay_is_not_saved_over_its_own_file(tmp_path, monkeypatch):
+    """The map would keep the file that was replaced, and later rows would be lost with it."""
+    monkeypatch.chdir(tmp_path)
+    with parl.UniformReplay(20, {"x": ((), "int64")}, path=tmp_path / "replay.map") as replay:
+        replay.add(x=np.arange(5))
+        for path in ("replay.map", tmp_path / "replay.map"):
+            with pytest.raises(
+                ValueError, match=r"replay.map is the file of this replay itself: use flush\(\)"
+            ):
+                replay.save(path)
+        replay.add(x=np.arange(5, 8))
+        replay.save("other.bin")
+    with parl.UniformReplay.open("replay.map") as replay:
+        assert len(replay) == len(parl.UniformReplay.load("other.bin")) == 8
+
+
 def test_a_killed_process_loses_no_flushed_row(tmp_path):
     """A process is killed repeatedly while it adds: every flushed row is in the file, and complete."""
     path = tmp_path / "replay.map"

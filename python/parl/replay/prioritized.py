@@ -337,10 +337,16 @@ class PrioritizedReplay:
 
         Args:
             path: path of the file, which is replaced if it exists.
+
+        Raises:
+            ValueError: the path is that of the mapped file of this replay; see :meth:`flush`.
         """
         if self._prefetchers:
             self._wait_for_prefetchers()
-        self._native.save(os.fspath(path))
+        name, own = os.fspath(path), self.path
+        if own is not None and all(map(os.path.exists, (own, name))) and os.path.samefile(own, name):
+            raise ValueError(f"{name} is the file of this replay itself: use flush() or another path")
+        self._native.save(name)
 
     def flush(self) -> None:
         """Writes changes of a replay made with ``path=`` to the disk; adds and updates block meanwhile.
