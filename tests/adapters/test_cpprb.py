@@ -339,3 +339,17 @@ def test_bad_input_raises():
             buffer.sample(2, beta=beta)
     with pytest.raises(KeyError, match="nothing"):
         ours.ReplayBuffer(4, FIELDS, next_of="nothing")
+
+
+def test_rows_that_were_never_written_are_not_drawn():
+    for module in (cpprb, ours):
+        buffer = module.PrioritizedReplayBuffer(10, FIELDS)
+        for i in range(4):
+            buffer.add(**transition(i))
+        buffer.update_priorities([7], [100.0])
+        assert set(buffer.sample(200)["indexes"]) == {0, 1, 2, 3}
+        late = buffer.sample(20)["indexes"]
+        buffer.clear()
+        buffer.add(**transition(5))
+        buffer.update_priorities(late[late > 0], np.full((late > 0).sum(), 3.0))
+        assert set(buffer.sample(200)["indexes"]) == {0}

@@ -289,6 +289,30 @@ def test_n_steps_may_be_an_argument_of_the_algorithm():
     check_transitions(model.replay_buffer.sample(64), 3, 0.9)
 
 
+@pytest.mark.parametrize("cls", [None, PrioritizedReplayBuffer])
+def test_n_steps_of_the_buffer_are_discounted_as_the_model_says(cls):
+    def buffer(**kwargs):
+        settings = {"gamma": 0.9, "replay_buffer_class": cls, "replay_buffer_kwargs": kwargs, **SMALL}
+        return PrioritizedDQN("MlpPolicy", counters(1), **settings).replay_buffer
+
+    assert buffer(n_steps=3).gamma == 0.9
+    assert buffer(n_steps=3, gamma=0.8).gamma == 0.8
+
+
+def test_models_may_share_the_arguments_of_their_buffers():
+    kwargs = {"alpha": 0.5}
+    first = PrioritizedDQN(
+        "MlpPolicy", counters(1), n_steps=3, gamma=0.9, replay_buffer_kwargs=kwargs, **SMALL
+    )
+    second = PrioritizedDQN("MlpPolicy", counters(1), replay_buffer_kwargs=kwargs, **SMALL)
+    assert kwargs == {"alpha": 0.5}
+    buffers = first.replay_buffer, second.replay_buffer
+    assert [(buffer.n_steps, buffer.gamma, buffer.alpha) for buffer in buffers] == [
+        (3, 0.9, 0.5),
+        (1, 0.99, 0.5),
+    ]
+
+
 def test_saving_and_loading(tmp_path):
     model = PrioritizedDQN("MlpPolicy", counters(2), seed=3, **SMALL)
     model.learn(150)

@@ -58,6 +58,42 @@ def test_a_late_priority_does_not_reach_the_new_row():
     assert slots.weights(0) == 7.0
 
 
+def test_every_batch_that_drew_an_overwritten_row_is_late():
+    """Two batches are drawn before the first of them is updated, as by a learner that prepares one ahead."""
+    slots, both = Slots(4, alpha=1.0, epsilon=0.0, seed=0), np.arange(4)
+    slots.write(both, 1.0)
+    for _ in range(2):
+        assert set(slots.draw(64)[0]) == {0, 1, 2, 3}
+    assert slots.update(both, [3.0] * 4) == 0
+    slots.write(np.array([0]), 2.0)
+    assert slots.update(both, [9.0] * 4) == 1
+    assert slots.weights(both).tolist() == [2.0, 9.0, 9.0, 9.0]
+    # No batch that drew the old row is left.
+    assert slots.update(np.array([0]), [7.0]) == 0
+    assert slots.weights(0) == 7.0
+
+
+def test_batches_without_an_update_do_not_make_later_ones_late():
+    slots, both = Slots(4, alpha=1.0, epsilon=0.0, seed=0), np.arange(4)
+    slots.write(both, 1.0)
+    for _ in range(5):
+        slots.draw(64)
+    slots.write(both, 1.0)
+    slots.draw(64)
+    assert slots.update(both, [3.0] * 4) == 0
+
+
+def test_priorities_of_empty_slots_are_dropped():
+    slots = Slots(4, alpha=1.0, epsilon=0.0, seed=0)
+    slots.write(np.arange(2), 1.0)
+    assert slots.update(np.array([1, 3]), [2.0, 9.0]) == 1
+    assert slots.weights(np.arange(4)).tolist() == [1.0, 2.0, 0.0, 0.0]
+    drawn, _ = slots.draw(64)
+    slots.clear()
+    assert slots.update(drawn, np.ones(64)) == 64
+    assert slots.total == 0.0
+
+
 def test_weights_of_any_size_keep_their_proportions():
     slots = Slots(4, alpha=1.0, epsilon=0.0, seed=0)
     for unit in (1e-5, 1.0, 1e3, 1e9, 1e200):

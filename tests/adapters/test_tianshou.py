@@ -229,3 +229,24 @@ def test_bad_input_raises():
             buffer.set_beta(beta)
     with pytest.raises(ValueError, match="buffer_num"):
         PrioritizedVectorReplayBuffer(10, 0, alpha=0.6, beta=0.4)
+
+
+@pytest.mark.parametrize("kind", [kind for pair in KINDS for kind in pair])
+def test_rows_read_after_a_batch_are_those_of_the_buffer(kind):
+    """Tianshou's algorithms read the rows of a batch again, which callers may have changed in place."""
+    buffer = make(kind)
+    fill(buffer, 7)
+    batch, indices = buffer.sample(8)
+    expected = buffer.rew[indices], buffer.obs[indices]
+    batch.rew -= 100.0
+    batch.obs /= 255.0
+    again = buffer[indices]
+    np.testing.assert_array_equal(again.rew, expected[0])
+    np.testing.assert_array_equal(again.obs, expected[1])
+    _, indices = buffer.sample(8)
+    buffer.update_weight(indices, np.arange(8) + 5.0)
+    weight = buffer.get_weight(indices)
+    np.testing.assert_allclose(buffer[indices].weight, weight / weight.max())
+    _, indices = buffer.sample(8)
+    buffer.rew[:] = 7.0
+    np.testing.assert_array_equal(buffer[indices].rew, 7.0)

@@ -273,6 +273,41 @@ def test_saving_and_loading(tmp_path):
         small.sampler.load_state_dict(buffer.sampler.state_dict())
 
 
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_columns_that_are_replaced_or_added_are_sampled(cls):
+    buffer = make(cls)
+    buffer.extend(rows(0, 20))
+    buffer.sample()
+    # Entries of a full buffer are those of its storage.
+    buffer[:]["observation"] = torch.full((20, 3), -5.0)
+    buffer[:]["next", "observation"] = torch.full((20, 1), -6.0)
+    buffer[:]["added"] = torch.arange(20)
+    batch = buffer.sample()
+    assert (batch["observation"] == -5.0).all() and (batch["next", "observation"] == -6.0).all()
+    assert torch.equal(batch["added"], batch["index"])
+    more = rows(20, 5)
+    more["added"] = torch.arange(20, 25)
+    buffer.extend(more)
+    assert torch.equal(buffer[:]["observation"][:5, 0], torch.arange(20.0, 25.0))
+    assert torch.equal(buffer[:]["added"][:5], torch.arange(20, 25))
+
+
+@pytest.mark.parametrize("short", [True, False], ids=["short", "through TorchRL"])
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_new_rows_keep_priority_1_until_a_larger_one_comes(cls, short):
+    buffer = make(cls, alpha=1.0, batch_size=200)
+    buffer._allows_fast_path = short
+    for first in (0, 5):
+        buffer.extend(rows(first, 5))
+    buffer.update_priority(torch.arange(10), torch.full((10,), 0.1))
+    assert float(buffer.sampler.default_priority) == 1.0
+    buffer.extend(rows(10, 10))
+    drawn = torch.cat([buffer.sample()["action"] for _ in range(5)])
+    assert (drawn >= 10).float().mean() == pytest.approx(10 / 11, abs=0.03)
+    buffer.update_priority(torch.arange(2), torch.tensor([3.0, 0.2]))
+    assert float(buffer.sampler.default_priority) == 3.0
+
+
 def test_alpha_can_be_changed():
     sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5, eps=0.0)
     sampler.mark_update(torch.arange(3))

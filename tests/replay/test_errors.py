@@ -149,6 +149,19 @@ def test_missing_fields_and_too_many_rows_raise():
     assert buffer.add(**{name: np.zeros(0, dtype) for (name, (_, dtype)) in fields().items()}).shape == (0,)
 
 
+def test_final_observations_are_refused_where_the_next_row_holds_them():
+    buffer = parl.PrioritizedReplay(10, fields(), num_envs=2, autoreset="next_step")
+    ends = {name: value * 2 for name, value in ROW.items()} | {"truncated": [False, True]}
+    text = r'final_obs is given, but with autoreset "next_step" the next row holds the final observation'
+    for final in ([None, 4.0], np.array([None, np.float32(4)], dtype=object), np.zeros(2, np.float32)):
+        with pytest.raises(ValueError, match=text):
+            buffer.add(**ends, final_obs=final)
+    assert len(buffer) == 0
+    for final in (None, [None, None]):
+        buffer.add(**ends, final_obs=final)
+    assert len(buffer) == 4
+
+
 def test_truncation_needs_its_final_observation():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2, autoreset="same_step")
     ends = {name: value * 2 for name, value in ROW.items()} | {"truncated": [False, True]}

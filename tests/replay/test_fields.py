@@ -46,6 +46,26 @@ def test_every_dtype_and_shape_is_stored_unchanged(tmp_path, dtype, shape):
             assert batch.x[part].tobytes() == values[batch.row][part].tobytes()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fits", "lost"),
+    [
+        ("int8", np.array([-128, 127]), np.array([0, 300])),
+        ("uint8", np.array([0, 255], np.uint64), np.array([0, 256], np.uint64)),
+        (">i2", np.array([-5, 5], np.int32), np.array([0, 2**20], np.int32)),
+        ("U3", np.array(["", "abc"], "U9"), np.array(["", "abcd"])),
+        ("S2", np.array([b"a", b"ab"], "S5"), np.array([b"a", b"abc"])),
+        ("int64", np.array([0, 2**63 - 1], np.uint64), np.array([0, 2**63], np.uint64)),
+    ],
+)
+def test_values_that_do_not_fit_a_narrower_dtype_are_refused(dtype, fits, lost):
+    buffer = parl.UniformReplay(10, {"x": ((), dtype)})
+    with pytest.raises(ValueError, match=f"x holds a value that {np.dtype(dtype)} cannot represent"):
+        buffer.add(x=lost)
+    assert len(buffer) == 0
+    buffer.add(x=fits)
+    assert buffer.sample(2, mode="systematic").x.tolist() == fits.tolist()
+
+
 def test_columns_may_have_any_memory_layout(monkeypatch):
     values = np.arange(24, dtype=np.float32).reshape(6, 4)
     columns = [values, np.asfortranarray(values), values[::-1], np.repeat(values, 2, axis=1)[:, ::2]]

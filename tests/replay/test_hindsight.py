@@ -162,6 +162,32 @@ def test_terminated_follows_the_new_goal():
     np.testing.assert_allclose(batch.discount, np.where(same, 0, 0.99))
 
 
+def test_the_discount_of_a_row_stays_a_factor_when_goals_decide_what_terminates():
+    def reached(achieved, desired, info):
+        return (achieved == desired).all(axis=1)
+
+    hindsight = parl.Hindsight(reward_fn, k=1e9, terminated_fn=reached)
+    replay = parl.UniformReplay(
+        50, {**FIELDS, "discount": ((), "float32")}, gamma=0.5, num_envs=1, hindsight=hindsight
+    )
+    for i in range(21):
+        replay.add(
+            obs=observation([i]),
+            action=[i],
+            reward=[7.0],
+            terminated=[i == 19],
+            truncated=[False],
+            discount=np.float32([i / 20]),
+            info={"threshold": [1.0]},
+        )
+    batch = replay.sample(200)
+    assert batch.relabelled.all() and 0 < batch.terminated.sum() < 200
+    # The last row's own goal is the only one that "future" leaves to it, so that it always terminates.
+    np.testing.assert_array_equal(
+        batch.discount, np.where(batch.terminated, 0, batch.action / 40).astype("f4")
+    )
+
+
 def test_hindsight_must_be_passed_to_load_and_attach(tmp_path, name):
     replay = filled()
     replay.save(tmp_path / "replay.bin")

@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections import deque
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -62,6 +63,42 @@ def test_ordered_prefetch_equals_a_loop_without_a_thread(depth, reuse):
                 if step % 17 == 0:
                     replay.end_episodes([step % 4])
     assert ours.total_priority == theirs.total_priority
+
+
+def saved_generator(replay, path):
+    replay.save(path)
+    return parl.PrioritizedReplay.load(path).rng_state
+
+
+@pytest.mark.parametrize("call", ["evict", "sample", "save", "rng_state", "set rng_state", "close"])
+def test_a_batch_has_its_place_before_every_later_call(call, tmp_path):
+    calls = {
+        "evict": lambda replay, _: replay.evict(30),
+        "sample": lambda replay, _: replay.sample(8).obs.tolist(),
+        "save": lambda replay, _: saved_generator(replay, tmp_path / "replay.bin"),
+        "rng_state": lambda replay, _: replay.rng_state,
+        "set rng_state": lambda replay, _: setattr(replay, "rng_state", (5, 0)),
+        "close": lambda replay, sampler: (sampler.close(), replay.rng_state)[1],
+    }
+
+    def results(delay: float) -> list:
+        replay, sample = filled(), parl.PrioritizedReplay.sample
+        rows = replay.sample(100)
+        replay.update_priorities(rows.tickets, np.arange(100) + 1.0)
+
+        def late_sample(*arguments, **options):
+            if threading.current_thread().name == "parl-prefetch":
+                time.sleep(delay)
+            return sample(replay, *arguments, **options)
+
+        replay.sample = late_sample
+        with replay.prefetch(16, depth=2) as sampler:
+            found = [next(sampler).obs.tolist()]
+            time.sleep(0.05 - delay)  # The thread is early without its own delay.
+            found.append(calls[call](replay, sampler))
+            return [*found, *(batch.obs.tolist() for batch in islice(sampler, 2))]
+
+    assert results(0.0) == results(0.05)
 
 
 def test_prefetch_equals_sample_while_the_replay_does_not_change():

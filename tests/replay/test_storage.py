@@ -100,6 +100,21 @@ def test_loading_with_another_capacity_keeps_priorities(tmp_path):
         parl.PrioritizedReplay.load(tmp_path / "replay.bin", capacity=0)
 
 
+def test_a_uniform_replay_refuses_files_and_memory_with_priorities(tmp_path):
+    text, name = "is not a UniformReplay; use PrioritizedReplay", f"parl-test-kind-{os.getpid()}"
+    with parl.PrioritizedReplay(20, {"x": ((), "int64")}, shared=name) as replay:
+        replay.add(x=np.arange(20), priorities=np.arange(20))
+        replay.save(tmp_path / "replay.bin")
+        with pytest.raises(ValueError, match=text):
+            parl.UniformReplay.load(tmp_path / "replay.bin")
+        with pytest.raises(ValueError, match=text):
+            parl.UniformReplay.attach(name)
+    # The other way round rows have equal priorities, as in the file.
+    parl.UniformReplay(20, {"x": ((), "int64")}).save(tmp_path / "uniform.bin")
+    assert parl.UniformReplay.load(tmp_path / "uniform.bin").capacity == 20
+    assert parl.PrioritizedReplay.load(tmp_path / "uniform.bin").settings["alpha"] == 0.0
+
+
 def test_a_mapped_file_can_be_opened_again(tmp_path):
     path = tmp_path / "replay.map"
     options = {"n_step": 2, "num_envs": 4, "frame_stack": 2, "seed": 5}
@@ -142,6 +157,22 @@ WRITER = """
             replay.flush()
             print(number, flush=True)
 """
+
+
+def test_a_mapped_replay_is_not_saved_over_its_own_file(tmp_path, monkeypatch):
+    """The map would keep the file that was replaced, and later rows would be lost with it."""
+    monkeypatch.chdir(tmp_path)
+    with parl.UniformReplay(20, {"x": ((), "int64")}, path=tmp_path / "replay.map") as replay:
+        replay.add(x=np.arange(5))
+        for path in ("replay.map", tmp_path / "replay.map"):
+            with pytest.raises(
+                ValueError, match=r"replay.map is the file of this replay itself: use flush\(\)"
+            ):
+                replay.save(path)
+        replay.add(x=np.arange(5, 8))
+        replay.save("other.bin")
+    with parl.UniformReplay.open("replay.map") as replay:
+        assert len(replay) == len(parl.UniformReplay.load("other.bin")) == 8
 
 
 def test_a_killed_process_loses_no_flushed_row(tmp_path):

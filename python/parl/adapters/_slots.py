@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Units per weight 1 of a new tree: weights from 2e-7 to 64 can be represented; larger ones enlarge the unit.
 _SCALE = 2.0**22
-_NEVER = np.iinfo(np.int64).max
 
 
 def exponent(name: str, value: Any) -> float:
@@ -44,7 +43,8 @@ class Slots:
     """Weights ``(|priority| + epsilon) ** alpha`` of ``capacity`` slots, sampled in proportion to them.
 
     A priority that arrives after the sampled row of its slot has been overwritten is dropped, and the slot
-    keeps the weight of its new row; :attr:`stale` counts such priorities.
+    keeps the weight of its new row; :attr:`stale` counts such priorities. Indices do not tell the rows of a
+    slot apart: once the new row was sampled too, all priorities are taken for its own.
 
     Args:
         capacity: number of slots.
@@ -89,8 +89,11 @@ class Slots:
         self._smallest, self._smallest_at = float("inf"), -1
         self._largest: float | None = None
         if self._guard:
+            # The number of a slot's last write, that of the last write before its last draw, and how many
+            # calls of `draw` got the same row as that draw and have not set its priority.
             self._written = np.zeros(self.capacity, np.int64)
-            self._drawn = np.full(self.capacity, _NEVER, np.int64)
+            self._drawn = np.zeros(self.capacity, np.int64)
+            self._pending = np.zeros(self.capacity, np.int64)
 
     @property
     def max_priority(self) -> float:
@@ -152,24 +155,28 @@ class Slots:
             priorities: (n,) float, or one number for all; their absolute values are used.
 
         Returns:
-            The number of priorities dropped because their row had been overwritten after it was sampled.
+            The number of priorities dropped because their row had been overwritten after it was sampled, or
+            because their slot is empty.
 
         Raises:
             IndexError: a slot is outside ``0..capacity``; then nothing was stored.
             ValueError: a priority is not finite; then nothing was stored.
         """
-        dropped = 0
-        if self._guard:
-            late = self._written[slots] > self._drawn[slots]
-            self._drawn[slots] = _NEVER
-            if late.any():
-                keep = ~late
-                dropped = int(late.sum())
-                self.stale += dropped
-                slots = slots[keep]
-                given = np.asarray(priorities)
-                priorities = given[keep] if given.ndim else given
-        self._store(slots, priorities)
+        if not self._guard:
+            self._store(slots, priorities)
+            return 0
+        pending = self._pending[slots]
+        late = (pending > 0) & (self._written[slots] > self._drawn[slots])
+        # Negative slots are left to the tree, which refuses them.
+        late |= (self._weights[slots] == np.inf) & (slots >= 0)
+        dropped = int(np.count_nonzero(late))
+        if dropped:
+            keep, given = ~late, np.asarray(priorities)
+            self._store(slots[keep], given[keep] if given.ndim else given)
+        else:
+            self._store(slots, priorities)
+        self._pending[slots] = np.maximum(pending - 1, 0)
+        self.stale += dropped
         return dropped
 
     def draw(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -183,6 +190,8 @@ class Slots:
         """
         slots, _ = self.tree.sample(n)
         if self._guard:
+            is_first = self._drawn[slots] < self._written[slots]
+            self._pending[slots] = np.where(is_first, 1, self._pending[slots] + 1)
             self._drawn[slots] = self._clock
         # The exact weights instead of the tree's rounded ones, so that equal priorities give importance
         # weights of exactly 1.

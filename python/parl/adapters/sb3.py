@@ -625,19 +625,22 @@ class PrioritizedSAC(SAC):
 
 
 def _prioritize(model: Any) -> None:
-    """Sets the buffer class, and passes SB3's ``n_steps`` to it, before SB3 makes the buffer.
+    """Sets the buffer class, and passes SB3's ``n_steps`` and discount to it, before SB3 makes the buffer.
 
     Raises:
         TypeError: the model's buffer class is not a PrioritizedReplayBuffer.
     """
+    # The caller's dict may be that of other models too.
+    kwargs = model.replay_buffer_kwargs = dict(model.replay_buffer_kwargs)
     if model.replay_buffer_class is None:
         model.replay_buffer_class = PrioritizedReplayBuffer
         if getattr(model, "n_steps", 1) > 1:
-            model.replay_buffer_kwargs.setdefault("n_steps", model.n_steps)
-            model.replay_buffer_kwargs.setdefault("gamma", model.gamma)
+            kwargs.setdefault("n_steps", model.n_steps)
             # The buffer handles n steps; otherwise SB3 would warn about it.
             model.n_steps = 1
     elif not issubclass(model.replay_buffer_class, PrioritizedReplayBuffer):
         raise TypeError(
             f"replay_buffer_class is {model.replay_buffer_class.__name__}, expected a PrioritizedReplayBuffer"
         )
+    if kwargs.get("n_steps", 1) > 1:
+        kwargs.setdefault("gamma", model.gamma)

@@ -61,7 +61,6 @@ class _Prioritized(ReplayBuffer):
         beta = exponent("beta", beta)
         self._alpha, self._beta, self._weight_norm = alpha, beta, weight_norm
         self._slots = Slots(self.maxsize, alpha=alpha, epsilon=_EPSILON)
-        self._latest: tuple[NDArray[np.int64], Batch] | None = None
         self.options.update(alpha=alpha, beta=beta)
 
     @property
@@ -76,7 +75,6 @@ class _Prioritized(ReplayBuffer):
 
     def init_weight(self, index: Any) -> None:
         """Gives new rows the largest priority so far."""
-        self._latest = None
         self._slots.write(np.atleast_1d(np.asarray(index, np.int64)))
 
     def update_weight(self, index: Any, new_weight: Any) -> None:
@@ -119,7 +117,6 @@ class _Prioritized(ReplayBuffer):
     def reset(self, keep_statistics: bool = False) -> None:
         """Removes all rows and their priorities."""
         super().reset(keep_statistics=keep_statistics)
-        self._latest = None
         self._slots.clear()
 
     def sample(self, batch_size: int | None) -> tuple[Any, NDArray[np.int64]]:
@@ -129,16 +126,10 @@ class _Prioritized(ReplayBuffer):
             A Batch with ``weight`` (B,) float64, and its (B,) int64 indices.
         """
         indices = self.sample_indices(batch_size)
-        batch = self[indices]
-        # For 1-step targets Tianshou reads the rows of these indices again immediately.
-        self._latest = indices, batch
-        return _shallow(batch), indices
+        return self[indices], indices
 
     def __getitem__(self, index: Any) -> Any:
-        latest, self._latest = self._latest, None
         if isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind in "iu":
-            if latest is not None and len(index) == len(latest[0]) and (index == latest[0]).all():
-                return latest[1]
             batch, indices = self._gather(index), index
         elif isinstance(index, slice):
             indices = self.sample_indices(0) if index == slice(None) else self._indices[: len(self)][index]
@@ -245,9 +236,3 @@ def _take(value: Any, indices: NDArray[np.int64]) -> Any:
             taken.__dict__[key] = _take(inner, indices)
         return taken
     return value[indices]
-
-
-def _shallow(batch: Batch) -> Batch:
-    copy = Batch()
-    copy.__dict__.update(batch.__dict__)
-    return copy

@@ -180,10 +180,14 @@ class PrioritizedSampler(_TorchRLSampler):
         self._mark(slots[slots >= 0], storage)
 
     def _mark(self, slots: NDArray[np.int64], storage: Any) -> None:
+        within = self._max_priority_within_buffer
+        priority = self.default_priority if within else self._slots.max_priority
         try:
-            self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
+            self._slots.write(slots, priority if within else None)
         except IndexError as error:
             raise self._index_error(slots, storage) from error
+        # As in TorchRL, new rows stay at least as likely as the first ones when all priorities become small.
+        self._slots.raise_max(priority)
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
         """Sets the priorities of rows; for equal indices the last one counts.
@@ -334,7 +338,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
             return None
         if type(self._sampler) is not PrioritizedSampler or self._service_shutdown:
             return None
-        if self._rows is None or self._rows.table is not storage._storage:
+        if self._rows is None or self._rows.table is not storage._storage or not self._rows.is_current():
             self._rows = _NumpyColumns(storage._storage)
         return self._rows if self._rows.is_supported else None
 
@@ -443,13 +447,25 @@ class _NumpyColumns:
         self.nodes: list[tuple[int, str]] = []
         self.arrays: list[tuple[int, str, NDArray[Any]]] = []
         self.fields = [0]
+        # The entries when they were read, and how many each TensorDict had: callers can replace them.
+        self._entries: list[tuple[dict[str, Any], str, Any]] = []
+        self._sizes: list[tuple[dict[str, Any], int]] = []
         self.has_index = False
         if self.is_supported:
             self.size = len(table)
             self._walk(table, 0)
 
+    def is_current(self) -> bool:
+        """Whether no entry of the TensorDict was replaced, added or removed since."""
+        for entries, key, value in self._entries:
+            if entries.get(key) is not value:
+                return False
+        return all(len(entries) == size for entries, size in self._sizes)
+
     def _walk(self, table: Any, node: int) -> None:
+        self._sizes.append((table._tensordict, len(table._tensordict)))
         for key, value in table._tensordict.items():
+            self._entries.append((table._tensordict, key, value))
             if isinstance(value, TensorDict):
                 self.nodes.append((node, key))
                 self.fields[node] += 1

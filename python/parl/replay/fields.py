@@ -215,11 +215,11 @@ def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
 def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Converts ``value`` to a C-contiguous array of ``dtype``.
 
-    Casts only within a kind of dtype, never from floating point to integer. Python numbers are converted to
-    any dtype that can represent them.
+    Casts only within a kind of dtype, never from floating point to integer, and no integers or texts that the
+    dtype cannot represent. Python numbers are converted to any dtype that can represent them.
 
     Raises:
-        ValueError: the dtype does not fit.
+        ValueError: the dtype or a value does not fit.
     """
     if not isinstance(value, np.ndarray):
         if hasattr(value, "detach"):
@@ -244,7 +244,13 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         same = array.dtype.kind == "b" and dtype.kind in "biu" and dtype.itemsize == 1
         if not (same or np.can_cast(array.dtype, dtype, "same_kind")):
             raise ValueError(f"{name} has dtype {array.dtype}, which cannot be cast to {dtype}")
-        return np.ascontiguousarray(array, dtype).reshape(array.shape)
+        cast_rows = np.ascontiguousarray(array, dtype).reshape(array.shape)
+        # Numbers would wrap around, and texts would be cut off.
+        if dtype.kind in "iuSU" and not np.can_cast(array.dtype, dtype, "safe"):
+            stored = cast_rows if dtype.kind in "iu" else cast_rows.astype(array.dtype)
+            if (stored != array).any():
+                raise ValueError(f"{name} holds a value that {dtype} cannot represent")
+        return cast_rows
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 

@@ -41,7 +41,8 @@ class Hindsight:
         achieved: name of the achieved goal in that field.
         desired: name of the desired goal in that field.
         terminated_fn: function as ``reward_fn`` to (m,) bool, whether the relabeled steps terminate; None
-            keeps ``terminated``.
+            keeps ``terminated``. A step that terminated and then does not has the discount gamma, without a
+            factor from its field ``discount``.
     """
 
     reward_fn: GoalFunction
@@ -74,7 +75,7 @@ class Hindsight:
 
         Args:
             flat: columns of the batch by name, with the goals drawn in ``hindsight_goal``, which is removed.
-            gamma: discount per step, for rows of ``terminated_fn``.
+            gamma: discount per step, for rows that terminated and by ``terminated_fn`` do not.
 
         Raises:
             ValueError: a function returned another shape than (m,).
@@ -96,8 +97,10 @@ class Hindsight:
         flat["reward"][rows] = _per_row("reward_fn", self.reward_fn(achieved, goals, info), len(rows))
         if self.terminated_fn is not None:
             ended = _per_row("terminated_fn", self.terminated_fn(achieved, goals, info), len(rows))
+            # A row that terminated has lost its own factor of the discount with the rest of it.
+            going_on = np.where(flat["terminated"][rows], gamma, flat["discount"][rows])
             flat["terminated"][rows] = ended
-            flat["discount"][rows] = np.where(np.asarray(ended, bool), 0.0, gamma)
+            flat["discount"][rows] = np.where(np.asarray(ended, bool), 0.0, going_on)
 
 
 def _per_row(name: str, value: Any, rows: int) -> NDArray[Any]:

@@ -70,8 +70,9 @@ class Prefetch(Iterator["Batch"]):
     """Iterator over batches of a replay that a thread samples in advance; made by ``replay.prefetch``.
 
     The first ``depth`` batches are sampled at once, and another one each time a batch is taken. With
-    ``ordered``, calls that change the replay through the same object (``add``, ``update_priorities``,
-    ``end_episodes``) wait until these batches are sampled. The same seed then gives the same batches in every
+    ``ordered``, calls through the same object that change the replay or its random generator, or save it
+    (``add``, ``update_priorities``, ``end_episodes``, ``evict``, ``sample``, ``save``, ``rng_state``), and
+    :meth:`close` wait until these batches are sampled. The same seed then gives the same batches in every
     run, those of a loop that samples ``depth`` batches in advance without a thread.
 
     A batch is sampled with older priorities: updates for the ``depth`` batches before it come later. Its
@@ -96,6 +97,7 @@ class Prefetch(Iterator["Batch"]):
         work = _Work(replay, batch_size, number, options)
         self._work = work
         self._taken: Batch | None = None
+        self._is_ordered = ordered
         if reuse or pin_memory:
             as_torch = bool(options.get("as_torch"))
             # For the batches that are ready or being filled, and the one that the caller uses.
@@ -145,6 +147,8 @@ class Prefetch(Iterator["Batch"]):
 
     def close(self) -> None:
         """Stops the thread. Batches that are ready can still be taken."""
+        if self._is_ordered:
+            self._work.wait_idle()
         self._finalizer()
         self._thread.join()
 

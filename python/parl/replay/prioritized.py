@@ -57,7 +57,9 @@ class PrioritizedReplay:
 
     Any number of threads, and with ``shared`` or ``path`` any number of processes, can add, sample and update
     concurrently; sampling does not block. A sampled row is never partly written. A priority for a row that
-    has been overwritten is dropped and counted (:attr:`stale_updates`).
+    has been overwritten is dropped and counted (:attr:`stale_updates`). Powers are stored as multiples of
+    ``2**-16``: a smaller one above 0 as ``2**-16``, one from 4096 on (2048 and 1024 with ``fan_out`` 32 and
+    64) as that value and counted (:attr:`saturated`). With ``alpha`` 1, scale TD errors below 0.001 up.
 
     Fields may be nested, as dictionary observations are: ``{"obs": {"image": ..., "speed": ...}}``. ``add``
     takes rows, and ``sample`` returns batches, with the same nesting.
@@ -337,8 +339,16 @@ class PrioritizedReplay:
 
         Args:
             path: path of the file, which is replaced if it exists.
+
+        Raises:
+            ValueError: the path is that of the mapped file of this replay; see :meth:`flush`.
         """
-        self._native.save(os.fspath(path))
+        if self._prefetchers:
+            self._wait_for_prefetchers()
+        name, own = os.fspath(path), self.path
+        if own is not None and all(map(os.path.exists, (own, name))) and os.path.samefile(own, name):
+            raise ValueError(f"{name} is the file of this replay itself: use flush() or another path")
+        self._native.save(name)
 
     def flush(self) -> None:
         """Writes changes of a replay made with ``path=`` to the disk; adds and updates block meanwhile.
@@ -375,7 +385,8 @@ class PrioritizedReplay:
 
         Raises:
             ValueError: a field is missing, unknown, or of the wrong shape or dtype; a priority is not
-                finite; or a truncated row has no final observation.
+                finite; a truncated row has no final observation; or there is one with ``autoreset``
+                ``"next_step"``.
             IndexError: an environment is outside ``0..num_envs``.
         """
         if self._prefetchers:
@@ -469,6 +480,11 @@ class PrioritizedReplay:
             if value is None:
                 raise ValueError(f"final_{name} is missing, expected all final observations or none")
             present, array = sparse_rows("final_" + name, value, dtype, shape, stack, rows)
+            if self._settings["autoreset"] == "next_step" and present.any():
+                raise ValueError(
+                    f'final_{name} is given, but with autoreset "next_step" the next row holds the final '
+                    'observation: is the autoreset mode of the environments "same_step" or "disabled"?'
+                )
             mask = present if mask is None else mask & present
             arrays.append(array)
         return mask, arrays
@@ -518,6 +534,8 @@ class PrioritizedReplay:
             ValueError: the mode, a share or the size is invalid, beta is negative or not finite, or an array
                 of ``out`` does not fit.
         """
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         size = unsigned("batch_size", batch_size, BATCH_BITS)
         rows = size if newest_rows is None else unsigned("newest_rows", newest_rows)
         options = (float(beta), mode, rank, learners, uniform, newest, rows)
@@ -601,7 +619,7 @@ class PrioritizedReplay:
         )
 
     def _add_prefetcher(self, work: _Work) -> None:
-        """Makes later changes of the replay wait until ``work`` has no batch to sample."""
+        """Makes later calls whose results depend on the order wait until ``work`` has no batch to sample."""
         self._prefetchers = [one for one in self._prefetchers if one() is not None] + [weakref.ref(work)]
 
     def _wait_for_prefetchers(self) -> None:
@@ -699,6 +717,8 @@ class PrioritizedReplay:
         Raises:
             NotSampleableError: fewer than ``rows`` rows can be sampled.
         """
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         return self._native.evict(unsigned("rows", rows))
 
     def end_episodes(self, env_id: ArrayLike) -> None:
@@ -836,11 +856,15 @@ class PrioritizedReplay:
     @property
     def rng_state(self) -> tuple[int, int]:
         """Seed and number of ``sample`` calls, which together with the priorities determine later samples."""
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         seed, calls = self._native.rng_state
         return seed, calls
 
     @rng_state.setter
     def rng_state(self, state: tuple[int, int]) -> None:
+        if self._prefetchers:
+            self._wait_for_prefetchers()
         self._native.rng_state = list(state)
 
 

@@ -85,6 +85,12 @@ class UniformReplay(PrioritizedReplay):
             device=device,
         )
 
+    @classmethod
+    def _check_kind(cls, settings: Mapping[str, Any], hindsight: Hindsight | None) -> None:
+        super()._check_kind(settings, hindsight)
+        if settings["alpha"] != 0.0:
+            raise ValueError(f"this replay is not a {cls.__name__}; use PrioritizedReplay")
+
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
         """Does nothing and returns 0, so that a training loop can use either kind of replay."""
         return 0

@@ -79,5 +79,7 @@ def apply(hindsight: Hindsight, batch: Any, gamma: float, cuda: CudaDevice) -> N
     put("reward", result_of("reward_fn", hindsight.reward_fn))
     if hindsight.terminated_fn is not None:
         ended = result_of("terminated_fn", hindsight.terminated_fn).bool()
+        # A row that terminated has lost its own factor of the discount with the rest of it.
+        going_on = torch.where(batch["terminated"], gamma, batch["discount"])
         put("terminated", ended)
-        put("discount", torch.where(ended, 0.0, gamma))
+        put("discount", torch.where(ended, 0.0, going_on))
