@@ -9,6 +9,7 @@ from parl.atari.actions import Action
 from parl.atari.play import loop
 from parl.atari.recording import Recorder
 from parl.envs import EnvMaker, spec_of
+from parl.envs.atari.registration import env_id
 from parl.envs.recorded import read_play
 from parl.errors import ConfigError
 from parl.run import RunDirectory
@@ -63,6 +64,15 @@ def test_recorded_play_has_the_observations_of_the_player(tmp_path):
     with pytest.raises(ConfigError, match="is a recording of pong, but parl/Breakout-v0 plays breakout"):
         other = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1})
         read_play([tmp_path / "play.npz"], other, spec_of(other(1)))
+
+
+@pytest.mark.parametrize("game", ["assault", "berzerk", "boxing", "haunted_house"])
+def test_episodes_of_recorded_play_start_as_those_of_environments(tmp_path, game):
+    """A console keeps its memory at a reset, so that in these games the next episode starts differently."""
+    memories = record(tmp_path / "play.npz", game)
+    maker = EnvMaker(env_id(game), {"obs_type": "ram", "stack_num": 1})
+    obs, _ = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+    np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
 
 
 def test_actions_without_effect_are_not_recorded():
