@@ -75,6 +75,39 @@ def test_episodes_of_recorded_play_start_as_those_of_environments(tmp_path, game
     np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"life_loss": "ends"},
+        {"life_loss": "continues"},
+        {"episodic_life": True},
+        {"max_num_steps_per_episode": 5},
+        {"max_num_frames_per_episode": 20, "limit_counts": "console"},
+        {"preset": "envpool"},
+        {"preset": "nature"},
+        {"preset": "gymnasium"},
+        {"preset": "machado"},
+        {"full_action_space": True},
+    ],
+)
+def test_recorded_play_is_read_whatever_the_environment_does_with_episodes_and_actions(tmp_path, options):
+    memories = record(tmp_path / "play.npz", "breakout", frames=1500)
+    maker = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1, **options})
+    obs, action = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+    np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
+    with np.load(tmp_path / "play.npz") as file:
+        played = np.array(Console("breakout").minimal_actions)[file["actions"]]
+    assert np.array(maker(1).unwrapped.action_codes)[action].tolist() == played.tolist()
+
+
+def test_recorded_play_is_not_read_for_a_modified_game(tmp_path):
+    record(tmp_path / "play.npz", "breakout", frames=20)
+    for options in ({"modifications": "one_life"}, {"hold": {0x39: 5}}):
+        maker = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1, **options})
+        with pytest.raises(ConfigError, match="without changes, but parl/Breakout-v0 has"):
+            read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+
+
 def test_actions_without_effect_are_not_recorded():
     recorder = Recorder(Console("breakout"))  # NOOP FIRE RIGHT LEFT
     assert recorder._nearest(Action.UPFIRE) == Action.FIRE
