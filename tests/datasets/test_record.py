@@ -160,3 +160,14 @@ def test_play_is_not_made_a_dataset_of_another_game(tmp_path):
         with pytest.raises(ConfigError, match=f"{name} is .*, but play is recorded with"):
             datasets.from_play(tmp_path / "play.npz", tmp_path / "d", **{name: value})
     assert not (tmp_path / "d").exists()
+
+
+def test_play_of_a_game_without_difficulty_0_becomes_a_dataset(tmp_path):
+    console = Console("backgammon")
+    recorder = Recorder(console)
+    for _ in range(40):
+        console.act(recorder.action(Action.RIGHT))
+    recorder.write(tmp_path / "play.npz")
+    dataset = datasets.from_play(tmp_path / "play.npz", tmp_path / "d")
+    rows = list(dataset.replay(obs_type="ram", stack_num=None))
+    np.testing.assert_array_equal(rows[-1]["next_observation"][0], console.ram)

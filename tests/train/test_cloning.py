@@ -66,7 +66,7 @@ def test_recorded_play_has_the_observations_of_the_player(tmp_path):
         read_play([tmp_path / "play.npz"], other, spec_of(other(1)))
 
 
-@pytest.mark.parametrize("game", ["assault", "berzerk", "boxing", "haunted_house"])
+@pytest.mark.parametrize("game", ["assault", "backgammon", "berzerk", "boxing", "haunted_house"])
 def test_episodes_of_recorded_play_start_as_those_of_environments(tmp_path, game):
     """A console keeps its memory at a reset, so that in these games the next episode starts differently."""
     memories = record(tmp_path / "play.npz", game)

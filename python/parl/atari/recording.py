@@ -12,10 +12,14 @@ keeps its memory at a reset and some games then start differently. The file is a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from parl import _native
 from parl.atari.actions import Action
 from parl.atari.console import Console
 from parl.errors import ConfigError
@@ -91,6 +95,20 @@ class Recorder:
                 actions=np.array(self._actions, np.uint8),
                 starts=np.array(self._starts, np.int64),
             )
+
+
+def settings_of(columns: Mapping[str, NDArray[Any]]) -> dict[str, int | None]:
+    """Mode, difficulty and frame skip of a recording as keywords of environments.
+
+    Args:
+        columns: arrays of the file.
+    """
+    found: dict[str, int | None] = {name: int(columns[name]) for name in ("mode", "difficulty", "frameskip")}
+    row = next((row for row in _native.game_rows() if row.id == str(columns["game"])), None)
+    if row is not None and found["difficulty"] not in row.difficulties:
+        # Backgammon does not list the difficulty 0 that consoles begin with; None is that one.
+        found["difficulty"] = None
+    return found
 
 
 def _start_of(console: Console) -> bytes:

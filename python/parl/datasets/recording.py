@@ -10,6 +10,7 @@ import numpy as np
 
 import parl
 from parl.atari.catalogue import game_id
+from parl.atari.recording import settings_of
 from parl.datasets import policies
 from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
@@ -202,9 +203,8 @@ def from_play(play: str | Path, path: str | Path, *, overwrite: bool = False, **
             actions, starts = file["actions"], file["starts"].tolist()
     except (ValueError, KeyError) as error:
         raise DatasetError(f"{play} is not a file of parl play --record: {error}") from None
-    game = str(columns.pop("game"))
-    same = {name: int(value) for name, value in columns.items()}
-    played = {**_PLAY, **same}
+    game = str(columns["game"])
+    played = {**_PLAY, **settings_of(columns)}
     for name, value in env_options.items():
         if name in played and value != played[name]:
             raise ConfigError(f"{name} is {value!r}, but play is recorded with {played[name]!r}")

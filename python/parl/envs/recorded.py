@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from parl._native import all_finite, game_rows
+from parl.atari.recording import settings_of
 from parl.envs.make import EnvMaker
 from parl.errors import ConfigError, NonFiniteError
 from parl.types import Array, EnvSpec
@@ -97,13 +98,11 @@ def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[
 
     The actions are those of the environment, whose numbers can differ from the recorded ones.
     """
-    names = ("mode", "difficulty", "frameskip")
-    same = {name: int(columns[name]) for name in names}
     if not isinstance(maker.env, str) or not maker.env.startswith("parl/"):
         raise ConfigError(
             f"{path} is a recording of {columns['game']}, but {maker.name} is not one of parl's Atari games"
         )
-    env: Any = maker.with_options(maker.options | _AS_PLAYED | same)(1)
+    env: Any = maker.with_options(maker.options | _AS_PLAYED | settings_of(columns))(1)
     try:
         settings, codes = env.unwrapped.settings, env.unwrapped.action_codes
         game = settings["game"]
