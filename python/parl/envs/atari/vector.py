@@ -116,7 +116,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         sound: whether ``info["audio"]`` holds the sound of the last ``frameskip`` frames (with (low, high),
             ``high-1``), (N, 512 * frames) uint8 at 30,720 samples per second (PAL: 25,600), oldest first;
             each frame makes 512 samples as :attr:`parl.atari.Console.audio`. Not on a CUDA device.
-        reward_dtype: dtype of the rewards.
+        reward_dtype: dtype of the rewards, a signed integer or a float.
         output: ``"numpy"`` for arrays, ``"torch"`` for CPU tensors.
         render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
             ``"rgb_grid"``: one image with all of them; ``"human"``: nothing, a window shows the grid after
