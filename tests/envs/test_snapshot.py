@@ -245,6 +245,18 @@ def test_functions_that_differ_are_not_restored():
     Snapshot(Holder(up)).put(Snapshot(one).take())
 
 
+@pytest.mark.parametrize(
+    "seed", [3, np.int64(3), [1, 2**70], np.arange(3), None, np.random.SeedSequence(4, spawn_key=(1,))]
+)
+def test_generators_spawn_the_same_generators(seed):
+    one, other = Holder(np.random.default_rng(seed)), Holder(np.random.default_rng(9))
+    snapshots = Snapshot(one), Snapshot(other)
+    one.value.spawn(2)
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    expected = [generator.random() for generator in one.value.spawn(2)]
+    assert [generator.random() for generator in other.value.spawn(2)] == expected
+
+
 def test_values_with_attributes_of_their_own_are_not_plain_data():
     length = Meters(1.5)
     length.unit = "m"

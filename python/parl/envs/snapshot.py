@@ -185,6 +185,18 @@ class Snapshot:
         _Writer(nodes).restore(0, self._env, "env")
 
 
+def _seeds(bits: Any) -> list[Any] | None:
+    """What a bit generator spawns others from; None if it was not seeded by a ``SeedSequence``."""
+    sequence = bits.seed_seq
+    if type(sequence) is not np.random.SeedSequence:
+        return None
+    entropy: Any = sequence.entropy
+    if entropy is not None and not isinstance(entropy, str):
+        entropy = int(entropy) if np.ndim(entropy) == 0 else [int(number) for number in entropy]
+    key = [int(number) for number in sequence.spawn_key]
+    return [entropy, key, sequence.pool_size, sequence.n_children_spawned]
+
+
 class _Reader:
     """Traverses an object depth first; ``nodes`` holds its parts in the order of the traversal."""
 
@@ -260,11 +272,11 @@ class _Reader:
             [[name, self._ref(item, f"{place}.{name}")] for name, item in attributes.items()],
         ]
 
-    def _bit_generator(self, bits: Any) -> tuple[str, Any]:
+    def _bit_generator(self, bits: Any) -> tuple[str, Any, Any]:
         name = type(bits).__name__
         if name not in _GENERATORS:
             raise SnapshotError(f"a random generator {_kind(bits)} is not plain data")
-        return name, bits.state
+        return name, bits.state, _seeds(bits)
 
     def _array(self, value: np.ndarray[Any, Any], place: str) -> list[Any]:
         if value.dtype.hasobject:
@@ -374,10 +386,18 @@ class _Writer:
     ) -> Any:
         return np.ndarray(shape, dtype, self._value(base, _MISSING, place), offset, strides)
 
-    def _make_generator(self, number: int, live: Any, place: str, name: str, state: Any) -> Any:
+    def _make_generator(
+        self, number: int, live: Any, place: str, name: str, state: Any, seeds: Any = None
+    ) -> Any:
         if name not in _GENERATORS:
             raise SnapshotError(f"{place} has the unknown kind {name!r}")
-        bits = getattr(np.random, name)()
+        sequence = None
+        if seeds is not None:
+            entropy, key, pool_size, spawned = seeds
+            sequence = np.random.SeedSequence(
+                entropy, spawn_key=key, pool_size=pool_size, n_children_spawned=spawned
+            )
+        bits = getattr(np.random, name)(sequence)
         bits.state = state
         return np.random.Generator(bits)
 
