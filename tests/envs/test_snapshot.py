@@ -174,6 +174,11 @@ class Count(int):
     pass
 
 
+class Keys(enum.Flag):
+    UP = enum.auto()
+    FIRE = enum.auto()
+
+
 class Holder:
     """Something of an environment that changes after its first reset."""
 
@@ -193,6 +198,8 @@ class Holder:
         (Place(1, [2]), Place(3, [4, 5])),
         (Meters(1.5), Meters(-0.5)),
         (Count(1), Count(7)),
+        (Keys.UP, Keys.UP | Keys.FIRE),
+        (Keys.UP | Keys.FIRE, Keys(0)),
         (range(3), range(2, 9, 2)),
         (slice(1), slice(2, None, 3)),
     ],

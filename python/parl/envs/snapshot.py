@@ -249,6 +249,8 @@ class _Reader:
         is_constant = _is_fixed(value) or isinstance(value, types.FunctionType)
         name, code = (_name(value), _code(value)) if is_constant else ("", None)
         self.places.append((place, _kind(value), name, code))
+        if isinstance(value, enum.Flag):
+            return ["flag", _kind(value), value.value]
         if isinstance(value, enum.Enum):
             return ["enum", _kind(value), value.name]
         if _is_fixed(value):
@@ -420,6 +422,10 @@ class _Writer:
     def _make_enum(self, number: int, live: Any, place: str, kind: str, name: str) -> Any:
         members: Any = type(self._same(live, place, kind))
         return members[name]
+
+    def _make_flag(self, number: int, live: Any, place: str, kind: str, value: int) -> Any:
+        flags: Any = type(self._same(live, place, kind))
+        return flags(value)
 
     def _make_fixed(self, number: int, live: Any, place: str, kind: str, name: str | None = None) -> Any:
         return self._named(self._same(live, place, kind), place, name)
