@@ -160,5 +160,17 @@ def test_wrong_files_are_refused(tmp_path):
     np.savez(path, observations=np.zeros((3, 5)), actions=np.array([0, 1, 1]))
     with pytest.raises(ConfigError, match=r"observations of shape \(5,\)"):
         read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 4)), actions=np.array([0.0, 0.9, 1.0]))
+    with pytest.raises(ConfigError, match=r"holds the action 0.9 in row 1, which is no int64"):
+        read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 4)), actions=np.array([0.0, 1.0, 1.0]))
+    assert read_play([path], maker, spec)[1].tolist() == [0, 1, 1]
+    images = EnvMaker("parl/Pong-v0", {"obs_type": "ram", "stack_num": None})
+    for value in (0.5, 300, -1):
+        np.savez(path, observations=np.full((2, 128), value), actions=np.array([0, 1]))
+        with pytest.raises(
+            ConfigError, match=rf"holds the observation {value}.* in row 0, which is no uint8"
+        ):
+            read_play([path], images, spec_of(images(1)))
     with pytest.raises(ConfigError, match="data is empty"):
         read_play([], maker, spec)

@@ -84,13 +84,30 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
             f"{path} holds actions {int(action.min())} to {int(action.max())}, "
             f"{maker.name} has 0 to {spec.num_actions - 1}"
         )
-    obs, action = obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
+    obs = _converted(path, "observation", obs, spec.observation_dtype)
+    action = _converted(path, "action", action, spec.action_dtype)
     for what, rows in (("observation", obs), ("action", action)):
         if not all_finite(rows):
             row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
             where = f" (index {tuple(index)})" if index else ""
             raise NonFiniteError(f"{path} holds {what} {rows[row, *index]}{where} in row {row}")
     return obs, action
+
+
+def _converted(path: Path, what: str, rows: Array, dtype: str) -> Array:
+    """``rows`` as ``dtype``.
+
+    Raises:
+        ConfigError: ``dtype`` is one of integers and does not have a value, such as that of scaled pixels.
+    """
+    if rows.dtype == dtype:
+        return rows
+    with np.errstate(invalid="ignore"):
+        found = rows.astype(dtype)
+    if np.dtype(dtype).kind in "iub" and (found != rows).any():
+        row, *index = np.argwhere(found != rows)[0].tolist()
+        raise ConfigError(f"{path} holds the {what} {rows[row, *index]} in row {row}, which is no {dtype}")
+    return found
 
 
 def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:
