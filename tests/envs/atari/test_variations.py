@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,21 @@ def test_copies_keep_what_a_reset_has_changed() -> None:
         assert copy.variations == envs.variations
         for obs in expected:
             np.testing.assert_array_equal(copy.step(np.ones(2, int))[0], obs)
+
+
+def test_settings_are_those_at_the_start_although_a_list_changes() -> None:
+    games, modes, hold = ["breakout", "pong"], [0, 4], {0x39: 5}
+    envs = parl.AtariVectorEnv(games, 2, obs_type="ram", num_threads=1)
+    other = parl.AtariVectorEnv("breakout", 2, mode=modes, hold=hold, obs_type="ram", num_threads=1)
+    settings = envs.settings, other.settings
+    games.append("seaquest")
+    modes[0] = 8
+    hold[0x39] = 1
+    assert settings == (envs.settings, other.settings) and settings[0]["game"] == ["breakout", "pong"]
+    envs.reset(seed=0)
+    assert deepcopy(envs).games == envs.games
+    settings[1]["mode"].append(12)
+    assert other.settings["mode"] == [0, 4]
 
 
 def test_settings_are_data() -> None:

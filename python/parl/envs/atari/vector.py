@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -222,7 +223,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         hold: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
         modifications: str | Sequence[Any] | None = None,
     ) -> None:
-        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        # Lists and mappings stay the caller's.
+        self._arguments = given | {name: copy.deepcopy(given[name]) for name in variations.KEYS}
         checked = core_config(self._arguments)
         self.games, self.num_envs, self.batch_size = checked.games, checked.num_envs, checked.batch_size
         self.players, self._autoreset = checked.players, checked.autoreset
