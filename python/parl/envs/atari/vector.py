@@ -413,9 +413,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 f"{self.num_envs}"
             )
         seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
+        if out is not None:
+            self._target(out)
+        before = self._variations
         wanted = variations.changed(self._variations, options, mask)
         if wanted is not None:
             self._vary(wanted)
+        if states is not None:
+            try:
+                self._continue_from(states, self._envs_of_mask(mask), seeds)
+            except Exception:
+                if wanted is not None:
+                    self._vary(before)
+                raise
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
         if self.is_async:
@@ -424,7 +434,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return obs, infos
         self._sent = None
         if states is not None:
-            self._continue_from(states, self._envs_of_mask(mask), seeds)
             # Nothing is left to reset; the reset below returns the observations.
             mask, seeds = np.zeros(self.num_envs, np.bool_), None
         obs, ram, audio = self._target(out), self._ram(), self._audio()
@@ -843,6 +852,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 raise AtariError(
                     f"out is {dtype} of shape {shape}, expected a uint8 array of shape {self._out_shape}"
                 )
+            if not (out.flags.c_contiguous and out.flags.writeable):
+                raise AtariError("out is not C-contiguous and writable")
             return out
         for i in range(len(self._buffers)):
             # The caller no longer holds it.
