@@ -500,8 +500,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
         Raises:
             TypeError: actions have another dtype.
-            ValueError: actions have another shape or are outside the action space; or environments have not
-                been reset, have ended (DISABLED) or are closed.
+            ValueError: actions have another shape, are outside the action space or, with ``continuous``, not
+                finite (larger ones act as in ale-py); or environments have not been reset, have ended
+                (DISABLED) or are closed.
         """
         self._check_open()
         if self.batch_size < self.num_envs:
