@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from parl import _native
+from parl.atari.catalogue import frames_per_second
 from parl.envs.atari import arguments, step_results, variations
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
 from parl.envs.atari.core_config import RENDER_MODES, core_config, life_loss
@@ -31,7 +32,6 @@ Arrays = NDArray[Any]
 _Stepped = tuple[Arrays, Arrays, bool]
 _BUFFERS = 4
 _ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
-_FPS = 60.0
 # Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
 _CONTINUING_LIFE_LOSS = ("reports", "continues")
 
@@ -243,7 +243,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {
             "autoreset_mode": self._autoreset,
             "render_modes": list(RENDER_MODES),
-            "render_fps": _FPS / self._variations[0].frameskip[0],
+            "render_fps": frames_per_second(self.games[0]) / self._variations[0].frameskip[0],
         }
         self._continuous = bool(continuous)
         # Of an environment's action.
