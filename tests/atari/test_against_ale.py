@@ -1,5 +1,6 @@
 """Compares the results of all calls of parl's `ALEInterface` with those of ale-py's, frame by frame."""
 
+import copy
 import pickle
 
 import ale_py
@@ -151,6 +152,24 @@ def test_restored_states_are_equal(include_rng):
         both.check()
         both.act(4)
         both.check()
+
+
+@pytest.mark.parametrize("clips", [False, True])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda ale: pickle.loads(pickle.dumps(ale))])
+def test_a_copy_of_the_interface_has_a_console_of_its_own(duplicate, clips):
+    ale = parl_ale.ALEInterface()
+    if clips:
+        ale.setInt("reward_max", 1)
+    ale.loadROM("breakout")
+    ale.act(1)
+    other = duplicate(ale)
+    for _ in range(9):
+        other.act(3)
+    assert (ale.getFrameNumber(), other.getFrameNumber()) == (1, 10)
+    for _ in range(9):
+        ale.act(3)
+    assert np.array_equal(ale.getRAM(), other.getRAM())
+    assert ale.cloneSystemState() == other.cloneSystemState()
 
 
 def test_restoring_a_state_continues_an_ended_game():

@@ -62,6 +62,16 @@ def test_shuffled_episodes_begin_in_another_order(breakout):
     assert sorted(first) == list(range(5)) != first
 
 
+def test_workers_that_stay_shuffle_each_pass_in_another_order(breakout):
+    options = {"batch_size": 1, "obs_type": "ram", "verify": False, "episodes": range(5)}
+    dataset = datasets.TorchDataset(breakout, shuffle=True, **options)
+    torch.manual_seed(0)
+    loader = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
+    orders = [list(dict.fromkeys(rows["episode"].item() for rows in loader)) for _ in range(3)]
+    assert len({tuple(order) for order in orders}) == 3
+    assert {tuple(sorted(order)) for order in orders} == {tuple(range(5))}
+
+
 def test_wrong_options_of_a_loader_are_errors_at_once(breakout):
     with pytest.raises(ConfigError, match="frameskip is 2"):
         datasets.TorchDataset(breakout, frameskip=2)

@@ -127,3 +127,47 @@ def test_play_becomes_a_dataset(tmp_path):
     (tmp_path / "other.npz").write_bytes(b"no file of numpy")
     with pytest.raises(DatasetError, match=r"other\.npz is not a file of parl play"):
         datasets.from_play(tmp_path / "other.npz", tmp_path / "e")
+
+
+@pytest.mark.parametrize("preset", ["ale", "envpool", "gymnasium", "machado", "nature"])
+def test_play_is_the_same_with_the_observations_of_every_preset(tmp_path, preset):
+    console = Console("breakout", seed=0)
+    recorder = Recorder(console)
+    memories = []
+    for frame in range(4 * 120):
+        if frame % 4 == 0:
+            memories.append(console.read_ram())
+        console.act(recorder.action([Action.FIRE, Action.LEFT, Action.UPRIGHT][frame // 60 % 3]))
+    recorder.write(tmp_path / "play.npz")
+    dataset = datasets.from_play(tmp_path / "play.npz", tmp_path / "d", preset=preset)
+    rows = list(dataset.replay(obs_type="ram", stack_num=None))
+    np.testing.assert_array_equal(np.concatenate([row["observation"] for row in rows]), memories)
+
+
+def test_play_is_not_made_a_dataset_of_another_game(tmp_path):
+    recorder = Recorder(Console("breakout"))
+    for _ in range(8):
+        recorder.action(Action.FIRE)
+    recorder.write(tmp_path / "play.npz")
+    for name, value in {
+        "full_action_space": True,
+        "repeat_action_probability": 0.25,
+        "noop_max": 30,
+        "frameskip": 2,
+        "modifications": "one_life",
+        "hold": {0x39: 5},
+    }.items():
+        with pytest.raises(ConfigError, match=f"{name} is .*, but play is recorded with"):
+            datasets.from_play(tmp_path / "play.npz", tmp_path / "d", **{name: value})
+    assert not (tmp_path / "d").exists()
+
+
+def test_play_of_a_game_without_difficulty_0_becomes_a_dataset(tmp_path):
+    console = Console("backgammon")
+    recorder = Recorder(console)
+    for _ in range(40):
+        console.act(recorder.action(Action.RIGHT))
+    recorder.write(tmp_path / "play.npz")
+    dataset = datasets.from_play(tmp_path / "play.npz", tmp_path / "d")
+    rows = list(dataset.replay(obs_type="ram", stack_num=None))
+    np.testing.assert_array_equal(rows[-1]["next_observation"][0], console.ram)

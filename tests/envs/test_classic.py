@@ -41,8 +41,24 @@ def test_resets_with_masks_and_bounds_equal_gymnasiums():
         ours.reset(seed=[1, 2])
     with pytest.raises(ValueError, match="reset_mask"):
         ours.reset(options={"reset_mask": np.ones(2, bool)})
-    with pytest.raises(IndexError):
-        ours.step(np.array([0, 1, 3]))
+
+
+@pytest.mark.parametrize(
+    ("actions", "named"),
+    [
+        ([0, 1, 3], "from 0 to 3, expected 0 to 2"),
+        ([0, 1, -1], "from -1 to 1"),
+        ([1], r"of shape \(1,\), expected integers of \(3,\)"),
+        (1, r"of shape \(\)"),
+        ([True, False, True], "are bool"),
+        ([0.0, 1.0, 2.0], "are float64"),
+    ],
+)
+def test_wrong_actions_are_named(actions, named):
+    envs = AcrobotVectorEnv(3)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match=named):
+        envs.step(np.array(actions))
 
 
 def test_a_maker_uses_it_for_four_environments_or_more():

@@ -2,9 +2,11 @@
 
 import dataclasses
 import enum
+import math
 import pickle
 import random
 from collections import OrderedDict, deque
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -88,6 +90,14 @@ def steps(env, actions):
     return found
 
 
+def partial_sum(left):
+    return lambda right: left + right
+
+
+def partial_difference(left):
+    return lambda right: left - right
+
+
 class Made(Walk):
     """Keeps the generator from which it took something, as vector environments of Gymnasium 1.1 do."""
 
@@ -149,6 +159,116 @@ class Deck(gymnasium.Env):
     def step(self, action):
         self.cards.append(Card(len(self.cards)))
         return 0, 0.0, False, False, {}
+
+
+class Place(NamedTuple):
+    row: int
+    cells: list[int]
+
+
+class Meters(float):
+    pass
+
+
+class Count(int):
+    pass
+
+
+class Keys(enum.Flag):
+    UP = enum.auto()
+    FIRE = enum.auto()
+
+
+class Holder:
+    """Something of an environment that changes after its first reset."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def walk(self):
+        pass
+
+    def stand(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (Place(1, [2]), Place(3, [4, 5])),
+        (Meters(1.5), Meters(-0.5)),
+        (Count(1), Count(7)),
+        (Keys.UP, Keys.UP | Keys.FIRE),
+        (Keys.UP | Keys.FIRE, Keys(0)),
+        (range(3), range(2, 9, 2)),
+        (slice(1), slice(2, None, 3)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_of_other_types_than_pythons_own_are_kept(first, later):
+    one, other = Holder(first), Holder(first)
+    snapshots = Snapshot(one), Snapshot(other)
+    one.value = later
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    assert type(other.value) is type(later) and other.value == later
+
+
+def up():
+    pass
+
+
+def down():
+    pass
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (up, down),
+        (lambda: 1, lambda: 2),
+        (int, float),
+        (math.sin, math.cos),
+        (Holder(0).walk, Holder(0).stand),
+        (np.add, np.multiply),
+        (math, np),
+        (partial_sum(1), partial_difference(1)),
+    ],
+    ids=["function", "lambda", "class", "builtin", "method", "ufunc", "module", "closure"],
+)
+def test_functions_that_change_are_not_taken_for_constants(first, later):
+    """Their environment is pickled instead."""
+    one = Holder(first)
+    snapshot = Snapshot(one)
+    snapshot.take()
+    one.value = later
+    with pytest.raises(SnapshotError, match=r"env\.value is .* than after its first reset"):
+        snapshot.take()
+
+
+def test_functions_that_differ_are_not_restored():
+    one, other = Holder(up), Holder(down)
+    with pytest.raises(SnapshotError, match=r"env\.value is .*\.down, the snapshot has .*\.up"):
+        Snapshot(other).put(Snapshot(one).take())
+    Snapshot(Holder(up)).put(Snapshot(one).take())
+
+
+@pytest.mark.parametrize(
+    "seed", [3, np.int64(3), [1, 2**70], np.arange(3), None, np.random.SeedSequence(4, spawn_key=(1,))]
+)
+def test_generators_spawn_the_same_generators(seed):
+    one, other = Holder(np.random.default_rng(seed)), Holder(np.random.default_rng(9))
+    snapshots = Snapshot(one), Snapshot(other)
+    one.value.spawn(2)
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    expected = [generator.random() for generator in one.value.spawn(2)]
+    assert [generator.random() for generator in other.value.spawn(2)] == expected
+
+
+def test_values_with_attributes_of_their_own_are_not_plain_data():
+    length = Meters(1.5)
+    length.unit = "m"
+    with pytest.raises(SnapshotError, match=r"env\.value: a .*Meters is not plain data"):
+        Snapshot(Holder(length)).take()
 
 
 def handle_without_module():

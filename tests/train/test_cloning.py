@@ -9,6 +9,7 @@ from parl.atari.actions import Action
 from parl.atari.play import loop
 from parl.atari.recording import Recorder
 from parl.envs import EnvMaker, spec_of
+from parl.envs.atari.registration import env_id
 from parl.envs.recorded import read_play
 from parl.errors import ConfigError
 from parl.run import RunDirectory
@@ -65,6 +66,48 @@ def test_recorded_play_has_the_observations_of_the_player(tmp_path):
         read_play([tmp_path / "play.npz"], other, spec_of(other(1)))
 
 
+@pytest.mark.parametrize("game", ["assault", "backgammon", "berzerk", "boxing", "haunted_house"])
+def test_episodes_of_recorded_play_start_as_those_of_environments(tmp_path, game):
+    """A console keeps its memory at a reset, so that in these games the next episode starts differently."""
+    memories = record(tmp_path / "play.npz", game)
+    maker = EnvMaker(env_id(game), {"obs_type": "ram", "stack_num": 1})
+    obs, _ = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+    np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"life_loss": "ends"},
+        {"life_loss": "continues"},
+        {"episodic_life": True},
+        {"max_num_steps_per_episode": 5},
+        {"max_num_frames_per_episode": 20, "limit_counts": "console"},
+        {"preset": "envpool"},
+        {"preset": "nature"},
+        {"preset": "gymnasium"},
+        {"preset": "machado"},
+        {"full_action_space": True},
+    ],
+)
+def test_recorded_play_is_read_whatever_the_environment_does_with_episodes_and_actions(tmp_path, options):
+    memories = record(tmp_path / "play.npz", "breakout", frames=1500)
+    maker = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1, **options})
+    obs, action = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+    np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
+    with np.load(tmp_path / "play.npz") as file:
+        played = np.array(Console("breakout").minimal_actions)[file["actions"]]
+    assert np.array(maker(1).unwrapped.action_codes)[action].tolist() == played.tolist()
+
+
+def test_recorded_play_is_not_read_for_a_modified_game(tmp_path):
+    record(tmp_path / "play.npz", "breakout", frames=20)
+    for options in ({"modifications": "one_life"}, {"hold": {0x39: 5}}):
+        maker = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1, **options})
+        with pytest.raises(ConfigError, match="without changes, but parl/Breakout-v0 has"):
+            read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+
+
 def test_actions_without_effect_are_not_recorded():
     recorder = Recorder(Console("breakout"))  # NOOP FIRE RIGHT LEFT
     assert recorder._nearest(Action.UPFIRE) == Action.FIRE
@@ -117,5 +160,17 @@ def test_wrong_files_are_refused(tmp_path):
     np.savez(path, observations=np.zeros((3, 5)), actions=np.array([0, 1, 1]))
     with pytest.raises(ConfigError, match=r"observations of shape \(5,\)"):
         read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 4)), actions=np.array([0.0, 0.9, 1.0]))
+    with pytest.raises(ConfigError, match=r"holds the action 0.9 in row 1, which is no int64"):
+        read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 4)), actions=np.array([0.0, 1.0, 1.0]))
+    assert read_play([path], maker, spec)[1].tolist() == [0, 1, 1]
+    images = EnvMaker("parl/Pong-v0", {"obs_type": "ram", "stack_num": None})
+    for value in (0.5, 300, -1):
+        np.savez(path, observations=np.full((2, 128), value), actions=np.array([0, 1]))
+        with pytest.raises(
+            ConfigError, match=rf"holds the observation {value}.* in row 0, which is no uint8"
+        ):
+            read_play([path], images, spec_of(images(1)))
     with pytest.raises(ConfigError, match="data is empty"):
         read_play([], maker, spec)

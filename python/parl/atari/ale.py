@@ -274,11 +274,23 @@ class ALEInterface:
             sound=self.getBool("sound_obs"),
         )
         self._rewards = (self.getInt("reward_min"), self.getInt("reward_max"))
+        self._choose_act()
+        self._settings["rom_file"] = os.fspath(path)
+
+    def _choose_act(self) -> None:
         self.__dict__.pop("act", None)
-        if self._rewards == (_INT_MIN, _INT_MAX) and type(self).act is ALEInterface.act:
+        unclipped = self._rewards == (_INT_MIN, _INT_MAX)
+        if self._loaded is not None and unclipped and type(self).act is ALEInterface.act:
             # Calls the native method directly, which is faster.
             self.__dict__["act"] = self._loaded._native.act_ale
-        self._settings["rom_file"] = os.fspath(path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without `act`, which is that of the console.
+        return {name: value for name, value in vars(self).items() if name != "act"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._choose_act()
 
     @property
     def _console(self) -> Console:

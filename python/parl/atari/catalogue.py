@@ -16,6 +16,10 @@ from parl.errors import AtariError
 SCREEN_WIDTH = 160
 """Width of every screen in pixels."""
 
+NTSC_FPS, PAL_FPS = 60.0, 50.0
+"""Frames per second."""
+# Pictures of NTSC games have fewer rows.
+_PAL_ROWS = 250
 _SUGGESTIONS = 3
 
 
@@ -54,6 +58,12 @@ class Game:
 def title(game: str) -> str:
     """The title of a game, such as ``Ms. Pac-Man``, from its id."""
     return next(row.title for row in _native.game_rows() if row.id == game)
+
+
+def frames_per_second(game: str) -> float:
+    """Frames per second of a game by its id: 60 for NTSC, 50 for PAL."""
+    height = next(row.height for row in _native.game_rows() if row.id == game)
+    return PAL_FPS if height >= _PAL_ROWS else NTSC_FPS
 
 
 def _letters(name: str) -> str:

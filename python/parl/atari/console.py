@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from parl import _native
 from parl.atari.actions import Action
-from parl.atari.catalogue import SCREEN_WIDTH, find_id, game_id, suggestion, title
+from parl.atari.catalogue import NTSC_FPS, PAL_FPS, SCREEN_WIDTH, find_id, game_id, suggestion, title
 from parl.atari.roms import ale_py_folder
 from parl.errors import AtariError
 
 SYSTEM_SEED = 4_753_849
 """Default seed of the RAM at power-on and of the timer at resets, as in ale-py."""
 _SEEDS = 2**32
-_NTSC_FPS = 60.0
-_PAL_FPS = 50.0
 _BYTES = 256
 _RAM_BYTES = 128
 AUDIO_SAMPLES = 512
@@ -193,7 +191,7 @@ class Console:
     @property
     def frames_per_second(self) -> float:
         """Frames per second: 60 for NTSC games, 50 for PAL games."""
-        return _PAL_FPS if self._native.pal else _NTSC_FPS
+        return PAL_FPS if self._native.pal else NTSC_FPS
 
     @property
     def sound(self) -> bool:

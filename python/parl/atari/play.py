@@ -197,9 +197,10 @@ def loop(
         if _QUIT.intersection(pressed):
             return score
         if "r" in pressed:
-            console.reset()
             score = 0
-            if recorder is not None:
+            if recorder is None:
+                console.reset()
+            else:
                 recorder.restart()
         paused ^= "p" in pressed
         if not paused and not console.game_over:

@@ -1,7 +1,9 @@
 """Recordings of a player's actions, as demonstrations for behavior cloning.
 
 An action lasts for the frames of a step of a training environment and is one of the game's minimal actions,
-so that an environment can repeat the steps with any kind of observation. The file is a NumPy ``.npz`` with
+so that an environment can repeat the steps with any kind of observation. Every episode starts as one of an
+environment that is reset with a seed, with the memory of a console that was switched on, since a console
+keeps its memory at a reset and some games then start differently. The file is a NumPy ``.npz`` with
 
 - ``game`` (id), ``mode``, ``difficulty``, ``frameskip``: settings of the console;
 - ``actions``: (M,) uint8, indices into the game's minimal actions, one per step;
@@ -10,10 +12,14 @@ so that an environment can repeat the steps with any kind of observation. The fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from parl import _native
 from parl.atari.actions import Action
 from parl.atari.console import Console
 from parl.errors import ConfigError
@@ -23,7 +29,7 @@ class Recorder:
     """Records the actions of a player, each for a whole step.
 
     Args:
-        console: a new console with a known game for one player.
+        console: a console with a known game for one player, which is put to the start of the game.
         frameskip: number of frames per step.
 
     Raises:
@@ -39,6 +45,8 @@ class Recorder:
         self._actions: list[int] = []
         self._starts: list[int] = [0]
         self._left = 0
+        self._start = _start_of(console)
+        console.load(self._start)
 
     def __len__(self) -> int:
         """Number of steps so far."""
@@ -68,7 +76,8 @@ class Recorder:
         return self._minimal[0]
 
     def restart(self) -> None:
-        """Starts a new episode with the next frame."""
+        """Puts the console to the start of the game; a new episode starts with the next frame."""
+        self._console.load(self._start)
         self._left = 0
         if self._starts[-1] != len(self._actions):
             self._starts.append(len(self._actions))
@@ -86,3 +95,25 @@ class Recorder:
                 actions=np.array(self._actions, np.uint8),
                 starts=np.array(self._starts, np.int64),
             )
+
+
+def settings_of(columns: Mapping[str, NDArray[Any]]) -> dict[str, int | None]:
+    """Mode, difficulty and frame skip of a recording as keywords of environments.
+
+    Args:
+        columns: arrays of the file.
+    """
+    found: dict[str, int | None] = {name: int(columns[name]) for name in ("mode", "difficulty", "frameskip")}
+    row = next((row for row in _native.game_rows() if row.id == str(columns["game"])), None)
+    if row is not None and found["difficulty"] not in row.difficulties:
+        # Backgammon does not list the difficulty 0 that consoles begin with; None is that one.
+        found["difficulty"] = None
+    return found
+
+
+def _start_of(console: Console) -> bytes:
+    """The state after a reset with seed 0 of an environment with the console's game, mode and difficulty."""
+    # Not all games have the difficulty 0 that consoles begin with.
+    difficulty = console.difficulty if console.difficulty in console.difficulties else None
+    fresh = Console(console._rom.path, seed=0, mode=console.mode, difficulty=difficulty, rules=console.game)
+    return fresh.save()

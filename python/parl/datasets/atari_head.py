@@ -140,7 +140,11 @@ class AtariHead:
         return self._replay(chosen, stack, count)
 
     def fill(self, replay: Any, *, steps: int | None = None, **options: Any) -> int:
-        """Adds steps to a replay buffer; see :meth:`Dataset.fill`. ``options``: those of :meth:`replay`."""
+        """Adds steps to a replay buffer; see :meth:`Dataset.fill`. ``options``: those of :meth:`replay`.
+
+        Each trial is an environment of its own: ``num_envs`` of the buffer is at least their number, whatever
+        ``batch_size`` is.
+        """
         from parl.datasets.buffers import fill
 
         return fill(self, replay, steps, options)

@@ -13,6 +13,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from parl.datasets.dataset import Dataset, load
 from parl.envs import usable_cores
 
+# Odd number between the seeds of successive passes.
+_PASS_STEP = 0x9E3779B97F4A7C15
+
 
 class TorchDataset(IterableDataset[dict[str, torch.Tensor]]):
     """The steps of a dataset as batches of tensors, for ``torch.utils.data.DataLoader``.
@@ -32,6 +35,8 @@ class TorchDataset(IterableDataset[dict[str, torch.Tensor]]):
         self.dataset = load(dataset) if isinstance(dataset, str | Path) else dataset
         self.shuffle = shuffle
         self.options = options
+        # Passes that a worker which stays has begun: its seed stays the same.
+        self._passes = 0
         # An iterator that is not started checks the options.
         self.dataset.replay(**options)
 
@@ -43,7 +48,11 @@ class TorchDataset(IterableDataset[dict[str, torch.Tensor]]):
         info = get_worker_info()
         if self.shuffle:
             # Workers of a loader have the same seed plus their number.
-            seed = int(torch.empty((), dtype=torch.int64).random_()) if info is None else info.seed - info.id
+            if info is None:
+                seed = int(torch.empty((), dtype=torch.int64).random_())
+            else:
+                seed = info.seed - info.id + self._passes * _PASS_STEP
+                self._passes += 1
             order = np.random.default_rng(seed % 2**64).permutation(order)
         if info is not None:
             order = order[info.id :: info.num_workers]

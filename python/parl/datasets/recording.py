@@ -10,6 +10,7 @@ import numpy as np
 
 import parl
 from parl.atari.catalogue import game_id
+from parl.atari.recording import settings_of
 from parl.datasets import policies
 from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
@@ -25,14 +26,24 @@ from parl.datasets.options import (
     view_options,
 )
 from parl.envs.atari import arguments
-from parl.errors import DatasetError
+from parl.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from parl.envs import AtariVectorEnv
 
 _MOST_STEPS = 2**40
 # Settings with which `parl play --record` plays.
-_PLAY = {"noop_max": 0, "use_fire_reset": False}
+_PLAY: dict[str, Any] = {
+    "noop_max": 0,
+    "noops": "after_fire",
+    "use_fire_reset": False,
+    "repeat_action_probability": 0.0,
+    "full_action_space": False,
+    "patches": None,
+    "ram": None,
+    "hold": None,
+    "modifications": None,
+}
 
 
 def record(
@@ -178,9 +189,11 @@ def from_play(play: str | Path, path: str | Path, *, overwrite: bool = False, **
         play: the ``.npz`` file.
         path: the file of the dataset.
         overwrite: whether an existing file is replaced.
-        **env_options: keywords of observations and rewards, as of :func:`record`.
+        **env_options: keywords of observations, rewards, lives and limits, as of :func:`record`. What else a
+            preset sets is as it was played.
 
     Raises:
+        ConfigError: an option is unknown, or another one than the game was played with.
         DatasetError: ``play`` is not such a file, or plays on after the end of a game.
         FileExistsError: the file of the dataset exists already.
     """
@@ -190,9 +203,12 @@ def from_play(play: str | Path, path: str | Path, *, overwrite: bool = False, **
             actions, starts = file["actions"], file["starts"].tolist()
     except (ValueError, KeyError) as error:
         raise DatasetError(f"{play} is not a file of parl play --record: {error}") from None
-    game = str(columns.pop("game"))
-    same = {name: int(value) for name, value in columns.items()}
-    options = resolve(game, {**env_options, **same, **_PLAY})
+    game = str(columns["game"])
+    played = {**_PLAY, **settings_of(columns)}
+    for name, value in env_options.items():
+        if name in played and value != played[name]:
+            raise ConfigError(f"{name} is {value!r}, but play is recorded with {played[name]!r}")
+    options = resolve(game, {**env_options, **played})
     episodes = [part for part in np.split(actions, starts[1:]) if len(part)]
     return log_episodes(path, game, options, [(0, part) for part in episodes], str(play), overwrite)
 

@@ -139,7 +139,18 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
         Returns:
             Observations (N, 6) float32, rewards (N,) float64, terminated and truncated (N,) bool, empty
             infos.
+
+        Raises:
+            ValueError: actions are not (N,) integers, or not 0 to 2.
         """
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions are {actions.dtype} of shape {actions.shape}, expected integers of "
+                f"({self.num_envs},)"
+            )
+        if actions.astype(np.uint64, copy=False).max() > 2:
+            raise ValueError(f"actions are from {actions.min()} to {actions.max()}, expected 0 to 2")
         torque = _TORQUES[actions]
         begin = np.nonzero(self._over)[0]
         state = self._state

@@ -13,10 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from parl._native import all_finite
+from parl._native import all_finite, game_rows
+from parl.atari.recording import settings_of
 from parl.envs.make import EnvMaker
 from parl.errors import ConfigError, NonFiniteError
 from parl.types import Array, EnvSpec
+
+# Settings with which the recorded actions repeat the player's games, each from its start to its end.
+_AS_PLAYED: dict[str, Any] = {
+    "noop_max": 0,
+    "noops": "after_fire",
+    "use_fire_reset": False,
+    "repeat_action_probability": 0.0,
+    "life_loss": "plain",
+    "max_num_frames_per_episode": None,
+    "max_num_steps_per_episode": 0,
+}
+_CHANGES = ("patches", "ram", "hold", "modifications")
 
 
 def read_play(files: Sequence[str | Path], maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
@@ -71,7 +84,8 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
             f"{path} holds actions {int(action.min())} to {int(action.max())}, "
             f"{maker.name} has 0 to {spec.num_actions - 1}"
         )
-    obs, action = obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
+    obs = _converted(path, "observation", obs, spec.observation_dtype)
+    action = _converted(path, "action", action, spec.action_dtype)
     for what, rows in (("observation", obs), ("action", action)):
         if not all_finite(rows):
             row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
@@ -80,21 +94,42 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
     return obs, action
 
 
+def _converted(path: Path, what: str, rows: Array, dtype: str) -> Array:
+    """``rows`` as ``dtype``.
+
+    Raises:
+        ConfigError: ``dtype`` is one of integers and does not have a value, such as that of scaled pixels.
+    """
+    if rows.dtype == dtype:
+        return rows
+    with np.errstate(invalid="ignore"):
+        found = rows.astype(dtype)
+    if np.dtype(dtype).kind in "iub" and (found != rows).any():
+        row, *index = np.argwhere(found != rows)[0].tolist()
+        raise ConfigError(f"{path} holds the {what} {rows[row, *index]} in row {row}, which is no {dtype}")
+    return found
+
+
 def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:
-    """Repeats recorded actions in a deterministic environment; observations before each, and the actions."""
-    deterministic = {"noop_max": 0, "use_fire_reset": False, "repeat_action_probability": 0.0}
-    names = ("mode", "difficulty", "frameskip")
-    same = {name: int(columns[name]) for name in names}
+    """Repeats recorded actions in a deterministic environment; observations before each, and the actions.
+
+    The actions are those of the environment, whose numbers can differ from the recorded ones.
+    """
     if not isinstance(maker.env, str) or not maker.env.startswith("parl/"):
         raise ConfigError(
             f"{path} is a recording of {columns['game']}, but {maker.name} is not one of parl's Atari games"
         )
-    env: Any = maker.with_options(maker.options | deterministic | same)(1)
+    env: Any = maker.with_options(maker.options | _AS_PLAYED | settings_of(columns))(1)
     try:
-        game = env.unwrapped.settings["game"]
+        settings, codes = env.unwrapped.settings, env.unwrapped.action_codes
+        game = settings["game"]
         if game != str(columns["game"]):
             raise ConfigError(f"{path} is a recording of {columns['game']}, but {maker.name} plays {game}")
-        actions = columns["actions"].astype(np.int64)
+        if changes := [name for name in _CHANGES if settings[name]]:
+            raise ConfigError(
+                f"{path} is a recording of {game} without changes, but {maker.name} has {', '.join(changes)}"
+            )
+        actions = _actions_of(path, game, columns["actions"], codes)
         starts = set(columns["starts"].tolist())
         seen: list[Array] = []
         obs = np.zeros(0)
@@ -106,3 +141,14 @@ def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[
         return np.stack(seen) if seen else np.zeros((0,)), actions
     finally:
         env.close()
+
+
+def _actions_of(path: Path, game: str, recorded: Array, codes: Sequence[int]) -> Array:
+    """Recorded numbers of the game's minimal actions as numbers of the actions with these codes."""
+    minimal = next(row.minimal_actions for row in game_rows() if row.id == game)
+    if recorded.size and int(recorded.max()) >= len(minimal):
+        raise ConfigError(
+            f"{path} holds the action {int(recorded.max())}, {game} has 0 to {len(minimal) - 1}"
+        )
+    numbers = np.array([list(codes).index(code) for code in minimal], np.int64)
+    return numbers[recorded.astype(np.int64)]

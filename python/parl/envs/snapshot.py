@@ -23,7 +23,7 @@ import numpy as np
 
 _GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _IMMEDIATE = (bool, int, float, complex, str, bytes, type(None))
-# Types of constant objects, which a snapshot does not store.
+# Types of constant objects, of which a snapshot stores the name only.
 _FIXED = (
     type,
     types.ModuleType,
@@ -33,9 +33,9 @@ _FIXED = (
     np.dtype,
     np.ufunc,
     property,
-    range,
-    slice,
 )
+# Types whose subclasses, such as named tuples, have a value besides their attributes.
+_VALUES = (int, float, tuple)
 _MISSING: Any = object()
 
 
@@ -73,6 +73,42 @@ def _is_fixed(value: Any) -> bool:
     return _kind(value) in ("gymnasium.envs.registration.EnvSpec", "gymnasium.envs.registration.WrapperSpec")
 
 
+def _name(value: Any) -> str:
+    """Name of a constant object or function, which tells it from others of its type; empty if it has none."""
+    if isinstance(value, types.GenericAlias | np.dtype):
+        return str(value)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or ""
+    module = getattr(value, "__module__", None)
+    return f"{module}.{name}" if name and module else str(name)
+
+
+def _code(value: Any) -> Any:
+    """What tells functions of one name apart, within a process; None for other objects."""
+    return getattr(getattr(value, "__func__", value), "__code__", None)
+
+
+def _base(cls: type) -> Any:
+    """The type of ``_VALUES`` of which ``cls`` is a subclass, or None."""
+    return next((kind for kind in _VALUES if issubclass(cls, kind)), None)
+
+
+def _value(value: Any) -> Any:
+    """The value of an instance of a subclass of ``_VALUES``, as an instance of that type.
+
+    Raises:
+        SnapshotError: the instance has attributes too, or cannot be made of its value alone.
+    """
+    base = _base(type(value))
+    plain = tuple(tuple.__iter__(value)) if base is tuple else base.__pos__(value)
+    try:
+        base.__new__(type(value), plain)
+    except TypeError:
+        plain = None
+    if plain is None or getattr(value, "__dict__", None):
+        raise SnapshotError(f"a {_kind(value)} is not plain data")
+    return plain
+
+
 def _slots(cls: type) -> list[str]:
     found: list[str] = []
     for base in cls.__mro__:
@@ -99,6 +135,10 @@ def _attributes(value: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
+# Path of an object, its type; of constants and functions their name and code.
+_Place = tuple[str, str, str, Any]
+
+
 class Snapshot:
     """Takes and restores the state of an environment.
 
@@ -110,7 +150,7 @@ class Snapshot:
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._known: frozenset[tuple[str, str]] | None = None
+        self._known: frozenset[_Place] | None = None
         self._reason: SnapshotError | None = None
         try:
             self._known = frozenset(_Reader(env).places)
@@ -128,9 +168,12 @@ class Snapshot:
             assert self._reason is not None
             raise self._reason
         reader = _Reader(self._env)
-        for place, kind in reader.places:
-            if (place, kind) not in self._known:
-                raise SnapshotError(f"{place} is a {kind} that the environment creates after its first reset")
+        for place in reader.places:
+            if place not in self._known:
+                path, kind, name, _ = place
+                if any(known[:2] == place[:2] for known in self._known):
+                    raise SnapshotError(f"{path} is another {kind}, {name}, than after its first reset")
+                raise SnapshotError(f"{path} is a {kind} that the environment creates after its first reset")
         return reader.nodes
 
     def put(self, nodes: list[Any]) -> None:
@@ -142,12 +185,24 @@ class Snapshot:
         _Writer(nodes).restore(0, self._env, "env")
 
 
+def _seeds(bits: Any) -> list[Any] | None:
+    """What a bit generator spawns others from; None if it was not seeded by a ``SeedSequence``."""
+    sequence = bits.seed_seq
+    if type(sequence) is not np.random.SeedSequence:
+        return None
+    entropy: Any = sequence.entropy
+    if entropy is not None and not isinstance(entropy, str):
+        entropy = int(entropy) if np.ndim(entropy) == 0 else [int(number) for number in entropy]
+    key = [int(number) for number in sequence.spawn_key]
+    return [entropy, key, sequence.pool_size, sequence.n_children_spawned]
+
+
 class _Reader:
     """Traverses an object depth first; ``nodes`` holds its parts in the order of the traversal."""
 
     def __init__(self, root: Any) -> None:
         self.nodes: list[Any] = []
-        self.places: list[tuple[str, str]] = []
+        self.places: list[_Place] = []
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         self._owners: list[np.ndarray[Any, Any]] = []
@@ -170,6 +225,9 @@ class _Reader:
         if cls in (list, tuple, deque):
             items = [self._ref(item, f"{place}[{i}]") for i, item in enumerate(value)]
             return ["deque", items, value.maxlen] if cls is deque else [cls.__name__, items]
+        if cls is range or cls is slice:
+            parts = (value.start, value.stop, value.step)
+            return [cls.__name__, [self._ref(part, f"{place}[{i}]") for i, part in enumerate(parts)]]
         if cls in (set, frozenset):
             return [cls.__name__, [self._ref(item, f"{place}{{}}") for item in sorted(value, key=repr)]]
         if cls in (dict, OrderedDict):
@@ -188,19 +246,25 @@ class _Reader:
             return ["legacy", value.get_state(legacy=False)]
         if cls is random.Random:
             return ["random", value.getstate()]
-        self.places.append((place, _kind(value)))
+        is_constant = _is_fixed(value) or isinstance(value, types.FunctionType)
+        name, code = (_name(value), _code(value)) if is_constant else ("", None)
+        self.places.append((place, _kind(value), name, code))
+        if isinstance(value, enum.Flag):
+            return ["flag", _kind(value), value.value]
         if isinstance(value, enum.Enum):
             return ["enum", _kind(value), value.name]
         if _is_fixed(value):
-            return ["fixed", _kind(value)]
+            return ["fixed", _kind(value), name]
         if isinstance(value, types.FunctionType):
             cells = [cell.cell_contents for cell in value.__closure__ or ()]
-            return ["closure", [self._ref(item, f"{place}.cell[{i}]") for i, item in enumerate(cells)]]
+            return ["closure", [self._ref(item, f"{place}.cell[{i}]") for i, item in enumerate(cells)], name]
         if isinstance(value, PlainState):
             state, names = value.plain_state()
             kept = [[name, self._ref(getattr(value, name), f"{place}.{name}")] for name in names]
             return ["plain", _kind(value), kept, state]
         try:
+            if isinstance(value, _VALUES):
+                return ["value", _kind(value), self._ref(_value(value), place)]
             attributes = _attributes(value)
         except SnapshotError as error:
             raise SnapshotError(f"{place}: {error}") from None
@@ -210,11 +274,11 @@ class _Reader:
             [[name, self._ref(item, f"{place}.{name}")] for name, item in attributes.items()],
         ]
 
-    def _bit_generator(self, bits: Any) -> tuple[str, Any]:
+    def _bit_generator(self, bits: Any) -> tuple[str, Any, Any]:
         name = type(bits).__name__
         if name not in _GENERATORS:
             raise SnapshotError(f"a random generator {_kind(bits)} is not plain data")
-        return name, bits.state
+        return name, bits.state, _seeds(bits)
 
     def _array(self, value: np.ndarray[Any, Any], place: str) -> list[Any]:
         if value.dtype.hasobject:
@@ -324,10 +388,18 @@ class _Writer:
     ) -> Any:
         return np.ndarray(shape, dtype, self._value(base, _MISSING, place), offset, strides)
 
-    def _make_generator(self, number: int, live: Any, place: str, name: str, state: Any) -> Any:
+    def _make_generator(
+        self, number: int, live: Any, place: str, name: str, state: Any, seeds: Any = None
+    ) -> Any:
         if name not in _GENERATORS:
             raise SnapshotError(f"{place} has the unknown kind {name!r}")
-        bits = getattr(np.random, name)()
+        sequence = None
+        if seeds is not None:
+            entropy, key, pool_size, spawned = seeds
+            sequence = np.random.SeedSequence(
+                entropy, spawn_key=key, pool_size=pool_size, n_children_spawned=spawned
+            )
+        bits = getattr(np.random, name)(sequence)
         bits.state = state
         return np.random.Generator(bits)
 
@@ -351,16 +423,41 @@ class _Writer:
         members: Any = type(self._same(live, place, kind))
         return members[name]
 
-    def _make_fixed(self, number: int, live: Any, place: str, kind: str) -> Any:
-        return self._same(live, place, kind)
+    def _make_flag(self, number: int, live: Any, place: str, kind: str, value: int) -> Any:
+        flags: Any = type(self._same(live, place, kind))
+        return flags(value)
 
-    def _make_closure(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+    def _make_fixed(self, number: int, live: Any, place: str, kind: str, name: str | None = None) -> Any:
+        return self._named(self._same(live, place, kind), place, name)
+
+    def _named(self, live: Any, place: str, name: str | None) -> Any:
+        # Snapshots of earlier versions have no names.
+        if name is not None and _name(live) != name:
+            raise SnapshotError(f"{place} is {_name(live)}, the snapshot has {name}")
+        return live
+
+    def _make_value(self, number: int, live: Any, place: str, kind: str, value: Any) -> Any:
+        cls = type(self._same(live, place, kind))
+        base = _base(cls)
+        if base is None:
+            raise SnapshotError(f"{place} is a {kind}, which has no value")
+        return base.__new__(cls, self._value(value, live, place))
+
+    def _make_range(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        return range(*self._items(items, (), place))
+
+    def _make_slice(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        return slice(*self._items(items, (), place))
+
+    def _make_closure(
+        self, number: int, live: Any, place: str, items: list[Any], name: str | None = None
+    ) -> Any:
         cells = getattr(live, "__closure__", None) or ()
         if len(cells) != len(items):
             raise SnapshotError(
                 f"{place} is a function with {len(cells)} closure cells, the snapshot has {len(items)}"
             )
-        self._made[number] = live
+        self._made[number] = self._named(live, place, name)
         for i, (cell, item) in enumerate(zip(cells, items, strict=True)):
             cell.cell_contents = self._value(item, cell.cell_contents, f"{place}.cell[{i}]")
         return live

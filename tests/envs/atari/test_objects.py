@@ -10,6 +10,7 @@ import pytest
 
 import parl
 from parl.atari import Console, ObjectField, object_games, objects
+from parl.envs.atari.objects import TensorFieldReader
 from parl.errors import AtariError
 
 cv2 = pytest.importorskip("cv2")
@@ -111,7 +112,10 @@ def test_fields_agree_with_the_picture_the_lives_or_the_score(game, name):
 
 
 def expected(memory, game="breakout"):
-    return np.stack([field.read(memory) for field in objects(game)], axis=-1)
+    fields = np.stack([field.read(memory) for field in objects(game)], axis=-1)
+    return fields * memory.any(
+        -1, keepdims=True
+    )  # Padding is zero, although a byte of 0 can be another value.
 
 
 def pair(**options):
@@ -151,6 +155,34 @@ def test_observations_are_the_fields_of_the_memory(options):
     assert np.asarray(right).any()
     plain.close()
     named.close()
+
+
+@pytest.mark.parametrize("game", ["boxing", "freeway"])
+def test_older_observations_of_a_stack_are_zero_after_a_reset(game):
+    """As a replay pads stacks; in these games fields of a byte of 0 are not 0."""
+    options = {"num_threads": 1, "noop_max": 0, "use_fire_reset": False, "autoreset_mode": "SameStep"}
+    envs = parl.AtariVectorEnv(
+        game, 2, obs_type="objects", stack_num=4, max_num_steps_per_episode=3, **options
+    )
+    assert envs.frame_stack == (4, "zero")
+    seen = [envs.reset(seed=0)[0]]
+    for _ in range(3):
+        obs, *_, info = envs.step(np.zeros(2, np.int64))
+        seen.append(obs)
+    for age, stack in enumerate([*seen[:3], info["final_obs"], seen[3]]):
+        begun = age % 4 + 1
+        assert not stack[:, : 4 - begun].any()
+        assert stack[:, 4 - begun :].any(-1).all()
+
+
+def test_fields_on_a_device_are_those_on_the_cpu():
+    torch = pytest.importorskip("torch")
+    memory = np.random.default_rng(0).integers(256, size=(3, 4, 128)).astype(np.uint8)
+    memory[1, :2] = 0
+    reader = TensorFieldReader(objects("boxing"), torch.device("cpu"))
+    found = reader.read(torch.from_numpy(memory))
+    assert found.dtype == torch.uint8
+    np.testing.assert_array_equal(found.numpy(), expected(memory, "boxing"))
 
 
 def test_masks_states_branches_and_copies():

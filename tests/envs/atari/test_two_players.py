@@ -395,6 +395,26 @@ def test_pettingzoos_test_of_max_cycles_passes(checks: Any) -> None:
     checks.max_cycles_test(Pong)
 
 
+def test_a_parallel_environment_gives_the_infos_that_are_asked_for() -> None:
+    options: dict[str, Any] = {"sound": True, "ram_info": True, "reward_clipping": True, "mode": 2}
+    env = parl.atari.parallel_env("pong", **options)
+    infos = env.reset(seed=0)[1]
+    assert infos["first_0"]["audio"].shape == (512,)
+    points = []
+    for _ in range(600):
+        *_, infos = env.step(dict.fromkeys(env.agents, 0))
+        for info in infos.values():
+            np.testing.assert_array_equal(info["ram"], env.state())
+        assert infos["first_0"]["audio"] is not infos["second_0"]["audio"]
+        points.append([info["raw_reward"] for info in infos.values()])
+    assert np.any(points) and (np.sum(points, axis=1) == 0).all()
+    assert set(parl.atari.parallel_env("pong").reset()[1]["first_0"]) == {
+        "lives",
+        "frame_number",
+        "episode_frame_number",
+    }
+
+
 def test_a_parallel_environment_is_the_vector_environment() -> None:
     env = parl.atari.parallel_env("boxing", frameskip=4, max_cycles=50, render_mode="rgb_array")
     raw: dict[str, Any] = {"noop_max": 0, "use_fire_reset": False, "maxpool": False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,32 @@ def test_modes_of_a_running_game_and_of_a_new_batch_are_the_same() -> None:
         np.testing.assert_array_equal(changed.step(np.ones(3, int))[0], made.step(np.ones(3, int))[0])
 
 
+def test_a_reset_that_fails_changes_no_variation() -> None:
+    envs = parl.AtariVectorEnv("breakout", 2, obs_type="ram", stack_num=None, num_threads=1)
+    envs.reset(seed=0)
+    states, variations = envs.get_state(), envs.variations
+    damaged = states.copy()
+    damaged[1, 60] ^= 1
+    for options, out in [
+        ({"frameskip": 2, "states": damaged}, None),
+        ({"mode": 4, "states": states}, None),
+        ({"mode": 4}, np.zeros((2, 127), np.uint8)),
+        ({"mode": 4}, np.zeros((2, 256), np.uint8)[:, ::2]),
+    ]:
+        with pytest.raises(ValueError, match=r"damaged|mode 4|out is"):
+            envs.reset(options=options, out=out)
+        assert envs.variations == variations
+        np.testing.assert_array_equal(envs.get_state(), states)
+    envs.reset()
+    assert envs.reset(seed=0)[1]["frame_number"].tolist() == _frames("breakout")
+
+
+def _frames(game: str) -> list[int]:
+    """Frame numbers after the first reset of two environments with seed 0."""
+    envs = parl.AtariVectorEnv(game, 2, obs_type="ram", num_threads=1)
+    return envs.reset(seed=0)[1]["frame_number"].tolist()
+
+
 def test_states_go_where_they_mean_the_same() -> None:
     envs = parl.AtariVectorEnv(
         "breakout", 5, mode=[0, 4, 0, 0, 0], frameskip=[4, 4, 2, 4, 4], hold=[None, None, None, {57: 5}, None]
@@ -281,6 +308,21 @@ def test_copies_keep_what_a_reset_has_changed() -> None:
         assert copy.variations == envs.variations
         for obs in expected:
             np.testing.assert_array_equal(copy.step(np.ones(2, int))[0], obs)
+
+
+def test_settings_are_those_at_the_start_although_a_list_changes() -> None:
+    games, modes, hold = ["breakout", "pong"], [0, 4], {0x39: 5}
+    envs = parl.AtariVectorEnv(games, 2, obs_type="ram", num_threads=1)
+    other = parl.AtariVectorEnv("breakout", 2, mode=modes, hold=hold, obs_type="ram", num_threads=1)
+    settings = envs.settings, other.settings
+    games.append("seaquest")
+    modes[0] = 8
+    hold[0x39] = 1
+    assert settings == (envs.settings, other.settings) and settings[0]["game"] == ["breakout", "pong"]
+    envs.reset(seed=0)
+    assert deepcopy(envs).games == envs.games
+    settings[1]["mode"].append(12)
+    assert other.settings["mode"] == [0, 4]
 
 
 def test_settings_are_data() -> None:

@@ -628,6 +628,23 @@ def test_bad_actions_seeds_and_masks_are_named() -> None:
         continuous.step(np.array([[np.nan, 0, 0]], np.float32))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "bool", "complex64", "object", "U3"])
+def test_rewards_have_a_dtype_with_a_sign(dtype: str) -> None:
+    """A lost point of Pong would be 255, true or text."""
+    with pytest.raises(ValueError, match=f"reward_dtype is '{dtype}', expected a signed integer or a float"):
+        parl.AtariVectorEnv("pong", 1, reward_dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_unclipped_rewards_fit_their_dtype(dtype: str) -> None:
+    with pytest.raises(ValueError, match=f"reward_dtype is '{dtype}' without clipping, expected at least 32"):
+        parl.AtariVectorEnv("pong", 1, reward_dtype=dtype, reward_clipping=False)
+    envs = parl.AtariVectorEnv("pong", 1, reward_dtype=dtype, obs_type="ram", num_threads=1)
+    envs.reset(seed=0)
+    rewards = [envs.step([0])[1] for _ in range(80)]
+    assert rewards[0].dtype == dtype and np.sum(rewards) == -1
+
+
 def _parl_threads() -> set[str]:
     found = set()
     for task in Path("/proc/self/task").iterdir():

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 import parl
 from parl.atari import Console
+from parl.atari.catalogue import frames_per_second
 from parl.envs import AtariEnv
 from parl.errors import AtariError
 
@@ -276,6 +277,22 @@ def test_sound_is_not_part_of_a_state() -> None:
         states.append(envs.get_state())
         envs.close()
     np.testing.assert_array_equal(*states)
+
+
+@pytest.mark.parametrize("game", ["pong", "carnival", "pooyan", "adventure", "pacman", "mr_do", "space_war"])
+def test_videos_have_the_speed_of_the_console(game: str) -> None:
+    """PAL consoles make 50 frames per second."""
+    console = Console(game)
+    envs = parl.AtariVectorEnv(game, 1, frameskip=2, obs_type="ram", num_threads=1)
+    assert envs.metadata["render_fps"] == console.frames_per_second / 2
+    env = AtariEnv(game, preset="raw", num_threads=1)
+    assert env.metadata["render_fps"] * 512 == console.audio_sample_rate
+
+
+def test_the_speed_of_every_game_is_known() -> None:
+    for game in parl.atari.games():
+        if game.found:
+            assert frames_per_second(game.id) == Console(game.id).frames_per_second
 
 
 def test_sound_observations_are_refused_on_a_device() -> None:

@@ -52,6 +52,21 @@ def clip(value: bool | str) -> str:
     return value if isinstance(value, str) else "clamp" if value else "none"
 
 
+def reward_dtype(value: Any, clipping: bool | str) -> np.dtype[Any]:
+    """Converts ``reward_dtype`` to a dtype that holds rewards as ``reward_clipping`` leaves them.
+
+    Raises:
+        AtariError: it cannot hold negative or large rewards.
+    """
+    dtype = np.dtype(value)
+    # Kind V is that of the floats that JAX adds, such as bfloat16.
+    if dtype.kind not in "ifV":
+        raise AtariError(f"reward_dtype is {value!r}, expected a signed integer or a float")
+    if dtype.kind == "i" and dtype.itemsize < 4 and clip(clipping) == "none":
+        raise AtariError(f"reward_dtype is {value!r} without clipping, expected at least 32 bits")
+    return dtype
+
+
 def integer(name: str, value: Any, low: int, high: int) -> int:
     """Checks that ``value`` is an int with ``low <= value <= high`` and returns it.
 

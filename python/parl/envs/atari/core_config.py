@@ -109,7 +109,7 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
     first = varied[0]
     if sound and any(one.frameskip != first.frameskip for one in varied):
         raise AtariError("sound is True and frameskip differs between environments, expected one value")
-    reward_dtype = np.dtype(given["reward_dtype"])
+    reward_dtype = arguments.reward_dtype(given["reward_dtype"], given["reward_clipping"])
     fields = fields_of(tuple(dict.fromkeys(games))) if obs_type == "objects" else ()
     if fields and sliding:
         raise AtariError(f'sliding_buffer_planes is {sliding} with obs_type="objects", expected 0')

@@ -30,7 +30,10 @@ def fields_of(games: Sequence[str]) -> tuple[ObjectField, ...]:
 
 
 class FieldReader:
-    """Computes fields (..., F) uint8 of memories (..., 128) uint8."""
+    """Computes fields (..., F) uint8 of memories (..., 128) uint8.
+
+    Fields of a memory of zeros are zeros: no game has one, it is the padding of a stack.
+    """
 
     def __init__(self, fields: Sequence[ObjectField]) -> None:
         self.size = len(fields)
@@ -40,8 +43,11 @@ class FieldReader:
         self.starts = np.arange(self.size) * 256
 
     def read(self, memory: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-        """Writes the fields of ``memory`` to ``out``."""
+        """Writes the fields of ``memory``, which is contiguous, to ``out``."""
         out[...] = self.values[memory[..., self.addresses] + self.starts]
+        shown = memory.view(np.uint64).any(-1)
+        if not shown.all():
+            out[~shown] = 0
 
 
 class TensorFieldReader:
@@ -65,7 +71,7 @@ class TensorFieldReader:
     def read(self, memory: Tensor) -> Tensor:
         """Fields (..., F) uint8 of memories (..., 128) uint8."""
         codes = memory.index_select(-1, self._addresses).long() + self._starts
-        return self._take(self._values, codes)
+        return self._take(self._values, codes) * memory.any(-1, keepdim=True)
 
 
 class ObjectBatch:

@@ -132,7 +132,16 @@ class ParallelAtariEnv(ParallelEnv[str, Any, Any]):
     @staticmethod
     def _infos(infos: dict[str, Any]) -> dict[str, dict[str, Any]]:
         names = ("lives", "frame_number", "episode_frame_number")
-        return {agent: {name: int(infos[name][0]) for name in names} for agent in AGENTS}
+        found: dict[str, dict[str, Any]] = {
+            agent: {name: int(infos[name][0]) for name in names} for agent in AGENTS
+        }
+        for player, info in enumerate(found.values()):
+            if "raw_reward" in infos:
+                info["raw_reward"] = int(infos["raw_reward"][0, player])
+            for name in ("ram", "audio"):
+                if name in infos:
+                    info[name] = infos[name][0].copy()
+        return found
 
     def state(self) -> NDArray[np.uint8]:
         """The memory of the console, (128,) uint8."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -13,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from parl import _native
+from parl.atari.catalogue import frames_per_second
 from parl.envs.atari import arguments, step_results, variations
 from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
 from parl.envs.atari.core_config import RENDER_MODES, core_config, life_loss
@@ -30,7 +32,6 @@ Arrays = NDArray[Any]
 _Stepped = tuple[Arrays, Arrays, bool]
 _BUFFERS = 4
 _ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
-_FPS = 60.0
 # Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
 _CONTINUING_LIFE_LOSS = ("reports", "continues")
 
@@ -116,7 +117,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         sound: whether ``info["audio"]`` holds the sound of the last ``frameskip`` frames (with (low, high),
             ``high-1``), (N, 512 * frames) uint8 at 30,720 samples per second (PAL: 25,600), oldest first;
             each frame makes 512 samples as :attr:`parl.atari.Console.audio`. Not on a CUDA device.
-        reward_dtype: dtype of the rewards.
+        reward_dtype: dtype of the rewards, a signed integer or a float.
         output: ``"numpy"`` for arrays, ``"torch"`` for CPU tensors.
         render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
             ``"rgb_grid"``: one image with all of them; ``"human"``: nothing, a window shows the grid after
@@ -222,7 +223,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         hold: Mapping[Any, int] | Sequence[Mapping[Any, int] | None] | None = None,
         modifications: str | Sequence[Any] | None = None,
     ) -> None:
-        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        # Lists and mappings stay the caller's.
+        self._arguments = given | {name: copy.deepcopy(given[name]) for name in variations.KEYS}
         checked = core_config(self._arguments)
         self.games, self.num_envs, self.batch_size = checked.games, checked.num_envs, checked.batch_size
         self.players, self._autoreset = checked.players, checked.autoreset
@@ -240,7 +243,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {
             "autoreset_mode": self._autoreset,
             "render_modes": list(RENDER_MODES),
-            "render_fps": _FPS / self._variations[0].frameskip[0],
+            "render_fps": frames_per_second(self.games[0]) / self._variations[0].frameskip[0],
         }
         self._continuous = bool(continuous)
         # Of an environment's action.
@@ -410,9 +413,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 f"{self.num_envs}"
             )
         seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
+        if out is not None:
+            self._target(out)
+        before = self._variations
         wanted = variations.changed(self._variations, options, mask)
         if wanted is not None:
             self._vary(wanted)
+        if states is not None:
+            try:
+                self._continue_from(states, self._envs_of_mask(mask), seeds)
+            except Exception:
+                if wanted is not None:
+                    self._vary(before)
+                raise
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
         if self.is_async:
@@ -421,7 +434,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return obs, infos
         self._sent = None
         if states is not None:
-            self._continue_from(states, self._envs_of_mask(mask), seeds)
             # Nothing is left to reset; the reset below returns the observations.
             mask, seeds = np.zeros(self.num_envs, np.bool_), None
         obs, ram, audio = self._target(out), self._ram(), self._audio()
@@ -488,8 +500,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
         Raises:
             TypeError: actions have another dtype.
-            ValueError: actions have another shape or are outside the action space; or environments have not
-                been reset, have ended (DISABLED) or are closed.
+            ValueError: actions have another shape, are outside the action space or, with ``continuous``, not
+                finite (larger ones act as in ale-py); or environments have not been reset, have ended
+                (DISABLED) or are closed.
         """
         self._check_open()
         if self.batch_size < self.num_envs:
@@ -840,6 +853,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 raise AtariError(
                     f"out is {dtype} of shape {shape}, expected a uint8 array of shape {self._out_shape}"
                 )
+            if not (out.flags.c_contiguous and out.flags.writeable):
+                raise AtariError("out is not C-contiguous and writable")
             return out
         for i in range(len(self._buffers)):
             # The caller no longer holds it.
