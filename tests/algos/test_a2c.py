@@ -1,5 +1,7 @@
 """A2C's loss against numpy; windows and environment groups; two learners on halves against one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -181,3 +183,22 @@ def test_policies_sample_from_the_distribution_of_the_network(spec):
         torch.testing.assert_close(action.std(dim=0), normal.stddev[0], rtol=0.03, atol=0)
         expected = normal.log_prob(action).sum(dim=1)
     torch.testing.assert_close(torch.from_numpy(log_prob), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
+    """Actors clip actions before each step; evaluations and ``predict`` take those of the policy."""
+    bounded = replace(BOX, action_low=(-0.1, -np.inf), action_high=(0.2, 0.3))
+    policy = A2C(Config(hidden=(8,)), bounded).make_policy(0, 1, 500, seed=3)
+    policy.weights.add_(torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))
+    observations = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    mean = policy._network.act(observations)
+    low, high = np.array(bounded.action_low, np.float32), np.array(bounded.action_high, np.float32)
+    expected = np.clip(mean, low, high)
+    assert 0.1 < (expected != mean).mean() < 0.9
+    np.testing.assert_array_equal(policy.act_greedily(observations), expected)
+    exported = policy.greedy(policy.network, torch.from_numpy(observations))[0].detach()
+    np.testing.assert_allclose(exported.numpy(), expected, rtol=1e-5, atol=1e-6)
+    explored = policy.act(observations, 0)
+    assert ((explored >= low) & (explored <= high)).all()
+    # The log-probabilities of rollouts are those of actions that are not clipped.
+    assert (policy.sample(observations, 0)[0] > high).any()
