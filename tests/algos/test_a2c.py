@@ -7,6 +7,7 @@ import pytest
 import torch
 from rollouts import BOX, SPEC, no_averaging, numpy_of, rollout, successors, with_and_without_replay
 
+from parl.algos import a2c, ppo, pqn
 from parl.algos.a2c import A2C, Config, concatenate_rollouts, env_group
 from parl.errors import ConfigError
 from parl.nets.fused import Update
@@ -113,6 +114,33 @@ def test_two_learners_with_half_the_environments_update_like_one_with_all():
     mean = (halves[0].gradients + halves[1].gradients) / 2
     halves[0].learn(env_group(data, 0, 2), 0.0, lambda gradients: gradients.copy_(mean))
     torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
+@pytest.mark.parametrize("module", [a2c, ppo, pqn])
+def test_steps_in_which_all_environments_reset_are_not_learned_from(module):
+    """With ``rollout_steps=1`` such a step is a whole rollout, say of one environment."""
+    own = {} if module is a2c else {"minibatch_size": 4, "epochs": 2}
+    kind = {a2c: a2c.A2C, ppo: ppo.PPO, pqn: pqn.PQN}[module]
+    learner = kind(module.Config(rollout_steps=1, **own), SPEC).make_learner(0, "cpu")
+    data = rollout(1, 3, seed=1)
+    resets = replace(data, valid=torch.zeros(1, 3, dtype=torch.bool))
+    assert learner.learn(data, 0.0, no_averaging) > 0
+    before = learner.weights.clone()
+    assert learner.learn(resets, 0.0, no_averaging) == 0
+    assert torch.equal(learner.weights, before)
+    assert learner.learn(rollout(1, 3, seed=1), 0.0, no_averaging) > 0
+    assert learner.weights.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
+def test_a_learner_whose_environments_all_reset_adds_no_gradient_to_those_of_others():
+    learner = A2C(Config(rollout_steps=1), SPEC).make_learner(0, "cpu")
+    learner.learners = 2
+    gradients = []
+    resets = replace(rollout(1, 3, seed=1), valid=torch.zeros(1, 3, dtype=torch.bool))
+    assert learner.learn(resets, 0.0, lambda one: gradients.append(one.clone())) == 1
+    assert not gradients[0].any()
 
 
 def test_the_state_dict_contains_the_window():
