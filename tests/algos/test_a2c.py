@@ -230,3 +230,15 @@ def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
     assert ((explored >= low) & (explored <= high)).all()
     # The log-probabilities of rollouts are those of actions that are not clipped.
     assert (policy.sample(observations, 0)[0] > high).any()
+
+
+@pytest.mark.filterwarnings("ignore:updates by")
+@pytest.mark.parametrize(("module", "own"), [(a2c, {}), (ppo, {"minibatch_size": 1, "epochs": 1})])
+def test_the_policy_learns_from_one_row_at_a_time(module, own):
+    kind = {a2c: a2c.A2C, ppo: ppo.PPO}[module]
+    config = module.Config(rollout_steps=1, normalize_advantages=True, **own)
+    learner = kind(config, SPEC).make_learner(0, "cpu")
+    before = learner.network.policy.weight.detach().clone()
+    for seed in range(3):
+        learner.learn(rollout(1, 1, seed), 0.0, no_averaging)
+    assert (learner.network.policy.weight != before).all()

@@ -39,7 +39,7 @@ class ActorCriticConfig(OnPolicyConfig):
     entropy_coefficient: float = 0.0
     """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = True
-    """Normalize advantages to mean 0 and standard deviation 1 in each minibatch."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each minibatch of two or more rows."""
     shared_layers: bool = False
     """Use the same layers for policy and value instead of separate ones (images always share them)."""
     activation: Literal["tanh", "relu"] = "tanh"
