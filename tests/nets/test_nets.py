@@ -95,6 +95,19 @@ def test_dueling_head_with_several_numbers_per_action(hidden):
     assert ActionHead(6, 3, 4)(features).shape == (7, 3, 4)
 
 
+def test_dueling_streams_of_bfloat16_are_added_in_float32():
+    """Differences between actions remain, though the state value has few digits in bfloat16."""
+    torch.manual_seed(0)
+    head, x = DuelingHead(6, 3, 2), torch.randn(50, 6)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        head.value.bias.fill_(100.0)
+        value, advantage = head.value(x).float(), head.advantage(x).float().view(-1, 3, 2)
+        got, one = head(x), head.of_actions(x, torch.full((50,), 2))
+    expected = value.unsqueeze(1) + advantage - advantage.mean(dim=1, keepdim=True)
+    torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)
+    torch.testing.assert_close(one, expected[:, 2], rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("head", [DuelingHead(6, 3, 4, 5), ActionHead(6, 3, 4), ActionHead(6, 3)])
 def test_heads_return_the_numbers_of_one_action(head):
     features, action = torch.randn(7, 6), torch.arange(7) % 3
