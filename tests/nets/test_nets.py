@@ -24,6 +24,27 @@ from parl.nets import (
 from parl.nets.normalizer import PixelNormalizer
 
 
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [
+        ((4, 84, 84), 4),
+        ((84, 84, 4), 4),
+        ((96, 96, 6), 6),  # two pictures side by side
+        ((7, 7, 20), 20),  # kinds of objects
+        ((20, 7, 7), 20),
+        ((210, 160, 9), 9),
+        ((9, 210, 160), 9),
+        ((3, 40, 36), 3),
+        ((40, 36, 3), 3),
+        ((8, 8, 8), 8),
+    ],
+)
+def test_channels_are_found_first_or_last(shape, channels):
+    torso = make_torso(shape, "uint8", (4,), False, "impala")
+    assert torso.convolutions[0].in_channels == channels
+    assert torso(torch.zeros(2, *shape, dtype=torch.uint8)).shape == (2, 4)
+
+
 def test_flatten_keeps_the_function_and_shares_memory():
     torch.manual_seed(0)
     module = MLP(3, (8, 5), layer_norm=True)
