@@ -1,10 +1,13 @@
 """A2C's loss against numpy; windows and environment groups; two learners on halves against one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from rollouts import BOX, SPEC, no_averaging, numpy_of, rollout, successors, with_and_without_replay
 
+from parl.algos import a2c, ppo, pqn
 from parl.algos.a2c import A2C, Config, concatenate_rollouts, env_group
 from parl.errors import ConfigError
 from parl.nets.fused import Update
@@ -113,6 +116,33 @@ def test_two_learners_with_half_the_environments_update_like_one_with_all():
     torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
+@pytest.mark.parametrize("module", [a2c, ppo, pqn])
+def test_steps_in_which_all_environments_reset_are_not_learned_from(module):
+    """With ``rollout_steps=1`` such a step is a whole rollout, say of one environment."""
+    own = {} if module is a2c else {"minibatch_size": 4, "epochs": 2}
+    kind = {a2c: a2c.A2C, ppo: ppo.PPO, pqn: pqn.PQN}[module]
+    learner = kind(module.Config(rollout_steps=1, **own), SPEC).make_learner(0, "cpu")
+    data = rollout(1, 3, seed=1)
+    resets = replace(data, valid=torch.zeros(1, 3, dtype=torch.bool))
+    assert learner.learn(data, 0.0, no_averaging) > 0
+    before = learner.weights.clone()
+    assert learner.learn(resets, 0.0, no_averaging) == 0
+    assert torch.equal(learner.weights, before)
+    assert learner.learn(rollout(1, 3, seed=1), 0.0, no_averaging) > 0
+    assert learner.weights.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
+def test_a_learner_whose_environments_all_reset_adds_no_gradient_to_those_of_others():
+    learner = A2C(Config(rollout_steps=1), SPEC).make_learner(0, "cpu")
+    learner.learners = 2
+    gradients = []
+    resets = replace(rollout(1, 3, seed=1), valid=torch.zeros(1, 3, dtype=torch.bool))
+    assert learner.learn(resets, 0.0, lambda one: gradients.append(one.clone())) == 1
+    assert not gradients[0].any()
+
+
 def test_the_state_dict_contains_the_window():
     config = Config(rollout_steps=4, window=8, env_groups=2, optimizer="rmsprop")
     one, two = (A2C(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
@@ -181,3 +211,34 @@ def test_policies_sample_from_the_distribution_of_the_network(spec):
         torch.testing.assert_close(action.std(dim=0), normal.stddev[0], rtol=0.03, atol=0)
         expected = normal.log_prob(action).sum(dim=1)
     torch.testing.assert_close(torch.from_numpy(log_prob), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
+    """Actors clip actions before each step; evaluations and ``predict`` take those of the policy."""
+    bounded = replace(BOX, action_low=(-0.1, -np.inf), action_high=(0.2, 0.3))
+    policy = A2C(Config(hidden=(8,)), bounded).make_policy(0, 1, 500, seed=3)
+    policy.weights.add_(torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))
+    observations = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    mean = policy._network.act(observations)
+    low, high = np.array(bounded.action_low, np.float32), np.array(bounded.action_high, np.float32)
+    expected = np.clip(mean, low, high)
+    assert 0.1 < (expected != mean).mean() < 0.9
+    np.testing.assert_array_equal(policy.act_greedily(observations), expected)
+    exported = policy.greedy(policy.network, torch.from_numpy(observations))[0].detach()
+    np.testing.assert_allclose(exported.numpy(), expected, rtol=1e-5, atol=1e-6)
+    explored = policy.act(observations, 0)
+    assert ((explored >= low) & (explored <= high)).all()
+    # The log-probabilities of rollouts are those of actions that are not clipped.
+    assert (policy.sample(observations, 0)[0] > high).any()
+
+
+@pytest.mark.filterwarnings("ignore:updates by")
+@pytest.mark.parametrize(("module", "own"), [(a2c, {}), (ppo, {"minibatch_size": 1, "epochs": 1})])
+def test_the_policy_learns_from_one_row_at_a_time(module, own):
+    kind = {a2c: a2c.A2C, ppo: ppo.PPO}[module]
+    config = module.Config(rollout_steps=1, normalize_advantages=True, **own)
+    learner = kind(config, SPEC).make_learner(0, "cpu")
+    before = learner.network.policy.weight.detach().clone()
+    for seed in range(3):
+        learner.learn(rollout(1, 1, seed), 0.0, no_averaging)
+    assert (learner.network.policy.weight != before).all()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from batches import random_batch
+from gymnasium.spaces import Box
 
 from parl.algos import ddpg, sac, td3
 from parl.errors import ConfigError
@@ -326,6 +327,23 @@ def test_discrete_sac_acts_by_its_probabilities():
     # The standard deviation of each share is at most 0.0036.
     np.testing.assert_allclose(np.bincount(actions, minlength=4) / 20_000, p, atol=0.018)
     assert (policy.act_greedily(one[None]) == p.argmax()).all()
+
+
+@pytest.mark.parametrize("module", [sac, td3])
+def test_actions_at_the_bounds_are_in_the_action_space(module):
+    """The middle plus half the distance of -1..0.7 is the next number above 0.7 in float32."""
+    space = Box(np.array([-1, 0.1], np.float32), np.array([0.7, 1], np.float32))
+    bounds = {"action_low": tuple(space.low.tolist()), "action_high": tuple(space.high.tolist())}
+    spec = dataclasses.replace(SPEC, **bounds)
+    kind = sac.SAC if module is sac else td3.TD3
+    policy = kind(module.Config(**SMALL | {"random_steps": 0}), spec).make_policy(0, 1, 1, seed=0)
+    policy.network.layers.weights[-1].data.zero_()
+    one = torch.zeros(1, 3)
+    for bias in (20.0, -20.0):
+        policy.network.layers.biases[-1].data[..., :2].fill_(bias)
+        exported = policy.greedy(policy.network, one)[0].detach().numpy()
+        for action in (policy.act(one.numpy(), 0), policy.act_greedily(one.numpy()), exported):
+            assert space.contains(action[0])
 
 
 def test_exploration_spreads_over_actors():

@@ -1,5 +1,7 @@
 """ES and GA: members from seeds, gradients against numpy, selection, batched networks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -52,6 +54,22 @@ def test_actions_do_not_depend_on_the_other_networks_of_a_batch(hidden):
         np.testing.assert_array_equal(part.act(obs[rows]), whole[rows], strict=True)
     twice = networks.select(np.array([3, 9, 30])).select(np.array([2, 0]))
     np.testing.assert_array_equal(twice.act(obs[[30, 3]]), whole[[30, 3]])
+
+
+def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
+    """Generations clip actions before each step; evaluations and ``predict`` take those of the policy."""
+    bounded = replace(BOX, action_low=(-0.1, -np.inf), action_high=(0.2, 0.3))
+    policy = DeterministicPolicy(es.Config(hidden=(8,)), bounded)
+    policy.weights.copy_(torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))
+    observations = np.random.default_rng(0).integers(0, 256, (100, *BOX.observation_shape), np.uint8)
+    (outputs,) = DeterministicPolicy(es.Config(hidden=(8,)), BOX).greedy(
+        policy.network, torch.from_numpy(observations)
+    )
+    expected = np.clip(outputs.numpy(), [-0.1, -np.inf], [0.2, 0.3]).astype(np.float32)
+    assert 0.1 < (expected != outputs.numpy()).mean() < 0.9
+    found = policy.greedy(policy.network, torch.from_numpy(observations))[0].numpy()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(policy.act_greedily(observations), expected, rtol=1e-5, atol=1e-6)
 
 
 PICTURE = EnvSpec((2, 40, 44), "uint8", (), "int64", 3, "next_step")

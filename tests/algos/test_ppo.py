@@ -83,6 +83,15 @@ def test_every_valid_row_is_used_once_per_epoch():
         assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, valid.tolist()))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_minibatches_are_not_empty_where_many_rows_are_not_valid(size):
+    learner = PPO(Config(epochs=1, minibatch_size=size), SPEC).make_learner(0, "cpu")
+    data = rollout(4, 2)
+    data.valid[:] = torch.tensor([[True, False], [False, False], [True, True], [False, False]])
+    assert learner.learn(data, 0.0, no_averaging) == min(3, 8 // size)
+    assert learner.weights.isfinite().all()
+
+
 def test_target_kl_ends_the_epochs_early():
     options = {"epochs": 50, "minibatch_size": 8, "learning_rate": 0.05}
     free = PPO(Config(**options), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, no_averaging)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rollouts import no_averaging
+from rollouts import SPEC, no_averaging
+from rollouts import rollout as random_rollout
 
 from parl.algos import a2c, impala, ppo
 from parl.algos.bc import Config as BCConfig
@@ -129,6 +130,18 @@ def test_ppo_minibatches_consist_of_whole_environments():
     assert learner.metrics()["kl"] == pytest.approx(0.0, abs=1e-6)
     learner.config = dataclasses.replace(config, minibatch_size=7)
     assert learner.learn(rollouts[1], 0.0, no_averaging) == 3
+
+
+def test_ppo_leaves_out_environments_that_only_reset():
+    """A rollout of one step, of which two environments reset."""
+    learner = ppo.PPO(ppo.Config(lstm=4, epochs=2, minibatch_size=1), SPEC).make_learner(0, "cpu")
+    none = torch.zeros(1, 3, dtype=torch.bool)
+    more = {"starts": torch.zeros(2, 3, dtype=torch.bool), "memory": torch.zeros(2, 3, 4)}
+    data = dataclasses.replace(random_rollout(1, 3, seed=1), valid=none.clone(), **more)
+    assert learner.learn(data, 0.0, no_averaging) == 0
+    data.valid[0, 1] = True
+    assert learner.learn(data, 0.0, no_averaging) == 2
+    assert learner.weights.isfinite().all()
 
 
 def test_settings_that_exclude_lstm_are_refused():

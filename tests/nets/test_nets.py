@@ -24,6 +24,27 @@ from parl.nets import (
 from parl.nets.normalizer import PixelNormalizer
 
 
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [
+        ((4, 84, 84), 4),
+        ((84, 84, 4), 4),
+        ((96, 96, 6), 6),  # two pictures side by side
+        ((7, 7, 20), 20),  # kinds of objects
+        ((20, 7, 7), 20),
+        ((210, 160, 9), 9),
+        ((9, 210, 160), 9),
+        ((3, 40, 36), 3),
+        ((40, 36, 3), 3),
+        ((8, 8, 8), 8),
+    ],
+)
+def test_channels_are_found_first_or_last(shape, channels):
+    torso = make_torso(shape, "uint8", (4,), False, "impala")
+    assert torso.convolutions[0].in_channels == channels
+    assert torso(torch.zeros(2, *shape, dtype=torch.uint8)).shape == (2, 4)
+
+
 def test_flatten_keeps_the_function_and_shares_memory():
     torch.manual_seed(0)
     module = MLP(3, (8, 5), layer_norm=True)
@@ -93,6 +114,19 @@ def test_dueling_head_with_several_numbers_per_action(hidden):
     advantage = head.advantage(features).view(7, 3, 4)
     torch.testing.assert_close(out[:, 2] - out[:, 0], advantage[:, 2] - advantage[:, 0])
     assert ActionHead(6, 3, 4)(features).shape == (7, 3, 4)
+
+
+def test_dueling_streams_of_bfloat16_are_added_in_float32():
+    """Differences between actions remain, though the state value has few digits in bfloat16."""
+    torch.manual_seed(0)
+    head, x = DuelingHead(6, 3, 2), torch.randn(50, 6)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        head.value.bias.fill_(100.0)
+        value, advantage = head.value(x).float(), head.advantage(x).float().view(-1, 3, 2)
+        got, one = head(x), head.of_actions(x, torch.full((50,), 2))
+    expected = value.unsqueeze(1) + advantage - advantage.mean(dim=1, keepdim=True)
+    torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)
+    torch.testing.assert_close(one, expected[:, 2], rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("head", [DuelingHead(6, 3, 4, 5), ActionHead(6, 3, 4), ActionHead(6, 3)])

@@ -30,4 +30,13 @@ def test_normalized():
     x = normalized(torch.tensor([1.0, 2.0, 3.0, 10.0]))
     torch.testing.assert_close(x.mean(), torch.tensor(0.0))
     torch.testing.assert_close(x.std(), torch.tensor(1.0))
-    assert normalized(torch.tensor([4.0])).item() == 0.0
+    weighted = torch.tensor([1.0, 99.0, 2.0, 3.0, 10.0, -5.0])
+    valid = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0, 0.0])
+    torch.testing.assert_close(normalized(weighted, valid / 4)[valid > 0], x)
+
+
+def test_a_single_element_has_no_deviation_to_be_normalized_by():
+    """Centered it would be 0, and a policy would learn nothing from minibatches of one row."""
+    assert normalized(torch.tensor([4.0])).item() == 4.0
+    only = normalized(torch.tensor([4.0, 9.0, 2.0]), torch.tensor([0.0, 0.0, 1.0]))
+    assert only[2].item() == 2.0 and only.isfinite().all()

@@ -13,6 +13,7 @@ from fakes import FakeClock
 
 from parl.runtime import loop as loops
 from parl.runtime import shared_counters as b
+from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy import asynchronous
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.pacer import Pacer
@@ -228,6 +229,30 @@ def test_a_run_ends_at_the_limit_of_all_processes(clock):
     assert loop.env_steps == 8
     loop.advance(10**9, math.inf)
     assert loop.env_steps == 800
+
+
+def test_schedules_count_the_steps_of_all_processes_of_a_group(clock):
+    """Exploration rates and exponents of importance weights are functions of the steps of the whole run."""
+    loop = make_loop(clock, group=SimpleNamespace(size=3, rank=0))
+    loop._counters.actor[:, b.STEPS] = (80, 40)
+    learned, acted = [], []
+    loop._learner_worker.update = lambda env_steps: learned.append(env_steps) or loop.interrupt() or True
+    loop.advance(10**9, math.inf)
+    counters = loop._counters
+
+    def step(env_steps):
+        acted.append(env_steps)
+        counters.command = b.STOP
+        return Counts(4, [], 0.0)
+
+    policy = SimpleNamespace(weights=torch.zeros(3))
+    actor = SimpleNamespace(policy=policy, step=step, close=lambda: acted.append("closed"))
+    setup = SimpleNamespace(pacer=loop._setup.pacer, scale=3, make_actor=lambda *args: actor)
+    connection = SimpleNamespace(send=lambda message: None)
+    counters.learner[0, b.UPDATES] = 100
+    asynchronous._run_actor(connection, setup, 1, counters, loop._shared_weights, object(), 0, None)
+    assert learned == [360] and acted == [360, "closed"]
+    assert counters.actor[1, b.STEPS] == 44
 
 
 def test_an_unexpectedly_skipped_update_is_an_error(clock):

@@ -141,6 +141,26 @@ def test_importance_weights_follow_the_schedule_of_beta(prefetch, peers):
         replay.close()
 
 
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_the_first_batches_of_a_thread_have_the_exponent_of_the_schedule(beta):
+    """0 once was taken for the replay's default of 0.4, and the first batches of a resumed run had it too."""
+    fields = {"obs": ((1,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    replay = PrioritizedReplay(16, fields, num_envs=1, alpha=1.0, seed=0)
+    for i in range(16):
+        replay.add(obs=[[i]], reward=[0.0], terminated=[False], priorities=[1.0 if i < 8 else 16.0])
+    learner = KeepsWeights(replay)
+    algorithm = SimpleNamespace(replay_beta=lambda _: beta)
+    part = LearnerWorker(algorithm, learner, replay, SingleLearner(), 64, prefetch=2)
+    try:
+        for _ in range(4):
+            part.update(0)
+        for row, weights in learner.seen:
+            assert weights[row >= 8] == pytest.approx(16.0**-beta) and (row >= 8).any()
+    finally:
+        part.close()
+        replay.close()
+
+
 class Replay:
     """A fake replay: all tickets of a batch are the number of the draw."""
 
@@ -278,18 +298,18 @@ def test_a_thread_prefetches_for_a_single_learner_and_gets_larger_changes_of_bet
     algorithm = SimpleNamespace(replay_beta=lambda env_steps: env_steps / 1_000)
     part = LearnerWorker(algorithm, learner, replay, SingleLearner(), 8, prefetch=3)
     assert learner.may_record_graph is True
+    for env_steps in (4, 5, 9, 10, 15, 16, 3):
+        assert part.update(env_steps)
     (stream,) = replay.streams
     assert stream.size == 8
-    assert stream.options == {"depth": 3, "ordered": False, "reuse": True, "as_torch": True}
-    for env_steps in (4, 5, 6, 11, 12, 3):
-        assert part.update(env_steps)
-    assert stream.set_to == [0.006, 0.012, 0.003] and learner.steps == 6
+    assert stream.options == {"depth": 3, "ordered": False, "reuse": True, "as_torch": True, "beta": 0.004}
+    assert stream.set_to == [0.01, 0.016, 0.003] and learner.steps == 7
     part.close()
     assert stream.is_closed
     other = LearnerWorker(algorithm, learner, replay, SimpleNamespace(), 8, prefetch=3)
     assert learner.may_record_graph is False and len(replay.streams) == 1
     other.close()
-    LearnerWorker(algorithm, learner, replay, SingleLearner(), 8)
+    LearnerWorker(algorithm, learner, replay, SingleLearner(), 8).update(0)
     assert len(replay.streams) == 1
 
 

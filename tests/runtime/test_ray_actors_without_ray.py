@@ -24,6 +24,7 @@ from parl.runtime.distributed.ray_actors import (
     run_ray_actor,
 )
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, cluster_cpus, connect, disconnect
+from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.shared_counters import SharedCounters
@@ -345,11 +346,13 @@ def test_a_thread_sends_requests_writes_rows_and_counts(ray, make_setup, monkeyp
     assert len(ray.killed) == 2 and ray.waits == [0.1, 0.1, 0.1, 0.1, 0.0]
 
 
+@pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize(("collected", "steps"), [(940, 4), (981, 4), (984, 4), (986, 3), (999, 1)])
-def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps):
+def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps, processes):
     pacer = Pacer(2.0, 8, 5, 100, 1_000)
     setup = make_setup(actors=2, num_envs=5)
-    setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4))
+    group = None if processes == 1 else Group(0, processes, 0)
+    setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4), group=group)
     snapshot = SharedWeights(CONTEXT, 2)
     counters = SharedCounters(CONTEXT, 2, 1)
     counters.actor[0, b.STEPS] = collected
@@ -366,7 +369,8 @@ def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps
     run_ray_actor(
         theirs, setup, 0, ScriptedCounters(counters, *commands), WeightsRef(snapshot), replay, 1, None
     )
-    assert [call.args[2:] for call in ray.named("collect")] == [(collected, steps)]
+    # Schedules take the steps of all processes of torchrun.
+    assert [call.args[2:] for call in ray.named("collect")] == [(collected * processes, steps)]
     assert replay.ended == [[0, 1]], "a resumed actor without a state ends its episodes"
     assert not ray.killed, "the cluster is already disconnected"
 

@@ -27,6 +27,8 @@ class Uneven(Torso):
 
 
 def count_of(action_space):
+    if hasattr(action_space, "nvec"):  # several choices: the logits of all, side by side
+        return int(action_space.nvec.sum())
     return int(getattr(action_space, "n", 0)) or math.prod(action_space.shape)
 
 

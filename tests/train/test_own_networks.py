@@ -91,6 +91,25 @@ def test_discrete_sac_takes_a_network(tmp_path):
     assert train("sac", **options).updates > 0
 
 
+class TwoChoices(gymnasium.ActionWrapper):
+    """CartPole with one choice of two values and one of three, which has no effect."""
+
+    def __init__(self):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.action_space = gymnasium.spaces.MultiDiscrete([2, 3])
+
+    def action(self, action):
+        return int(action[0])
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "impala"])
+@pytest.mark.parametrize(("setting", "own"), [("torso", Torso), ("network", own_networks.PolicyAndValue)])
+def test_several_choices_take_a_torso_or_a_network(name, setting, own, tmp_path):
+    options = options_of(name, tmp_path) | {"env": TwoChoices, setting: own}
+    run = train(name, **options)
+    assert run.updates > 0 and evaluate(run.path, 1, trust=True).shape == (1,)
+
+
 @pytest.mark.parametrize("name", ["dqn", "ppo", "pqn", "bc"])
 def test_fused_passes_of_a_torso_equal_those_of_torch(name):
     made = make_algorithm(name, module_of(name).Config(torso=Torso), SPEC)

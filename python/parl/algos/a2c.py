@@ -201,7 +201,7 @@ class A2CLearner(ActorCriticLearner):
         error, weights = value[:-1] - target, None
         if rollout.valid.numel():
             weights = rollout.valid.to(error)
-            weights = weights / weights.sum()
+            weights = weights / weights.sum().clamp(min=1.0)
 
         def mean(x: Tensor) -> Tensor:
             return x.mean() if weights is None else (x * weights).sum()
@@ -236,7 +236,12 @@ class A2CLearner(ActorCriticLearner):
         return rows, final
 
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """Makes one update from the window that ends with ``rollout``; returns 0 while it is not full."""
+        """Makes one update from the window that ends with ``rollout``.
+
+        Returns 0, without an update, while the window is not full, and if no row is valid, as in one step of
+        environments that all reset in it. Several learners then make the update together, without a gradient
+        of this one.
+        """
         config: Config = self.config
         if self._window.maxlen != 1:
             self._window.append(_copy_rollout(rollout))
@@ -250,6 +255,8 @@ class A2CLearner(ActorCriticLearner):
                 )
             rollout = env_group(rollout, self._group, config.env_groups)
             self._group = (self._group + 1) % config.env_groups
+        if self.learners == 1 and not rollout.valid.any():
+            return 0
         if rollout.valid.all():
             rollout = dataclasses.replace(rollout, valid=rollout.valid[:0])
         if not isinstance(self.network, RecurrentActorCritic):

@@ -308,6 +308,8 @@ class PPOLearner(ActorCriticLearner):
             order = torch.randperm(envs, generator=self.generator, device=self.generator.device).cpu()
             for chosen in order.tensor_split(min(parts, envs)):
                 obs, valid = rollout.obs[:-1, chosen], rollout.valid[:, chosen]
+                if self.learners == 1 and not valid.any():
+                    continue
                 starts, memory = rollout.starts[:-1, chosen], rollout.memory[:, chosen]
                 parameters, seen, _ = network.unroll(obs, starts, memory)
                 action = rollout.action[:, chosen][valid]

@@ -97,15 +97,22 @@ class DuelingHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
         advantage = self._advantage(features)
-        return advantage + (self.value(features) - advantage.mean(dim=1)).unsqueeze(1)
+        return advantage + (self._value(features) - advantage.mean(dim=1)).unsqueeze(1)
 
     def of_actions(self, features: Tensor, action: Tensor) -> Tensor:
         """Returns the outputs (B, outputs) of one action per row, (B,) int64, without those of the others."""
         advantage = self._advantage(features)
-        return select_actions(advantage, action) + (self.value(features) - advantage.mean(dim=1))
+        return select_actions(advantage, action) + (self._value(features) - advantage.mean(dim=1))
+
+    # Autocast gives products in bfloat16, in which sums with a large state value would lose the differences
+    # between actions.
+
+    def _value(self, features: Tensor) -> Tensor:
+        return self.value(features).to(torch.float32)
 
     def _advantage(self, features: Tensor) -> Tensor:
-        return self.advantage(features).view(features.shape[0], -1, self._outputs)
+        found = self.advantage(features).to(torch.float32)
+        return found.view(features.shape[0], -1, self._outputs)
 
 
 class FractionEmbedding(nn.Module):

@@ -73,8 +73,17 @@ def _convolve_blocks(layer: nn.Conv2d, images: Tensor) -> Tensor:
 
 
 def is_channels_last(shape: Sequence[int]) -> bool:
-    """Returns whether ``shape`` is (H, W, C): at most 4 channels, which come last, and more rows."""
-    return len(shape) == 3 and shape[2] <= 4 < shape[0]
+    """Returns whether ``shape`` is (H, W, C) and not (C, H, W).
+
+    The two equal dimensions are height and width, as 96 in (96, 96, 6) or 7 in (7, 7, 20). If there are not
+    two next to each other, the channels come last where they are the smallest dimension.
+    """
+    if len(shape) != 3:
+        return False
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last < min(first, middle)
 
 
 class MLP(ExecutionModule):

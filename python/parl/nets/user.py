@@ -33,7 +33,7 @@ def spaces_of(spec: EnvSpec) -> tuple[Any, Any]:
 
     Observations are a ``Box``, or a ``Dict`` of them without nesting; their bounds are those of the dtype.
     """
-    from gymnasium.spaces import Box, Dict, Discrete
+    from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
     def box(shape: tuple[int, ...], dtype: str) -> Any:
         kind: Any = np.dtype(dtype)
@@ -49,6 +49,8 @@ def spaces_of(spec: EnvSpec) -> tuple[Any, Any]:
         observation = box(spec.observation_shape, spec.observation_dtype)
     if spec.num_actions:
         return observation, Discrete(spec.num_actions)
+    if spec.action_branches:
+        return observation, MultiDiscrete(list(spec.action_branches))
     low, high = (np.array(one, np.float32) for one in (spec.action_low, spec.action_high))
     shape = spec.action_shape
     return observation, Box(low.reshape(shape), high.reshape(shape), dtype=np.float32)

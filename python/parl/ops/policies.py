@@ -62,7 +62,7 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
 
 
 def normalized(advantage: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Normalizes ``advantage`` to mean 0 and standard deviation 1; a single element is only centered.
+    """Normalizes ``advantage`` to mean 0 and standard deviation 1; a single element is returned as it is.
 
     Args:
         advantage: of any shape, float32.
@@ -70,13 +70,13 @@ def normalized(advantage: Tensor, weights: Tensor | None = None) -> Tensor:
     """
     if weights is None:
         if advantage.numel() < 2:
-            return advantage - advantage.mean()
+            return advantage
         return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     centred = advantage - (advantage * weights).sum()
     # The variance of n rows is their sum of squares over n - 1.
     share = weights.max()
     variance = (centred.square() * weights).sum() / (1 - share).clamp(min=1e-8)
-    return centred / (variance.sqrt() + 1e-8)
+    return torch.where(share < 1, centred / (variance.sqrt() + 1e-8), advantage)
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ class ActorCriticConfig(OnPolicyConfig):
     entropy_coefficient: float = 0.0
     """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = True
-    """Normalize advantages to mean 0 and standard deviation 1 in each minibatch."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each minibatch of two or more rows."""
     shared_layers: bool = False
     """Use the same layers for policy and value instead of separate ones (images always share them)."""
     activation: Literal["tanh", "relu"] = "tanh"
@@ -156,6 +156,9 @@ def log_prob_and_entropy(network: Network, parameters: Tensor, action: Tensor) -
 class StochasticPolicy(SeededPolicy):
     """Samples actions from the network's distribution; greedy actions are its mode.
 
+    Continuous actions are clipped to the bounds, as actors of rollouts do. Those of :meth:`sample` are not,
+    since they have the log-probabilities.
+
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
     """
@@ -165,6 +168,7 @@ class StochasticPolicy(SeededPolicy):
         self._network = make_network(config, spec)
         self._shape = spec.action_shape
         self._ends = np.cumsum(spec.action_branches)[:-1]
+        self._low, self._high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
         self.weights = flatten(self._network, gradients=False).weights
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
@@ -194,7 +198,8 @@ class StochasticPolicy(SeededPolicy):
 
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Returns sampled actions (N, ...)."""
-        return self.sample(rows_of(observations), env_steps)[0]
+        action = self.sample(rows_of(observations), env_steps)[0]
+        return action if self._network.log_std is None else self._clipped(torch.from_numpy(action)).numpy()
 
     def act_greedily(self, observations: Observations) -> Array:
         """Returns the most probable actions (N, ...)."""
@@ -204,7 +209,7 @@ class StochasticPolicy(SeededPolicy):
             return np.stack([part.argmax(axis=1) for part in parts], axis=1)
         if self._network.log_std is None:
             return parameters.argmax(axis=1)
-        return parameters.reshape(-1, *self._shape)
+        return self._clipped(torch.from_numpy(parameters)).numpy()
 
     def greedy(self, network: Any, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
         """See :class:`parl.types.NetworkPolicy`."""
@@ -217,7 +222,13 @@ class StochasticPolicy(SeededPolicy):
             return torch.stack([part.argmax(dim=1) for part in parts], dim=1)
         if self._network.log_std is None:
             return parameters.argmax(dim=1)
-        return parameters.view(-1, *self._shape)
+        return self._clipped(parameters)
+
+    def _clipped(self, actions: Tensor) -> Tensor:
+        """Clips continuous actions (N, ...) to the bounds of the environment, (N, *shape)."""
+        if len(self._low):
+            actions = torch.clamp(actions.flatten(1), self._low, self._high)
+        return actions.reshape(-1, *self._shape)
 
 
 class RecurrentPolicy(StochasticPolicy):

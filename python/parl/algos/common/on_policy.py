@@ -279,8 +279,9 @@ class OnPolicyLearner(ABC):
         """Yields minibatches of about ``size`` valid rows of ``columns``, for ``epochs`` passes.
 
         Minibatches differ by at most one row. There are as many as if all rows were valid, so that learners
-        on rollouts of the same size, each with a share of ``size``, make the same number of steps. Rows are
-        shuffled in each epoch, unless one minibatch holds them all.
+        on rollouts of the same size, each with a share of ``size``, make the same number of steps; a single
+        learner has no more of them than valid rows. Rows are shuffled in each epoch, unless one minibatch
+        holds them all.
 
         Args:
             columns: (R, ...) each.
@@ -294,7 +295,9 @@ class OnPolicyLearner(ABC):
             columns = [select_rows(column, rows) for column in columns]
         count = len(columns[0])
         parts = max(1, round(flat.numel() * self.learners / size))
-        for _ in range(epochs):
+        if self.learners == 1:
+            parts = min(parts, count)
+        for _ in range(epochs if parts else 0):
             if parts == 1:
                 yield tuple(columns)
                 continue

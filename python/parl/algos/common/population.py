@@ -234,7 +234,7 @@ class PopulationNetworks:
 
 
 class DeterministicPolicy:
-    """Chooses the action with the largest output, or the outputs themselves if actions are continuous.
+    """Chooses the action with the largest output; continuous actions are the outputs, clipped to the bounds.
 
     Attributes:
         weights: (P,) float32, see :class:`parl.types.Policy`.
@@ -244,6 +244,7 @@ class DeterministicPolicy:
         self._shape = WeightLayout(config, spec)
         self._spec = spec
         self._scale = 1 / 255 if spec.observation_dtype == "uint8" else None
+        self._low, self._high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
         self.weights = torch.zeros(self._shape.size)
 
     @property
@@ -253,8 +254,15 @@ class DeterministicPolicy:
 
     def greedy(self, network: PopulationNetwork, observations: Any, *memory: Tensor) -> tuple[Tensor, ...]:
         """See :class:`parl.types.NetworkPolicy`."""
-        x = network(observations)
-        return (x.argmax(dim=1) if self._spec.num_actions else x.view(-1, *self._spec.action_shape),)
+        return (self._actions(network(observations)),)
+
+    def _actions(self, outputs: Tensor) -> Tensor:
+        """Returns the actions (N, ...) for outputs (N, outputs) of the network."""
+        if self._spec.num_actions:
+            return outputs.argmax(dim=1)
+        if len(self._low):
+            outputs = torch.clamp(outputs, self._low, self._high)
+        return outputs.view(-1, *self._spec.action_shape)
 
     def assemble(self, weights: Tensor) -> PopulationNetworks:
         """See :class:`parl.types.PopulationPolicy`."""
@@ -275,10 +283,7 @@ class DeterministicPolicy:
                     x = x * self._scale
             for matrix, bias in layers[:-1]:
                 x = torch.addmm(bias[0], x, matrix[0]).tanh_()
-            x = torch.addmm(layers[-1][1][0], x, layers[-1][0][0])
-            if self._spec.num_actions:
-                return x.argmax(dim=1).numpy()
-            return x.numpy().reshape(-1, *self._spec.action_shape)
+            return self._actions(torch.addmm(layers[-1][1][0], x, layers[-1][0][0])).numpy()
 
     def act(self, observations: Array, env_steps: int) -> Array:
         """As :meth:`act_greedily`: exploration is noise on the weights."""

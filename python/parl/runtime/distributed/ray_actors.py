@@ -271,7 +271,7 @@ def run_ray_actor(
             may_ask = counters.command == b.RUN and actor.may_send_request()
             if may_ask and setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
                 left = -(-(setup.pacer.total_steps - env_steps) // setup.num_envs)
-                actor.send_request(env_steps, max(1, min(setup.remote.steps, left)))
+                actor.send_request(env_steps * setup.scale, max(1, min(setup.remote.steps, left)))
                 row[b.IN_FLIGHT] = actor.in_flight
             elif actor.in_flight:
                 result = actor.result(_WAIT_S)

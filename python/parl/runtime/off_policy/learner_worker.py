@@ -185,10 +185,10 @@ class LearnerWorker:
         self._prefetch_queue: PrefetchQueue[Batch] = PrefetchQueue(
             0 if isinstance(peers, SingleLearner) else prefetch
         )
+        # Made by the first update, which has the exponent of its first batches.
         self._stream: Any = None
         self._stream_beta = 0.0
-        if prefetch and isinstance(peers, SingleLearner):
-            self._stream = replay.prefetch(size, depth=prefetch, ordered=False, reuse=True, as_torch=True)
+        self._size, self._stream_depth = size, prefetch if isinstance(peers, SingleLearner) else 0
 
     def update(self, env_steps: int) -> bool:
         """Makes an update after ``env_steps`` transitions; returns False if it was skipped.
@@ -202,7 +202,7 @@ class LearnerWorker:
         def one() -> Batch:
             return self._sampler.draw(beta)
 
-        batch = self._next(beta) if self._stream is not None else self._prefetch_queue.take(one)
+        batch = self._next(beta) if self._stream_depth else self._prefetch_queue.take(one)
         priorities = compute_gradients(learner, batch, env_steps)
         if not self._peers.average(learner.gradients, True, lambda: self._prefetch_queue.fill(one)):
             self._delayed_priorities.flush()
@@ -212,7 +212,12 @@ class LearnerWorker:
         return True
 
     def _next(self, beta: float) -> Batch:
-        if abs(beta - self._stream_beta) > _BETA_STEP:
+        if self._stream is None:
+            self._stream = self._replay.prefetch(
+                self._size, depth=self._stream_depth, ordered=False, reuse=True, as_torch=True, beta=beta
+            )
+            self._stream_beta = beta
+        elif abs(beta - self._stream_beta) > _BETA_STEP:
             self._stream.set(beta=beta)
             self._stream_beta = beta
         return next(self._stream)
