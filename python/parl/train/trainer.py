@@ -436,7 +436,9 @@ class Trainer:
             "evaluation_return_std": float(returns.std()),
             "evaluation_episodes": len(returns),
             "evaluation_seed": seed,
-            "protocol": protocol_of(self._run, loop.env_steps, len(returns)),
+            "protocol": protocol_of(
+                self._run, loop.env_steps, len(returns), self._config.evaluation_env_options
+            ),
         }
         rate = evaluator.success_rate
         if rate is not None:
