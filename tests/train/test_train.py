@@ -90,12 +90,14 @@ def test_learning_waits_until_a_window_is_complete(tmp_path):
 
 def test_a_run_without_checkpoint_starts_over(tmp_path):
     run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))
-    expected = weights_of(run.path)
+    expected, records = weights_of(run.path), read_metrics(run.path)
     for file in sorted((run.path / "checkpoints").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     with pytest.warns(UserWarning, match="no checkpoint yet: it starts again at step 0"):
         resume(run.path)
     assert torch.equal(weights_of(run.path), expected)
+    again = [record for record in read_metrics(run.path) if "resumed" not in record]
+    assert [record["env_steps"] for record in again] == [record["env_steps"] for record in records]
 
 
 @pytest.mark.parametrize(

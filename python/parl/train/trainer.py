@@ -221,6 +221,8 @@ class Trainer:
                 self._is_saved = saved is not None
                 if saved is not None:
                     self._load_state(saved.counters.get("trainer", {}))
+                # A run without a checkpoint that starts again has records too.
+                if saved is not None or self._run.metrics.stat().st_size:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
                     self._start_callbacks(loop)
