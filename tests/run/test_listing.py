@@ -10,6 +10,7 @@ from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory
 from parl.run.compare import compare_runs, plot_comparison
 from parl.run.listing import list_runs
+from parl.run.plot import groups
 from parl.run.report import write_report
 
 SETTINGS = {"env": "CartPole-v1", "total_steps": 100, "evaluation_episodes": 5, "stop_at_return": 475.0}
@@ -133,6 +134,33 @@ def test_groups_differ_in_settings_but_not_in_seed(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match="xyz"):
         plot_comparison([alone], tmp_path / "c.xyz")
+
+
+def test_a_run_that_was_made_longer_is_not_compared_with_shorter_ones(tmp_path):
+    limits = [
+        {},
+        {"total_steps": 100, "stop_at_return": 475.0},
+        {"total_steps": 900, "stop_at_return": 475.0},
+        {"total_steps": 900, "stop_at_return": None},
+    ]
+    paths = [
+        make_run(tmp_path, str(seed), score=seed, seed=seed, counters={"limits": limit} if limit else {}).path
+        for seed, limit in enumerate(limits)
+    ]
+    assert {group.name: group.scores for group in compare_runs(paths)} == {
+        "ppo stop_at_return=475.0 total_steps=100": (0.0, 1.0),
+        "ppo stop_at_return=475.0 total_steps=900": (2.0,),
+        "ppo stop_at_return=None total_steps=900": (3.0,),
+    }
+    assert sorted(len(members) for members in groups(paths).values()) == [1, 1, 2]
+
+
+def test_runs_that_differ_in_what_they_print_and_log_are_one_group(tmp_path):
+    paths = [make_run(tmp_path, "a", score=1.0, logger=[], quiet=True).path]
+    paths.append(make_run(tmp_path, "b", score=2.0, seed=1, logger=["tensorboard"], quiet=False).path)
+    (group,) = compare_runs(paths)
+    assert (group.name, group.scores) == ("ppo", (1.0, 2.0))
+    assert len(groups(paths)) == 1
 
 
 def test_several_atari_games_are_combined_with_runs_resampled_within_each(tmp_path):

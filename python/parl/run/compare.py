@@ -20,12 +20,10 @@ import numpy as np
 from parl.atari.catalogue import find_id
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
+from parl.run.listing import compared_settings
 from parl.run.metrics import read_metrics
 from parl.run.scores import Numbers, bootstrap_interval, interquartile_mean
 from parl.run.suites import REFERENCES, human_normalized
-
-# Settings of a run without effect on what it learns.
-_WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,8 @@ class _Settings:
     def of(cls, run: RunDirectory) -> _Settings:
         config = run.config
         algorithm = str(config["algorithm"])
-        settings = {
-            key: value for key, value in config["run"].items() if key not in (*_WITHOUT_EFFECT, "seed")
-        }
+        settings = compared_settings(run)
+        settings.pop("seed", None)
         words = [settings.pop("env"), *settings.pop("env_options", ())]
         others = {**settings, **config.get(algorithm, {})}
         return cls(" ".join(words), algorithm, json.dumps(others, sort_keys=True, default=str))
