@@ -179,6 +179,21 @@ def test_several_atari_games_are_combined_with_runs_resampled_within_each(tmp_pa
     assert total.interval == pytest.approx((0.5, 0.5))
 
 
+def test_only_games_with_the_same_options_are_combined(tmp_path):
+    envs = [
+        ("parl/Pong-v0", ["frameskip=4"]),
+        ("parl/Pong-v0", ["frameskip=2"]),
+        ("parl/Breakout-v0", ["frameskip=2"]),
+    ]
+    paths = [
+        make_run(tmp_path, str(number), score=1.0, env=env, env_options=options).path
+        for number, (env, options) in enumerate(envs)
+    ]
+    assert not [group for group in compare_runs(paths[:2]) if "human" in group.env]
+    *_, total = compare_runs(paths)
+    assert total.env == "human-normalized, 2 games frameskip=2" and len(total.scores) == 2
+
+
 def test_a_run_without_evaluation_is_not_compared(tmp_path):
     run = make_run(tmp_path, "a")
     with pytest.raises(RunDirectoryError, match="has no evaluation"):
