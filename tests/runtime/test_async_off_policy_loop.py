@@ -230,6 +230,20 @@ def test_a_run_ends_at_the_limit_of_all_processes(clock):
     assert loop.env_steps == 800
 
 
+def test_schedules_see_the_steps_of_all_processes(clock):
+    loop = make_loop(clock, group=SimpleNamespace(size=2, rank=1))
+    loop._counters.actor[0, b.STEPS] = 120
+    told, requests = [], iter([True, False])
+    loop._learner_worker.update = lambda env_steps: told.append(env_steps) or next(requests)
+    loop._torchrun = SimpleNamespace(request=2.0)
+    loop.run_follower_rank(None)
+    assert told == [240, 240]
+    loop._learner_worker.update = lambda env_steps: told.append(env_steps) or True
+    loop._counters.actor[0, b.STEPS] = 150
+    loop.advance(10**9, 1e-4)
+    assert set(told[2:]) == {300}
+
+
 def test_an_unexpectedly_skipped_update_is_an_error(clock):
     loop = make_loop(clock, learners=2)
     loop._counters.actor[0, b.STEPS] = 200

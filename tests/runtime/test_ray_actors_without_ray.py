@@ -24,6 +24,7 @@ from parl.runtime.distributed.ray_actors import (
     run_ray_actor,
 )
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, cluster_cpus, connect, disconnect
+from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.shared_counters import SharedCounters
@@ -276,6 +277,14 @@ def test_a_ray_actor_steps_and_returns_rows(make_setup):
     again = RayActor(make_setup(actors=2, num_envs=5), 1, 0, state)
     one, two = (each.collect(weights.numpy(), 9, 200, 5) for each in (host, again))
     np.testing.assert_array_equal(one.rows["obs"], two.rows["obs"])
+
+    told.clear()
+    grouped = dataclasses.replace(make_setup(actors=2, num_envs=5), group=Group(0, 2, 0))
+    host = RayActor(grouped, 1, 0, None)
+    step = host._actor.step
+    host._actor.step = lambda env_steps: told.append(env_steps) or step(env_steps)
+    host.collect(weights.numpy(), 7, 100, 3)
+    assert told == [200, 206, 212], "steps of both processes of torchrun"
 
     def refuses():
         raise ValueError("not me")

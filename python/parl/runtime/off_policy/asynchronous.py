@@ -112,7 +112,7 @@ def _run_actor(
             continue
         pause_s = ACTOR_PAUSE_S
         version = shared_weights.read(weights, version)
-        collected = actor.step(env_steps)
+        collected = actor.step(env_steps * setup.scale)
         counters.count_lag(index, shared_weights.version - version)
         counters.count(index, collected)
     actor.close()
@@ -323,7 +323,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             started = time.perf_counter_ns()
             time.sleep(LEARNER_PAUSE_S)
             self._counters.learner[0, b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
-        elif self._with_peer_errors(lambda: self._learner_zero.update(env_steps)):
+        elif self._with_peer_errors(lambda: self._learner_zero.update(env_steps * self._setup.scale)):
             self._after_update()
         else:
             # Only the driver requests a skipped update, and it does so between updates.
@@ -404,7 +404,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
                 self._setup.pacer.may_learn(self._counters.env_steps, 0) and len(self._replay) > 0
             )
             if learns:
-                updated = self._with_peer_errors(lambda: self._learner_zero.update(self._counters.env_steps))
+                updated = self._with_peer_errors(lambda: self._learner_zero.update(self.env_steps))
                 if updated:
                     self._after_update()
                     continue
