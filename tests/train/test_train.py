@@ -23,6 +23,7 @@ from parl import cli, pickles
 from parl.errors import ConfigError, ReplayFileError, RunDirectoryError, UntrustedRunError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime.checkpoint import actor_state, read
+from parl.runtime.evaluate import Evaluator
 from parl.train import OffPolicyRunConfig, default_settings, evaluate, resume, settings_from, train
 
 SMALL = {
@@ -68,6 +69,23 @@ def test_evaluation_is_repeatable_and_takes_fresh_seeds(tmp_path):
     assert not np.array_equal(one, other)
     with pytest.raises(ConfigError, match="newest"):
         evaluate(run.path, checkpoint="newest")
+
+
+def test_an_evaluation_names_the_weights_that_played(tmp_path, monkeypatch, capsys):
+    """A run in progress writes a checkpoint while ``parl eval`` plays."""
+    run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))
+    play = Evaluator.play
+
+    def plays_slowly(self, episodes, seed, goal=None):
+        monkeypatch.undo()
+        resume(run.path, total_steps=900)
+        return play(self, episodes, seed, goal)
+
+    monkeypatch.setattr(Evaluator, "play", plays_slowly)
+    assert cli.main(["eval", str(run.path), "--episodes", "3", "--checkpoint", "last"]) == 0
+    (stored,) = (run.path / "evaluations.jsonl").read_text().splitlines()
+    for said in (capsys.readouterr().out, json.loads(stored)["protocol"]):
+        assert f"weights after {run.env_steps} steps" in said
 
 
 def test_stopped_at_a_checkpoint_and_resumed_equals_the_uninterrupted_run(tmp_path):

@@ -697,12 +697,28 @@ def evaluate(
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
+    return evaluate_with_protocol(path, episodes, seed, checkpoint, trust=trust)[0]
+
+
+def evaluate_with_protocol(
+    path: str | Path,
+    episodes: int = 100,
+    seed: int = 1_000_000,
+    checkpoint: str = "best",
+    *,
+    trust: bool = False,
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[tuple[str, str]]]:
+    """As :func:`evaluate`, with the protocol as :func:`protocol_table` returns it.
+
+    It is that of the weights that played: a run in progress may have replaced its checkpoints since.
+    """
     from parl.runtime.evaluate import Evaluator
 
     policy = _load_for_playing(path, checkpoint, trust)
+    facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
     try:
-        return evaluator.play(episodes, seed)
+        return evaluator.play(episodes, seed), facts
     finally:
         evaluator.close()
 

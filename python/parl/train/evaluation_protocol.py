@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from parl.run import RunDirectory
@@ -67,8 +67,11 @@ def protocol_of(
     run: RunDirectory, env_steps: int, episodes: int | None = None, evaluation: Iterable[str] | None = None
 ) -> str:
     """The protocol of evaluations of ``run`` as one line; see :func:`protocol_facts`."""
-    (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = protocol_facts(
-        run, env_steps, episodes, evaluation
-    )
+    return protocol_line(protocol_facts(run, env_steps, episodes, evaluation))
+
+
+def protocol_line(facts: Sequence[tuple[str, str]]) -> str:
+    """What :func:`protocol_facts` returned as one line."""
+    (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = facts
     shown = [f"{key}{' ' if key == 'wrapped in' else '='}{value}" for key, value in options]
     return ", ".join([f"{algorithm} on {env}", *shown, actions, played, seeds, f"weights {weights}"])
