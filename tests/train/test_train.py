@@ -71,6 +71,23 @@ def test_evaluation_is_repeatable_and_takes_fresh_seeds(tmp_path):
         evaluate(run.path, checkpoint="newest")
 
 
+def test_threads_of_torch_are_those_of_before(tmp_path):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run = train("dqn", **DETERMINISTIC, total_steps=200, runs=str(tmp_path))
+        assert torch.get_num_threads() == 2
+        resume(run.path, total_steps=400)
+        assert torch.get_num_threads() == 2
+        evaluate(run.path, episodes=1)
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ConfigError):
+            train("dqn", **DETERMINISTIC, total_steps=-1, runs=str(tmp_path))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_an_evaluation_names_the_weights_that_played(tmp_path, monkeypatch, capsys):
     """A run in progress writes a checkpoint while ``parl eval`` plays."""
     run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))
