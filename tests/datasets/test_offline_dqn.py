@@ -106,13 +106,14 @@ def test_passes_have_other_orders_and_the_place_is_saved(breakout):
     one.add(whole, 5_000)
     one.close()
     assert whole.rows[: len(whole.rows) // 3] != whole.rows[2_000 : 2_000 + len(whole.rows) // 3]
-    begun, goes_on = source(), source()
+    begun, interrupted, goes_on = source(), source(), source()
     begun.add(first, 2_600)  # in the second pass
-    goes_on.load(begun.save())
+    interrupted.load(begun.save())
+    goes_on.load(interrupted.save())  # before another row was added
     assert goes_on.added == begun.added == len(first.rows)
     goes_on.add(second, 5_000)
     assert first.rows + second.rows == whole.rows
-    for each in (begun, goes_on):
+    for each in (begun, interrupted, goes_on):
         each.close()
 
 

@@ -10,6 +10,7 @@ from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory
 from parl.run.compare import compare_runs, plot_comparison
 from parl.run.listing import list_runs
+from parl.run.plot import groups
 from parl.run.report import write_report
 
 SETTINGS = {"env": "CartPole-v1", "total_steps": 100, "evaluation_episodes": 5, "stop_at_return": 475.0}
@@ -135,6 +136,33 @@ def test_groups_differ_in_settings_but_not_in_seed(tmp_path):
         plot_comparison([alone], tmp_path / "c.xyz")
 
 
+def test_a_run_that_was_made_longer_is_not_compared_with_shorter_ones(tmp_path):
+    limits = [
+        {},
+        {"total_steps": 100, "stop_at_return": 475.0},
+        {"total_steps": 900, "stop_at_return": 475.0},
+        {"total_steps": 900, "stop_at_return": None},
+    ]
+    paths = [
+        make_run(tmp_path, str(seed), score=seed, seed=seed, counters={"limits": limit} if limit else {}).path
+        for seed, limit in enumerate(limits)
+    ]
+    assert {group.name: group.scores for group in compare_runs(paths)} == {
+        "ppo stop_at_return=475.0 total_steps=100": (0.0, 1.0),
+        "ppo stop_at_return=475.0 total_steps=900": (2.0,),
+        "ppo stop_at_return=None total_steps=900": (3.0,),
+    }
+    assert sorted(len(members) for members in groups(paths).values()) == [1, 1, 2]
+
+
+def test_runs_that_differ_in_what_they_print_and_log_are_one_group(tmp_path):
+    paths = [make_run(tmp_path, "a", score=1.0, logger=[], quiet=True).path]
+    paths.append(make_run(tmp_path, "b", score=2.0, seed=1, logger=["tensorboard"], quiet=False).path)
+    (group,) = compare_runs(paths)
+    assert (group.name, group.scores) == ("ppo", (1.0, 2.0))
+    assert len(groups(paths)) == 1
+
+
 def test_several_atari_games_are_combined_with_runs_resampled_within_each(tmp_path):
     # Pong: random -20.7, human 14.6. Breakout: 1.7 and 30.5. Normalized scores 0 and 1, each without variance
     # within its game: a bootstrap over all runs together would vary, a stratified one does not.
@@ -149,6 +177,21 @@ def test_several_atari_games_are_combined_with_runs_resampled_within_each(tmp_pa
     assert total.env == "human-normalized, 2 games" and len(total.scores) == 8
     assert total.iqm == pytest.approx(0.5)
     assert total.interval == pytest.approx((0.5, 0.5))
+
+
+def test_only_games_with_the_same_options_are_combined(tmp_path):
+    envs = [
+        ("parl/Pong-v0", ["frameskip=4"]),
+        ("parl/Pong-v0", ["frameskip=2"]),
+        ("parl/Breakout-v0", ["frameskip=2"]),
+    ]
+    paths = [
+        make_run(tmp_path, str(number), score=1.0, env=env, env_options=options).path
+        for number, (env, options) in enumerate(envs)
+    ]
+    assert not [group for group in compare_runs(paths[:2]) if "human" in group.env]
+    *_, total = compare_runs(paths)
+    assert total.env == "human-normalized, 2 games frameskip=2" and len(total.scores) == 2
 
 
 def test_a_run_without_evaluation_is_not_compared(tmp_path):

@@ -334,7 +334,8 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     counters, actor = SharedCounters(CONTEXT, 2, 1), FakeActor()
     asked = []
     pacer = SimpleNamespace(may_collect=lambda *counts: asked.append(counts) or next(may))
-    setup = SimpleNamespace(pacer=pacer, make_actor=lambda *args: made.append(args) or actor)
+    # With two processes of torchrun the schedules of exploration see the steps of both.
+    setup = SimpleNamespace(pacer=pacer, make_actor=lambda *args: made.append(args) or actor, scale=2)
     made = []
     ours, theirs = multiprocessing.Pipe()
     snapshot = SharedWeights(CONTEXT, 1)
@@ -363,7 +364,7 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     assert ours.recv() == ("ready", None) and ours.recv() == ("part", ("state", b"state"))
     # Waits grow up to a limit and start again after a step.
     assert slept == [5e-4, 1e-3, 2e-3, 2e-3, asynchronous.PARKED_PAUSE_S, 5e-4]
-    assert actor.log == [*first, (0, 3.0), (4, 3.0), (8, 6.0), "closed"]
+    assert actor.log == [*first, (0, 3.0), (8, 3.0), (16, 6.0), "closed"]
     assert asked == [(0, 9)] + [(4, 9)] * 5 + [(8, 9)] * 2
     row = counters.actor[1]
     assert row[b.ACTOR_WAIT_NS] == 500 and row[b.STEPS] == 12 and row[b.VECTOR_STEPS] == 3

@@ -255,6 +255,20 @@ def test_schedules_count_the_steps_of_all_processes_of_a_group(clock):
     assert counters.actor[1, b.STEPS] == 44
 
 
+def test_schedules_see_the_steps_of_all_processes(clock):
+    loop = make_loop(clock, group=SimpleNamespace(size=2, rank=1))
+    loop._counters.actor[0, b.STEPS] = 120
+    told, requests = [], iter([True, False])
+    loop._learner_worker.update = lambda env_steps: told.append(env_steps) or next(requests)
+    loop._torchrun = SimpleNamespace(request=2.0)
+    loop.run_follower_rank(None)
+    assert told == [240, 240]
+    loop._learner_worker.update = lambda env_steps: told.append(env_steps) or True
+    loop._counters.actor[0, b.STEPS] = 150
+    loop.advance(10**9, 1e-4)
+    assert set(told[2:]) == {300}
+
+
 def test_an_unexpectedly_skipped_update_is_an_error(clock):
     loop = make_loop(clock, learners=2)
     loop._counters.actor[0, b.STEPS] = 200

@@ -1,6 +1,7 @@
 """The hogwild topology: all workers change the shared weights; measured lag; saving and resuming."""
 
 import contextlib
+import time
 
 import pytest
 import torch
@@ -69,6 +70,21 @@ def test_a_saved_run_resumes(tmp_path):
         assert torch.equal(resumed.learner.weights, saved)
         assert (resumed.env_steps, resumed.updates) == (steps, updates)
         assert resumed.learner.state_dict()["square"].any()
+
+
+def test_a_checkpoint_has_the_weights_that_were_evaluated(tmp_path):
+    """The workers go on while the driver evaluates the weights."""
+    with contextlib.closing(HogwildLoop(setup(processes=False))) as loop:
+        run_until(loop, 300)
+        evaluated, steps, updates = loop.learner.weights.clone(), loop.env_steps, loop.updates
+        end = time.monotonic() + 60
+        while loop._counters.env_steps < steps + 200:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        loop.save(tmp_path)
+    saved = checkpoint.read(tmp_path)
+    assert torch.equal(torch.load(tmp_path / "learner.pt", weights_only=True)["weights"], evaluated)
+    assert (saved.counters["env_steps"], saved.counters["updates"]) == (steps, updates)
 
 
 def test_a3c_runs_by_name_and_resumes(tmp_path):

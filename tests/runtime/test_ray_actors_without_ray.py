@@ -278,6 +278,14 @@ def test_a_ray_actor_steps_and_returns_rows(make_setup):
     one, two = (each.collect(weights.numpy(), 9, 200, 5) for each in (host, again))
     np.testing.assert_array_equal(one.rows["obs"], two.rows["obs"])
 
+    told.clear()
+    grouped = dataclasses.replace(make_setup(actors=2, num_envs=5), group=Group(0, 2, 0))
+    host = RayActor(grouped, 1, 0, None)
+    step = host._actor.step
+    host._actor.step = lambda env_steps: told.append(env_steps) or step(env_steps)
+    host.collect(weights.numpy(), 7, 100, 3)
+    assert told == [200, 206, 212], "steps of both processes of torchrun"
+
     def refuses():
         raise ValueError("not me")
 
@@ -369,8 +377,8 @@ def test_requests_do_not_exceed_the_steps_left(ray, make_setup, collected, steps
     run_ray_actor(
         theirs, setup, 0, ScriptedCounters(counters, *commands), WeightsRef(snapshot), replay, 1, None
     )
-    # Schedules take the steps of all processes of torchrun.
-    assert [call.args[2:] for call in ray.named("collect")] == [(collected * processes, steps)]
+    # RayActor.collect turns the steps of this process into those of all processes of torchrun.
+    assert [call.args[2:] for call in ray.named("collect")] == [(collected, steps)]
     assert replay.ended == [[0, 1]], "a resumed actor without a state ends its episodes"
     assert not ray.killed, "the cluster is already disconnected"
 

@@ -11,8 +11,9 @@ import torch
 import forked
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
+from parl.run.listing import listed
 from parl.runtime.distributed.torchrun import Group
-from parl.train import train
+from parl.train import protocol, train
 
 OPTIONS = {
     "env": "CartPole-v1",
@@ -118,6 +119,45 @@ def test_two_processes_that_send_16_bits_have_equal_weights(tmp_path):
     learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     assert learners[0]["updates"] == learners[1]["updates"] > 20
+
+
+STEPS = """
+import pathlib
+
+class Steps:
+    def on_start(self, run):
+        self.write("start", run)
+
+    def on_checkpoint(self, checkpoint):
+        self.write("checkpoint", checkpoint)
+
+    def write(self, name, event):
+        pathlib.Path(name).write_text(str(event.env_steps))
+"""
+
+
+def test_a_checkpoint_counts_the_steps_of_all_processes(tmp_path):
+    (tmp_path / "steps_of_torchrun.py").write_text(STEPS)
+    words = (
+        "train dqn --env CartPole-v1 --total-steps 400 --num-envs 4 --actors 2 --hidden 16 --batch-size 32"
+    )
+    words += " --learning-starts 100 --evaluation-episodes 2 --name pair --callback steps_of_torchrun:Steps"
+    pair(*words.split(), cwd=tmp_path)
+    path = tmp_path / "runs" / "pair"
+    folder = RunDirectory.open(path).checkpoints.last()
+    saved = json.loads((folder / "counters.json").read_text())
+    assert saved["env_steps"] == 2 * saved["own_env_steps"] == int(folder.name[5:]) >= 400
+    assert (tmp_path / "checkpoint").read_text() == str(saved["env_steps"])
+    assert f"weights after {saved['env_steps']} steps" in protocol(path)
+    assert listed(path).state == "ended"
+    pair("resume", str(path), "--total-steps", "600", "--callback", "steps_of_torchrun:Steps", cwd=tmp_path)
+    assert (tmp_path / "start").read_text() == str(saved["env_steps"])
+    now = [
+        json.loads((saved_at(each) / "counters.json").read_text())
+        for each in (path / "checkpoints", path / "rank-1")
+    ]
+    assert 600 <= now[0]["env_steps"] < 700
+    assert all(one["own_env_steps"] < 350 for one in now)
 
 
 def test_processes_that_do_not_learn_yet_save_and_end_together(tmp_path):

@@ -89,6 +89,32 @@ def test_the_model_card_has_settings_and_score(tmp_path):
     assert load_toml(tmp_path / "saved" / "config.toml")["ppo"]["hidden"] == [2] and "hidden = [" in text
 
 
+def test_a_dataset_is_named_without_its_folder(tmp_path):
+    (tmp_path / "private").mkdir()
+    dataset = parl.datasets.record("pong", tmp_path / "private" / "pong.parl", 300, num_envs=2)
+    options = {"env_options": {"obs_type": "ram"}, "hidden": (2,), "num_envs": 2, "batch_size": 8}
+    options |= {"replay_capacity": 1_000, "total_steps": 16, "evaluation_episodes": 0, "quiet": True}
+    run = parl.train("dqn", dataset=dataset.path, runs=str(tmp_path), **options)
+    folder = parl.load(run.path).save_for_hub(tmp_path / "saved")
+    assert load_toml(folder / "config.toml")["run"]["dataset"] == "pong.parl"
+    assert not any(b"private" in file.read_bytes() for file in folder.iterdir())
+    assert parl.load(folder).env_steps == run.env_steps
+    bc = parl.train(
+        "bc",
+        dataset=dataset.path,
+        runs=str(tmp_path),
+        env_options={"obs_type": "ram"},
+        num_envs=2,
+        rollout_steps=8,
+        hidden=(2,),
+        total_steps=16,
+        evaluation_episodes=0,
+        quiet=True,
+    )
+    folder = parl.load(bc.path).save_for_hub(tmp_path / "cloned")
+    assert parl.load(folder).config.run.dataset == "pong.parl"
+
+
 def test_changed_weights_are_saved(tmp_path):
     policy = parl.load(train_small(tmp_path, "dqn").path)
     with torch.no_grad():

@@ -191,6 +191,14 @@ def test_scores_record_their_protocol(tmp_path):
     assert best["protocol"] in {one["protocol"] for one in scored}
 
 
+def test_the_protocol_of_a_resumed_run_has_its_changed_environment(tmp_path):
+    run = train("dqn", **DETERMINISTIC | {"env": "CartPole-v1"}, total_steps=200, runs=str(tmp_path))
+    changed = resume(run.path, total_steps=400, evaluation_env_options={"max_episode_steps": 5})
+    assert changed.evaluation_return == 5.0
+    before, after = (r["protocol"] for r in read_metrics(run.path) if "protocol" in r)
+    assert "max_episode_steps" not in before and "max_episode_steps=5, greedy" in after
+
+
 def test_recording_needs_a_render_mode(tmp_path):
     options = DETERMINISTIC | {"total_steps": 80, "runs": str(tmp_path)}
     cart = train("dqn", **options, env=lambda: gymnasium.make("CartPole-v1"))

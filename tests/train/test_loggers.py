@@ -88,6 +88,27 @@ def test_a_resumed_run_continues_its_events_without_those_after_the_checkpoint(t
     assert run.env_steps in steps and lost not in steps
 
 
+def test_a_run_that_starts_again_hides_its_earlier_events(tmp_path):
+    class Killed(parl.Callback):
+        def on_record(self, record):
+            if record.env_steps > 2_000:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            "ppo",
+            **RUN | {"total_steps": 3_000},
+            runs=str(tmp_path),
+            logger=["tensorboard"],
+            callbacks=[Killed()],
+        )
+    (path,) = tmp_path.iterdir()
+    with pytest.warns(UserWarning, match="starts again at step 0"):
+        run = resume(path)
+    steps = [step for step, _ in scalars(path / "tensorboard", "train/updates")]
+    assert steps == [step for step, _ in written(run, "env_steps_per_s")] == sorted(set(steps))
+
+
 def records_of(file):
     """Records of a .wandb file, which has the format of LevelDB's log after a header of 7 bytes."""
     data, place, record = file.read_bytes(), 7, b""

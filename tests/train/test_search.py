@@ -1,5 +1,7 @@
 """``parl.tune``: trials, pruning, studies that processes share and continue, and the best settings."""
 
+import itertools
+
 import matplotlib
 import numpy as np
 import optuna
@@ -77,6 +79,26 @@ def test_a_seed_gives_the_same_trials_in_one_call_or_in_two(tmp_path):
     assert len(trials_of(tune(tmp_path / "parts", trials=4, startup_trials=2))) == 5
     other = tune(tmp_path / "other", trials=1, seed=1)
     assert trials_of(other)[0] != trials_of(whole)[0]
+
+
+def test_an_interrupted_trial_is_repeated(tmp_path, monkeypatch):
+    options = {"trials": 5, "startup_trials": 2}
+    whole = tune(tmp_path / "whole", **options)
+    train, calls = search.train, itertools.count()
+
+    def interrupted(*arguments, **options):
+        if next(calls) in (1, 5):
+            raise KeyboardInterrupt
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(search, "train", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            tune(tmp_path / "parts", **options)
+    parts = tune(tmp_path / "parts", **options)
+    ended = [trial for trial in parts.study.trials if trial.state != TrialState.FAIL]
+    assert len(ended) == len(parts.study.trials) - 2
+    assert [(trial.params, trial.state, trial.value) for trial in ended] == trials_of(whole)
 
 
 def test_a_trial_below_the_median_is_pruned(tmp_path):

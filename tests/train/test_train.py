@@ -23,6 +23,7 @@ from parl import cli, pickles
 from parl.errors import ConfigError, ReplayFileError, RunDirectoryError, UntrustedRunError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime.checkpoint import actor_state, read
+from parl.runtime.evaluate import Evaluator
 from parl.train import OffPolicyRunConfig, default_settings, evaluate, resume, settings_from, train
 
 SMALL = {
@@ -70,6 +71,40 @@ def test_evaluation_is_repeatable_and_takes_fresh_seeds(tmp_path):
         evaluate(run.path, checkpoint="newest")
 
 
+def test_threads_of_torch_are_those_of_before(tmp_path):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run = train("dqn", **DETERMINISTIC, total_steps=200, runs=str(tmp_path))
+        assert torch.get_num_threads() == 2
+        resume(run.path, total_steps=400)
+        assert torch.get_num_threads() == 2
+        evaluate(run.path, episodes=1)
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ConfigError):
+            train("dqn", **DETERMINISTIC, total_steps=-1, runs=str(tmp_path))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_evaluation_names_the_weights_that_played(tmp_path, monkeypatch, capsys):
+    """A run in progress writes a checkpoint while ``parl eval`` plays."""
+    run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))
+    play = Evaluator.play
+
+    def plays_slowly(self, episodes, seed, goal=None):
+        monkeypatch.undo()
+        resume(run.path, total_steps=900)
+        return play(self, episodes, seed, goal)
+
+    monkeypatch.setattr(Evaluator, "play", plays_slowly)
+    assert cli.main(["eval", str(run.path), "--episodes", "3", "--checkpoint", "last"]) == 0
+    (stored,) = (run.path / "evaluations.jsonl").read_text().splitlines()
+    for said in (capsys.readouterr().out, json.loads(stored)["protocol"]):
+        assert f"weights after {run.env_steps} steps" in said
+
+
 def test_stopped_at_a_checkpoint_and_resumed_equals_the_uninterrupted_run(tmp_path):
     whole = train("dqn", **DETERMINISTIC, total_steps=1_600, runs=str(tmp_path), name="whole")
     half = train("dqn", **DETERMINISTIC, total_steps=800, runs=str(tmp_path), name="half")
@@ -90,12 +125,14 @@ def test_learning_waits_until_a_window_is_complete(tmp_path):
 
 def test_a_run_without_checkpoint_starts_over(tmp_path):
     run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))
-    expected = weights_of(run.path)
+    expected, records = weights_of(run.path), read_metrics(run.path)
     for file in sorted((run.path / "checkpoints").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     with pytest.warns(UserWarning, match="no checkpoint yet: it starts again at step 0"):
         resume(run.path)
     assert torch.equal(weights_of(run.path), expected)
+    again = [record for record in read_metrics(run.path) if "resumed" not in record]
+    assert [record["env_steps"] for record in again] == [record["env_steps"] for record in records]
 
 
 @pytest.mark.parametrize(

@@ -158,3 +158,35 @@ def test_evaluations_have_all_cores_while_a_device_waits(monkeypatch, device, th
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+class StopsAtCheckpoints:
+    def on_checkpoint(self, checkpoint):
+        return False
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        pytest.param({"evaluation_every": 350}, id="evaluations"),
+        pytest.param({"evaluation_every": 0, "stop_at_return": 9.5}, id="stop_at_return"),
+    ],
+)
+def test_a_run_resumed_again_and_again_is_evaluated_and_ends_where_an_uninterrupted_one_does(goal, tmp_path):
+    options = DETERMINISTIC | {"total_steps": 4_000, "num_envs": 2, "checkpoint_every": 100} | goal
+    options |= {"env": "CartPole-v1", "runs": str(tmp_path)}
+    whole = train("dqn", name="whole", **options)
+    part = train("dqn", name="parts", callbacks=[StopsAtCheckpoints()], **options)
+    parts = 1
+    while part.stopped == "callback":
+        part = resume(part.path, callbacks=[StopsAtCheckpoints()])
+        parts += 1
+    assert parts > 5
+    assert (part.env_steps, part.stopped) == (whole.env_steps, whole.stopped)
+    assert part.evaluation_return == whole.evaluation_return
+    names = ("env_steps", "episode_return", "evaluation_return", "evaluation_seed")
+    rows = [
+        [tuple(row.get(name) for name in names) for row in read_metrics(run.path) if "resumed" not in row]
+        for run in (part, whole)
+    ]
+    assert rows[0] == rows[1]

@@ -58,23 +58,24 @@ def eval_command(arguments: Sequence[str]) -> int:
 
 def _evaluate(run: Path, options: EvalOptions) -> float:
     """Plays the episodes of one run, prints and stores their scores; returns the mean."""
-    import numpy as np
-
     from parl.run.scores import Scores
 
     train = importlib.import_module("parl.train")
+    protocol_line = importlib.import_module("parl.train.evaluation_protocol").protocol_line
 
     def evaluate(trust: bool) -> Any:
-        return train.evaluate(run, options.episodes, options.seed, options.checkpoint, trust=trust)
+        return train.evaluate_with_protocol(
+            run, options.episodes, options.seed, options.checkpoint, trust=trust
+        )
 
-    returns = np.asarray(ask_for_trust(evaluate, options.trust))
-    protocol = train.protocol(run, options.checkpoint, options.episodes)
+    returns, facts = ask_for_trust(evaluate, options.trust)
+    protocol = protocol_line(facts)
     scores = Scores.of(returns)
     name = f"{run}: " if len(options.runs) > 1 else ""
     played = f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}"
     print(f"{name}{played}: {scores}")
     if options.verbose:
-        print(aligned(train.protocol_table(run, options.checkpoint, options.episodes)))
+        print(aligned(facts))
     else:
         print(f"protocol: {protocol}")
     record = {

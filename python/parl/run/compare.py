@@ -20,12 +20,10 @@ import numpy as np
 from parl.atari.catalogue import find_id
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
+from parl.run.listing import compared_settings
 from parl.run.metrics import read_metrics
 from parl.run.scores import Numbers, bootstrap_interval, interquartile_mean
 from parl.run.suites import REFERENCES, human_normalized
-
-# Settings of a run without effect on what it learns.
-_WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,8 @@ class _Settings:
     def of(cls, run: RunDirectory) -> _Settings:
         config = run.config
         algorithm = str(config["algorithm"])
-        settings = {
-            key: value for key, value in config["run"].items() if key not in (*_WITHOUT_EFFECT, "seed")
-        }
+        settings = compared_settings(run)
+        settings.pop("seed", None)
         words = [settings.pop("env"), *settings.pop("env_options", ())]
         others = {**settings, **config.get(algorithm, {})}
         return cls(" ".join(words), algorithm, json.dumps(others, sort_keys=True, default=str))
@@ -120,18 +117,22 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Group]:
 
 
 def _over_games(found: Mapping[_Settings, list[float]]) -> list[Group]:
-    """Human-normalized scores of settings that were run on several Atari games."""
-    games: dict[_Settings, dict[str, Numbers]] = {}
+    """Human-normalized scores of settings, with those of the environment, that were run on several games."""
+    games: dict[_Settings, dict[str, list[float]]] = {}
     for one, scores in found.items():
-        game = find_id(one.env.partition(" ")[0])
+        env, _, options = one.env.partition(" ")
+        game = find_id(env)
         if game in REFERENCES:
-            normalized = human_normalized(game, np.array(scores))
-            games.setdefault(_Settings("", one.algorithm, one.others), {})[one.env] = normalized
-    several = {one: strata for one, strata in games.items() if len(strata) > 1}
-    return [
-        _group(f"human-normalized, {len(strata)} games", one.name(list(several)), list(strata.values()))
-        for one, strata in several.items()
-    ]
+            settings = _Settings(options, one.algorithm, one.others)
+            games.setdefault(settings, {}).setdefault(game, []).extend(scores)
+    groups: list[Group] = []
+    several = {one: played for one, played in games.items() if len(played) > 1}
+    for one, played in several.items():
+        peers = [peer for peer in several if peer.env == one.env]
+        strata = [human_normalized(game, np.array(scores)) for game, scores in played.items()]
+        env = f"human-normalized, {len(played)} games{' ' * bool(one.env)}{one.env}"
+        groups.append(_group(env, one.name(peers), strata))
+    return groups
 
 
 def _group(env: str, name: str, strata: Sequence[Numbers]) -> Group:

@@ -16,6 +16,8 @@ from parl.run.metrics import read_metrics
 
 State = Literal["running", "ended", "interrupted", "damaged"]
 _DESCENDING = ("score", "steps", "time", "created")
+# Settings of a run without effect on what it learns.
+_WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "logger")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,23 @@ def reason_of_end(counters: Mapping[str, Any], settings: Mapping[str, Any]) -> s
     if goal is not None and confirmed is not None and confirmed >= goal:
         return "stop_at_return"
     return "total_steps" if counters["env_steps"] >= settings["total_steps"] else None
+
+
+def compared_settings(run: RunDirectory) -> dict[str, Any]:
+    """The settings by which a run is compared with others: its seed, and those with an effect on learning.
+
+    A run that was resumed has the ``total_steps`` and ``stop_at_return`` of its last part.
+    """
+    settings = dict(run.config.get("run", {}))
+    try:
+        folder = run.checkpoints.verified("last", only=["counters.json"])
+        counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
+    except (ParlError, OSError):  # Settings and metrics are enough to compare runs.
+        counters = {}
+    settings |= counters.get("limits", {})
+    return {
+        name: value for name, value in settings.items() if value is not None and name not in _WITHOUT_EFFECT
+    }
 
 
 def list_runs(folder: str | Path, sort: str = "name") -> list[ListedRun]:

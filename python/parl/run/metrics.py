@@ -78,7 +78,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     """Reads the records of a run's metrics, in order of ``env_steps``.
 
     Where the run was resumed from a checkpoint (a record with ``resumed``), earlier records with more steps
-    than the checkpoint are left out.
+    than the checkpoint are left out; all of them where it started again because it had no checkpoint.
 
     Args:
         path: a ``metrics.jsonl`` or a run directory.

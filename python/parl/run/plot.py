@@ -11,6 +11,7 @@ import numpy as np
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
+from parl.run.listing import compared_settings
 from parl.run.metrics import read_metrics
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -58,7 +59,7 @@ def band(curves: Sequence[tuple[list[float], list[float]]], points: int = 200) -
 
 
 def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
-    """Groups runs whose settings differ only in seed and name.
+    """Groups runs whose settings differ only in their seed and in those that do not change what they learn.
 
     Args:
         runs: run directories.
@@ -68,12 +69,10 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
     """
     found: dict[str, tuple[str, list[Path]]] = {}
     for run in map(Path, runs):
-        config = RunDirectory.open(run).config
-        table = {key: dict(value) if isinstance(value, dict) else value for key, value in config.items()}
-        settings = table.get("run", {})
+        directory = RunDirectory.open(run)
+        settings = compared_settings(directory)
         seed = settings.pop("seed", None)
-        for key in ("name", "runs", "quiet", "verbose"):
-            settings.pop(key, None)
+        table = directory.config | {"run": settings}
         name = run.name.removesuffix(f"-{seed}")
         found.setdefault(json.dumps(table, sort_keys=True, default=str), (name, []))[1].append(run)
     named: dict[str, list[Path]] = {}

@@ -149,8 +149,11 @@ class Loop(ABC, Generic[L]):
 
     def _write(self, folder: Path, actors: Sequence[bytes | None]) -> None:
         """Writes a checkpoint with these actors' states into ``folder``."""
-        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
-        checkpoint.write(folder, self._learner, self._replay, actors, counters)
+        checkpoint.write(folder, self._learner, self._replay, actors, self._counts())
+
+    def _counts(self) -> dict[str, int]:
+        """The counters of a checkpoint; ``env_steps`` are those of the whole run."""
+        return {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
 
     @abstractmethod
     def close(self) -> None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -17,7 +18,7 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
@@ -114,7 +115,20 @@ __all__ = [
 ]
 
 
+@contextlib.contextmanager
+def _kept_threads() -> Generator[None]:
+    """Context that restores the number of torch's threads, which runs and evaluations change."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @show_options(Options)
+@_kept_threads()
 def train(
     algorithm: str,
     /,
@@ -517,6 +531,7 @@ class ResumeOptions(TypedDict, total=False):
 
 
 @show_options(ResumeOptions)
+@_kept_threads()
 def resume(
     path: str | Path,
     *,
@@ -577,7 +592,7 @@ def resume(
             config, setup, saved = last_checkpoint()
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
-                warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
+                warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=3)
             progress = Progress(config.total_steps, config.quiet, config.verbose)
             said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
             progress.print_line(f"{said}, from step {start:,}")
@@ -697,12 +712,29 @@ def evaluate(
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
+    return evaluate_with_protocol(path, episodes, seed, checkpoint, trust=trust)[0]
+
+
+@_kept_threads()
+def evaluate_with_protocol(
+    path: str | Path,
+    episodes: int = 100,
+    seed: int = 1_000_000,
+    checkpoint: str = "best",
+    *,
+    trust: bool = False,
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[tuple[str, str]]]:
+    """As :func:`evaluate`, with the protocol as :func:`protocol_table` returns it.
+
+    It is that of the weights that played: a run in progress may have replaced its checkpoints since.
+    """
     from parl.runtime.evaluate import Evaluator
 
     policy = _load_for_playing(path, checkpoint, trust)
+    facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
     try:
-        return evaluator.play(episodes, seed)
+        return evaluator.play(episodes, seed), facts
     finally:
         evaluator.close()
 
@@ -745,6 +777,7 @@ def _load_for_playing(path: str | Path, checkpoint: str, trusted: bool) -> Polic
     return policy
 
 
+@_kept_threads()
 def record(
     path: str | Path,
     out: str | Path,

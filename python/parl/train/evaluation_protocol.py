@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from parl.run import RunDirectory
@@ -34,17 +34,21 @@ def evaluation_options(env: str, options: Mapping[str, Any], evaluation: Iterabl
     return found | given
 
 
-def protocol_facts(run: RunDirectory, env_steps: int, episodes: int | None = None) -> list[tuple[str, str]]:
+def protocol_facts(
+    run: RunDirectory, env_steps: int, episodes: int | None = None, evaluation: Iterable[str] | None = None
+) -> list[tuple[str, str]]:
     """The protocol of evaluations of ``run`` as (name, value): algorithm, environment, its settings, weights.
 
     Args:
         run: the run directory.
         env_steps: number of transitions after which the weights were saved.
         episodes: number of episodes of the score; None if unknown.
+        evaluation: keyword arguments that replace those of training; None: those from the start of the run,
+            which a resumed run can replace.
     """
     config = run.config
     settings = config["run"]
-    words = settings.get("evaluation_env_options", ())
+    words = settings.get("evaluation_env_options", ()) if evaluation is None else evaluation
     facts = run.about.get("environment", {})
     options = evaluation_options(settings["env"], facts or keywords(settings.get("env_options", ())), words)
     return [
@@ -59,10 +63,15 @@ def protocol_facts(run: RunDirectory, env_steps: int, episodes: int | None = Non
     ]
 
 
-def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) -> str:
+def protocol_of(
+    run: RunDirectory, env_steps: int, episodes: int | None = None, evaluation: Iterable[str] | None = None
+) -> str:
     """The protocol of evaluations of ``run`` as one line; see :func:`protocol_facts`."""
-    (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = protocol_facts(
-        run, env_steps, episodes
-    )
+    return protocol_line(protocol_facts(run, env_steps, episodes, evaluation))
+
+
+def protocol_line(facts: Sequence[tuple[str, str]]) -> str:
+    """What :func:`protocol_facts` returned as one line."""
+    (_, algorithm), (_, env), *options, (_, actions), (_, played), (_, seeds), (_, weights) = facts
     shown = [f"{key}{' ' if key == 'wrapped in' else '='}{value}" for key, value in options]
     return ", ".join([f"{algorithm} on {env}", *shown, actions, played, seeds, f"weights {weights}"])

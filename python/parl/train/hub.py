@@ -73,6 +73,8 @@ def save(policy: Policy, folder: str | Path, source: str | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     table = run.config
     table["run"] = {key: value for key, value in table["run"].items() if key not in _LOCAL}
+    if "dataset" in table["run"]:  # Without one other settings would have other bounds.
+        table["run"]["dataset"] = Path(table["run"]["dataset"]).name
     settings = dump_toml(table)
     about = {key: value for key, value in run.about.items() if key in _PUBLIC}
     policy_file.write(folder, policy.acting, policy.algorithm, policy.spec, policy.env_steps)

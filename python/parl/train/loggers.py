@@ -82,8 +82,10 @@ class TensorBoard(Logger):
         from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams
 
-        purge_step = run.env_steps + 1 if run.env_steps else None
-        writer: Any = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge_step)
+        folder = run.path / "tensorboard"
+        # A run that ended before its first checkpoint has events too.
+        purge_step = run.env_steps + 1 if folder.exists() else None
+        writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
         self._writer = writer
         values = {
             name: value if isinstance(value, bool | int | float | str) else str(value)

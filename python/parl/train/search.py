@@ -11,6 +11,7 @@ A study is a SQLite file. Several processes that name the same file share it, an
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import warnings
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from optuna.pruners import BasePruner
 
+_POSITION = "position"  # attribute of a trial, see _position
 _PLACE = ("runs", "name", "quiet")  # settings that say where and how a trial is written
 
 
@@ -93,7 +95,8 @@ def tune(
 
     Each trial is a run with sampled settings and the seed ``seed`` + number of the trial. It is pruned, that
     is ended early, if its evaluations are below the median of the other trials at the same point. With
-    ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more.
+    ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more:
+    a trial that Ctrl-C or an error ended is repeated by the next one, with its seed and its settings.
 
     Args:
         algorithm: one of :data:`parl._algorithms.ALGORITHMS`.
@@ -147,9 +150,11 @@ def tune(
     )
 
     def objective(trial: Trial) -> float:
+        position = _position(found, trial.number)
+        trial.set_user_attr(_POSITION, position)
         values = {name: _sample(trial, name, kind) for name, kind in sampled.items()}
         place = {"runs": str(file.with_suffix("")), "name": f"trial-{trial.number}", "quiet": True}
-        run_options: Any = given | values | place | {"seed": settings.seed + trial.number}
+        run_options: Any = given | values | place | {"seed": settings.seed + position}
         try:
             run = train(algorithm, env, preset=preset, callbacks=[_Pruning(trial)], **run_options)
         except (ConfigError, NonFiniteError) as error:
@@ -230,6 +235,16 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
     return files
 
 
+def _position(study: optuna.Study, number: int) -> int:
+    """Which trial of an uninterrupted search the trial ``number`` is: the first not done or running."""
+    taken = {
+        trial.user_attrs.get(_POSITION, trial.number)
+        for trial in study.get_trials(deepcopy=False)
+        if trial.number != number and trial.state != TrialState.FAIL
+    }
+    return next(position for position in itertools.count() if position not in taken)
+
+
 def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=states)
 
@@ -292,7 +307,7 @@ class _Pruning(Callback):
 
 
 class _SeededTPE(BaseSampler):
-    """TPE whose random numbers depend on the seed and the number of the trial.
+    """TPE whose random numbers depend on the seed and on :func:`_position` of the trial.
 
     A study that is continued samples what an uninterrupted one does, and processes that share a study sample
     different settings.
@@ -302,7 +317,8 @@ class _SeededTPE(BaseSampler):
         self._seed, self._startup_trials = seed, startup_trials
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        seed = int(np.random.SeedSequence((self._seed, trial.number)).generate_state(1)[0])
+        position = _position(study, trial.number)
+        seed = int(np.random.SeedSequence((self._seed, position)).generate_state(1)[0])
         self._tpe = TPESampler(seed=seed, n_startup_trials=self._startup_trials)
         self._tpe.before_trial(study, trial)
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -164,6 +164,8 @@ class Trainer:
         self._score: dict[str, Any] = {}
         self._evaluated_at = self._saved_at = self._logged_at = 0
         self._is_saved = False  # whether the run has a checkpoint
+        # Sum of the rewards and number of the episodes before the run was resumed.
+        self._before = (0.0, 0)
         self._evaluate_again = 0.0
         self._interrupted = False
 
@@ -218,6 +220,9 @@ class Trainer:
                 self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
                 self._is_saved = saved is not None
                 if saved is not None:
+                    self._load_state(saved.counters.get("trainer", {}))
+                # A run without a checkpoint that starts again has records too.
+                if saved is not None or self._run.metrics.stat().st_size:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
                     self._start_callbacks(loop)
@@ -243,6 +248,33 @@ class Trainer:
             finally:
                 loop.close()
                 evaluator.close()
+
+    def _state(self, loop: Loop[Any]) -> dict[str, Any]:
+        """What a resumed run needs to log and evaluate where an uninterrupted one does, as plain data."""
+        return {
+            "evaluated_at": self._evaluated_at,
+            "logged_at": self._logged_at,
+            "evaluation_return": self._evaluation_return,
+            "recent": list(self._recent),
+            "window": list(self._window),
+            "seen": self._rewards_and_episodes(loop),
+        }
+
+    def _load_state(self, state: Mapping[str, Any]) -> None:
+        """Restores what :meth:`_state` returned; empty in checkpoints of older versions."""
+        if not state:
+            return
+        self._evaluated_at, self._logged_at = int(state["evaluated_at"]), int(state["logged_at"])
+        self._evaluation_return = state["evaluation_return"]
+        self._recent.extend(state["recent"])
+        self._window.extend((int(steps), float(sum_), int(ended)) for steps, sum_, ended in state["window"])
+        rewards, episodes = state["seen"]
+        self._before = (float(rewards), int(episodes))
+
+    def _rewards_and_episodes(self, loop: Loop[Any]) -> tuple[float, int]:
+        """The sum of all rewards and the number of episodes ended since the start of the run."""
+        rewards, episodes = loop.rewards_and_episodes()
+        return self._before[0] + rewards, self._before[1] + episodes
 
     def _start_callbacks(self, loop: Loop[Any]) -> None:
         if self._callbacks.has("on_start"):
@@ -318,7 +350,7 @@ class Trainer:
         if config.evaluation_every and since >= config.evaluation_every:
             return True
         goal = config.stop_at_return
-        now = (loop.env_steps, *loop.rewards_and_episodes())
+        now = (loop.env_steps, *self._rewards_and_episodes(loop))
         # The window has at least _NEAR_GOAL_WINDOW vector steps and one end of an episode, which may take
         # longer.
         while (
@@ -406,7 +438,9 @@ class Trainer:
             "evaluation_return_std": float(returns.std()),
             "evaluation_episodes": len(returns),
             "evaluation_seed": seed,
-            "protocol": protocol_of(self._run, loop.env_steps, len(returns)),
+            "protocol": protocol_of(
+                self._run, loop.env_steps, len(returns), self._config.evaluation_env_options
+            ),
         }
         rate = evaluator.success_rate
         if rate is not None:
@@ -464,6 +498,7 @@ class Trainer:
                 self._config,
                 training_s=time.monotonic() - self._began,
                 evaluation_episodes=self._episodes_played,
+                trainer=self._state(loop),
                 **({} if score is None else {"score": self._score}),
             )
         self._saved_at, self._saved_clock, self._is_saved = loop.env_steps, time.monotonic(), True

@@ -112,18 +112,22 @@ class RayActor(RayProcess):
     def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
         torch.set_num_threads(1)
         self._rows = RowBuffer()
+        self._scale = setup.scale
         self._actor = setup.make_actor(index, self._rows, resumes)
         if state is not None:
             self._actor.load(state)
             self._actor.keep_priorities()  # the numbers of rows restart at 0
 
     def collect(self, weights: Any, version: int, env_steps: int, steps: int) -> RolloutResult:
-        """Takes ``steps`` vector steps with ``weights`` (P,) float32 of ``version``."""
+        """Takes ``steps`` vector steps with ``weights`` (P,) float32 of ``version``.
+
+        The process of the learner, one of those of torchrun, has collected ``env_steps`` before.
+        """
         actor = self._actor
         actor.policy.weights.copy_(torch.from_numpy(np.array(weights)))
         counts = Counts(0, [], 0.0)
         for _ in range(steps):
-            counts = total([counts, actor.step(env_steps + counts.transitions)])
+            counts = total([counts, actor.step((env_steps + counts.transitions) * self._scale)])
         return RolloutResult(self._rows.take(), counts, version, self._rows.take_priorities())
 
     def save(self) -> bytes | str:
@@ -271,7 +275,7 @@ def run_ray_actor(
             may_ask = counters.command == b.RUN and actor.may_send_request()
             if may_ask and setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
                 left = -(-(setup.pacer.total_steps - env_steps) // setup.num_envs)
-                actor.send_request(env_steps * setup.scale, max(1, min(setup.remote.steps, left)))
+                actor.send_request(env_steps, max(1, min(setup.remote.steps, left)))
                 row[b.IN_FLIGHT] = actor.in_flight
             elif actor.in_flight:
                 result = actor.result(_WAIT_S)

@@ -55,6 +55,8 @@ _CHECK_EVERY_S = 0.05
 PARKED_PAUSE_S = 0.01
 # Seconds between two checks for a request of rank 0 of torchrun, before learning starts.
 _REQUEST_PAUSE_S = 0.02
+# In the checkpoint of a process of torchrun: the transitions that it has collected itself.
+_OWN_STEPS = "own_env_steps"
 # Requests to parked actors: to answer, and to store embeddings in the replay from now on.
 _PARKED, _STORE_EMBEDDINGS = "parked", "store embeddings"
 
@@ -243,6 +245,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         """Starts the workers; ``name`` is that of the replay's shared memory, None if it is not shared."""
         assert self._workers is not None
         counters, workers, learner = self._counters, self._workers, self._learner
+        if saved is not None and setup.group is not None:
+            self._env_steps = int(saved.counters.get(_OWN_STEPS, self._env_steps))
         counters.actor[0, b.STEPS] = self._env_steps
         if setup.group is not None:
             # All take the state of rank 0: a process that was killed may have saved an older one.
@@ -476,6 +480,10 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def _write(self, folder: Path, actors: Sequence[bytes | None]) -> None:
         self._env_steps = self._counters.env_steps  # of this process
         super()._write(folder, actors)
+
+    def _counts(self) -> dict[str, int]:
+        own = {} if self._setup.group is None else {_OWN_STEPS: self._env_steps}
+        return super()._counts() | {"env_steps": self._env_steps * self._setup.scale} | own
 
     @property
     def _has_followers(self) -> bool:

@@ -124,9 +124,10 @@ class DatasetSource:
 
     def load(self, state: bytes) -> None:
         """Restores what :meth:`save` returned: replays the dataset from the start of a pass to the place."""
-        self._rng.bit_generator.state, taken, self.added = states.from_bytes(state)
+        self._before, self._taken, self.added = states.from_bytes(state)
+        self._rng.bit_generator.state = self._before
         self.close()
-        self._stream = iter(()) if self.fits else self._rows(taken)
+        self._stream = iter(()) if self.fits else self._rows(self._taken)
 
     def close(self) -> None:
         """Frees the environments of the replay."""

@@ -87,6 +87,9 @@ def _run_worker(
 class HogwildLoop(CommandedLoop[HogwildLearner]):
     """See the module. An iteration reads the workers' messages and waits a moment.
 
+    A checkpoint has weights and counters of the end of :meth:`advance`, which may have been evaluated since;
+    meanwhile the workers learn.
+
     Args:
         setup: the run.
         saved: the checkpoint to start from, or None.
@@ -155,11 +158,6 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
     def _metrics(self) -> dict[str, float]:
         """Metrics of worker 0's learner, since the driver's does not learn."""
         return self._latest
-
-    def _actor_states(self) -> list[bytes | None]:
-        states = super()._actor_states()
-        self._refresh()
-        return states
 
     def save_after_failure(self, folder: Any) -> None:
         """Writes learner and counters; a run resumed from them starts new episodes."""
