@@ -36,6 +36,14 @@ def test_functions_may_make_single_or_vector_environments():
         EnvMaker(lambda n: None)(2)
 
 
+def test_an_environment_that_does_not_say_when_it_resets_is_warned_of():
+    """As Gymnasium's wrappers do; environments for its versions before 1.0 reset in the step of the end."""
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    del env.metadata["autoreset_mode"]
+    with pytest.warns(UserWarning, match=r"has no metadata\['autoreset_mode'\]: taken for NEXT_STEP"):
+        assert spec_of(env).autoreset == "next_step"
+
+
 def test_a_maker_can_be_pickled():
     import pickle
 

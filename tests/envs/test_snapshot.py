@@ -166,6 +166,11 @@ class Place(NamedTuple):
     cells: list[int]
 
 
+class Cell(NamedTuple):
+    row: int
+    column: int
+
+
 class Meters(float):
     pass
 
@@ -211,6 +216,29 @@ def test_values_of_other_types_than_pythons_own_are_kept(first, later):
     one.value = later
     snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
     assert type(other.value) is type(later) and other.value == later
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ({Mood.CALM}, {Mood.CALM}),
+        ({Mood.CALM}, set(Mood)),
+        (frozenset({Keys.UP}), frozenset({Keys.UP | Keys.FIRE})),
+        ({Mood.CALM: 1}, {list(Mood)[-1]: 1, Mood.CALM: 2}),
+        ({(1, Mood.CALM)}, {(2, Mood.CALM)}),
+        ({Cell(1, 2)}, {Cell(1, 2), Cell(3, 4)}),
+        ({Cell(1, 2): 0}, {Cell(5, 5): 1, Cell(1, 2): 2}),
+        ({int, math.sin}, {int, math.sin}),
+    ],
+    ids=str,
+)
+def test_members_of_sets_and_keys_are_kept(first, later):
+    """Their places do not say which ones of another environment they are."""
+    one, other = Holder(first), Holder(first)
+    snapshots = Snapshot(one), Snapshot(other)
+    one.value = later
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    assert other.value == later and type(other.value) is type(later)
 
 
 def up():

@@ -11,6 +11,7 @@ from parl.datasets.dqn_replay import ENVIRONMENT, DQNReplay, read_dqn_replay
 from parl.datasets.options import CHOSEN
 from parl.envs.atari.presets import preset_settings
 from parl.envs.atari.registration import env_id
+from parl.envs.atari.variations import plain
 from parl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def view_of(dataset: Dataset | DQNReplay, maker: EnvMaker) -> dict[str, Any]:
     if isinstance(dataset, DQNReplay):
         return _view_of_log(dataset, maker.name, settings, shape)
     recorded = dataset.env_options["frameskip"]
-    if settings["frameskip"] != recorded:
+    if settings["frameskip"] != plain("frameskip", recorded):
         raise ConfigError(
             f"{path} was recorded with frameskip = {recorded}, but {maker.name} has {settings['frameskip']}"
         )

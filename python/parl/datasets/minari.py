@@ -158,8 +158,9 @@ def from_minari(
     if game is None:
         raise DatasetError(f"{name} does not say its game: game='pong'")
     recorded = json.loads(metadata.get(_OPTIONS, "{}"))
-    if isinstance(recorded.get("frameskip"), list):
-        recorded["frameskip"] = tuple(recorded["frameskip"])
+    skip = recorded.get("frameskip")
+    if isinstance(skip, list) and not isinstance(skip[0], list):
+        recorded["frameskip"] = tuple(skip)  # the pair itself, in older files
     options = resolve(game_id(game), {**recorded, **env_options})
     indices = [int(number) for number in found.episode_indices]
     if seeds is None:

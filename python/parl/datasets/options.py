@@ -100,8 +100,9 @@ def resolve(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
     given["life_loss"] = given.get("life_loss") or life
     for name in KEYS:
         value: Any = given.get(name)
-        if name == "modifications" and not is_single(name, value) and len(value) == 1:
-            given[name] = value[0]
+        if name in ("frameskip", "modifications") and not is_single(name, value) and len(value) == 1:
+            # As in settings of environments.
+            given[name] = tuple(value[0]) if isinstance(value[0], list) else value[0]
         elif not is_single(name, value):
             raise ConfigError(
                 f"{name} is {value!r}: all episodes of a dataset have one value; record a dataset for each"
@@ -134,7 +135,7 @@ def view_options(recorded: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict
         elif name in CHOSEN:
             view[name] = value
         elif name in FIXED:
-            if plain(name, value) != recorded.get(name):
+            if plain(name, value) != plain(name, recorded.get(name)):
                 raise ConfigError(
                     f"{name} is {value!r}, but the episodes were recorded with {recorded.get(name)!r}: with "
                     "another value the same actions give other episodes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -293,6 +294,12 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         raise ConfigError(
             f"action space is {action}, expected Discrete, Box, or a MultiDiscrete from 0 on: make the "
             "environment with parl.envs.EnvMaker"
+        )
+    if "autoreset_mode" not in env.metadata:
+        warnings.warn(
+            f"{env} has no metadata['autoreset_mode']: taken for NEXT_STEP, in which the step after the end "
+            "of an episode only resets",
+            stacklevel=2,
         )
     mode = env.metadata.get("autoreset_mode", "next_step")
     autoreset = str(getattr(mode, "name", mode)).lower()

@@ -135,6 +135,20 @@ def _attributes(value: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
+class _Found:
+    """What an environment refers to, for members of sets and keys, which have no place in another one.
+
+    Attributes:
+        classes: of enumerations, and of values besides attributes, by the names of :func:`_kind`.
+        constants: by their types and names; without lambdas, which share one, and methods, whose objects have
+            places.
+    """
+
+    def __init__(self) -> None:
+        self.classes: dict[str, Any] = {}
+        self.constants: dict[tuple[str, str], Any] = {}
+
+
 # Path of an object, its type; of constants and functions their name and code.
 _Place = tuple[str, str, str, Any]
 
@@ -152,8 +166,10 @@ class Snapshot:
         self._env = env
         self._known: frozenset[_Place] | None = None
         self._reason: SnapshotError | None = None
+        self._found = _Found()
         try:
-            self._known = frozenset(_Reader(env).places)
+            reader = _Reader(env)
+            self._known, self._found = frozenset(reader.places), reader.found
         except SnapshotError as error:
             self._reason = error
 
@@ -182,7 +198,7 @@ class Snapshot:
         Raises:
             SnapshotError: the state does not fit the environment, which must not be used any more.
         """
-        _Writer(nodes).restore(0, self._env, "env")
+        _Writer(nodes, self._found).restore(0, self._env, "env")
 
 
 def _seeds(bits: Any) -> list[Any] | None:
@@ -203,6 +219,7 @@ class _Reader:
     def __init__(self, root: Any) -> None:
         self.nodes: list[Any] = []
         self.places: list[_Place] = []
+        self.found = _Found()
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         self._owners: list[np.ndarray[Any, Any]] = []
@@ -249,11 +266,15 @@ class _Reader:
         is_constant = _is_fixed(value) or isinstance(value, types.FunctionType)
         name, code = (_name(value), _code(value)) if is_constant else ("", None)
         self.places.append((place, _kind(value), name, code))
+        if isinstance(value, (enum.Enum, *_VALUES)):
+            self.found.classes[_kind(value)] = cls
         if isinstance(value, enum.Flag):
             return ["flag", _kind(value), value.value]
         if isinstance(value, enum.Enum):
             return ["enum", _kind(value), value.name]
         if _is_fixed(value):
+            if name and "<" not in name and not isinstance(value, types.MethodType):
+                self.found.constants[_kind(value), name] = value
             return ["fixed", _kind(value), name]
         if isinstance(value, types.FunctionType):
             cells = [cell.cell_contents for cell in value.__closure__ or ()]
@@ -299,8 +320,8 @@ class _Reader:
 class _Writer:
     """Rebuilds values from nodes, with the objects of an existing environment at the same paths."""
 
-    def __init__(self, nodes: list[Any]) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: list[Any], found: _Found) -> None:
+        self._nodes, self._found = nodes, found
         self._made: dict[int, Any] = {}
         self._used: set[int] = set()
 
@@ -419,15 +440,22 @@ class _Writer:
             raise SnapshotError(f"{place} is {found}, the snapshot has a {kind}")
         return live
 
+    def _class(self, live: Any, place: str, kind: str) -> Any:
+        """The class of ``live``, or one of this name that the environment refers to elsewhere."""
+        if kind in self._found.classes and (live is _MISSING or _kind(live) != kind):
+            return self._found.classes[kind]
+        return type(self._same(live, place, kind))
+
     def _make_enum(self, number: int, live: Any, place: str, kind: str, name: str) -> Any:
-        members: Any = type(self._same(live, place, kind))
-        return members[name]
+        return self._class(live, place, kind)[name]
 
     def _make_flag(self, number: int, live: Any, place: str, kind: str, value: int) -> Any:
-        flags: Any = type(self._same(live, place, kind))
-        return flags(value)
+        return self._class(live, place, kind)(value)
 
     def _make_fixed(self, number: int, live: Any, place: str, kind: str, name: str | None = None) -> Any:
+        found = self._found.constants.get((kind, name or ""), _MISSING)
+        if found is not _MISSING and (live is _MISSING or (_kind(live), _name(live)) != (kind, name)):
+            return found
         return self._named(self._same(live, place, kind), place, name)
 
     def _named(self, live: Any, place: str, name: str | None) -> Any:
@@ -437,7 +465,7 @@ class _Writer:
         return live
 
     def _make_value(self, number: int, live: Any, place: str, kind: str, value: Any) -> Any:
-        cls = type(self._same(live, place, kind))
+        cls = self._class(live, place, kind)
         base = _base(cls)
         if base is None:
             raise SnapshotError(f"{place} is a {kind}, which has no value")

@@ -325,13 +325,24 @@ def test_settings_are_those_at_the_start_although_a_list_changes() -> None:
     assert other.settings["mode"] == [0, 4]
 
 
+@pytest.mark.parametrize("frameskip", [3, (2, 5), [2, 5], [(2, 5), 3], [(2, 5), (1, 3)]])
+def test_frame_skips_in_json_are_the_same(frameskip: Any) -> None:
+    """A pair for all environments is not a list of two numbers, one for every other environment each."""
+    options: dict[str, Any] = {"obs_type": "ram", "num_threads": 1}
+    envs = parl.AtariVectorEnv("pong", 4, frameskip=frameskip, **options)
+    kept = json.loads(json.dumps(envs.settings))
+    del kept["preset"]
+    other = parl.AtariVectorEnv(**kept)
+    assert other.variations == envs.variations and other.settings == envs.settings
+    other.reset(options={"frameskip": (3, 4)})
+    assert other.variations[0].frameskip == (3, 4)
+
+
 def test_settings_are_data() -> None:
     """Environments made with the settings that JSON has kept are the same."""
     envs = parl.AtariVectorEnv("breakout", 5, **DIFFERENT)
     kept = json.loads(json.dumps(envs.settings))
     assert kept["ram"][3] == {"0x39": 1} and kept["patches"][2] == {"0xF07D": 16}
-    # JSON has no tuples: the bounds of a random frame skip.
-    kept["frameskip"] = [tuple(one) if isinstance(one, list) else one for one in kept["frameskip"]]
     again = parl.AtariVectorEnv("breakout", 5, **{name: kept[name] for name in ("hold", "ram", *DIFFERENT)})
     assert again.variations == envs.variations
 

@@ -96,11 +96,13 @@ def choice(name: str, value: Any) -> int | None:
 def frameskip(value: Any) -> tuple[int, int]:
     """Converts ``frameskip`` to (low, high) frames per step; both are equal if it is fixed.
 
+    In JSON, which has no tuples, the pair of an environment is a list.
+
     Raises:
         FrameskipError: it is out of its bounds, or not a pair with low < high.
         FrameskipTypeError: it is not an int.
     """
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         if len(value) != 2:
             raise FrameskipError(f"frameskip is {value!r}, expected an int or (low, high)")
         low, high = _frames(value[0]), _frames(value[1])

@@ -96,7 +96,8 @@ class AtariEnv(gymnasium.Env[Any, Any]):
     @property
     def _frameskip(self) -> int | tuple[int, int]:
         # `AtariPreprocessing` reads this attribute.
-        return self._envs.settings["frameskip"]
+        low, high = self._envs.variations[0].frameskip
+        return low if low == high else (low, high)
 
     def get_action_meanings(self) -> list[str]:
         """Names of the actions by number: ``["NOOP", "FIRE", ...]``."""

@@ -119,9 +119,13 @@ def _modifications(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+# Keywords whose value for one environment can be a tuple.
+_PAIRS_AND_NAMES = ("frameskip", "modifications")
+
+
 def is_single(name: str, value: Any) -> bool:
     """Whether ``value`` is that of all environments, not one per environment."""
-    if name in ("frameskip", "modifications") and isinstance(value, tuple):
+    if name in _PAIRS_AND_NAMES and isinstance(value, tuple):
         # The bounds of a random number of frames, or several names.
         return True
     return isinstance(value, str | bytes | Mapping) or not _has_entries(value)
@@ -283,8 +287,9 @@ def plain(name: str, value: Any) -> Any:
             return _patches_text(parse_patches(value))
         if name in ("ram", "hold") and value is not None:
             return _ram_text(parse_ram(name, value))
-        return [list(value)] if name == "modifications" and isinstance(value, tuple) else value
+        # A list would have an entry for each environment.
+        return [list(value)] if name in _PAIRS_AND_NAMES and isinstance(value, tuple) else value
     values: list[Any] = value.tolist() if hasattr(value, "tolist") else list(value)
-    if name == "modifications":
+    if name in _PAIRS_AND_NAMES:
         return [list(one) if isinstance(one, tuple) else one for one in values]
     return [plain(name, one) for one in values]
