@@ -535,6 +535,21 @@ def test_rank_0_sends_commands_to_all_processes(clock, tmp_path):
     assert all(actor.seen[-1] == "closed" for actor in actors)
 
 
+def test_rank_0_that_fails_within_an_update_sends_no_command(clock):
+    """The others then average gradients: they would not hear it, and both sides would wait for ever."""
+    loop = make_sync(clock, group=SimpleNamespace(size=3, rank=0))
+    loop.advance(50, 0.0)
+
+    def fails(buffer, env_steps):
+        raise ValueError("an environment")
+
+    loop._actors[0].collect = fails
+    with pytest.raises(ValueError, match="an environment"):
+        loop.advance(100, 0.0)
+    loop.close()
+    assert loop._said == [(ROLLOUT, 0), (ROLLOUT, 60)]
+
+
 def test_other_ranks_follow_the_commands(clock):
     words = [(ROLLOUT, 30), (SAVE, 60), (ROLLOUT, 60), (END, 90)]
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1), words=words)

@@ -1,6 +1,7 @@
 """``parl.tune``: trials, pruning, studies that processes share and continue, and the best settings."""
 
 import itertools
+import signal
 
 import matplotlib
 import numpy as np
@@ -188,13 +189,21 @@ def test_another_space_in_the_same_study_is_an_error(tmp_path):
         tune(tmp_path, trials=2, space=SPACE | {"gamma": CategoricalDistribution((0.5, 0.6))})
 
 
-def test_an_interrupt_ends_the_search(tmp_path, monkeypatch):
-    class Interrupted:
-        path, stopped = tmp_path, "interrupted"
+def test_an_interrupt_ends_the_search_and_leaves_no_checkpoint(tmp_path, monkeypatch):
+    train = search.train
 
-    monkeypatch.setattr(search, "train", lambda *_, **__: Interrupted)
+    class Interrupts:
+        def on_evaluation(self, evaluation):
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(*arguments, callbacks, **options):
+        return train(*arguments, callbacks=[*callbacks, Interrupts()], **options)
+
+    monkeypatch.setattr(search, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(tmp_path)
+    assert (tmp_path / "study" / "trial-0" / "metrics.jsonl").exists()
+    assert not list(tmp_path.glob("study/*/checkpoints"))
     monkeypatch.undo()
     assert [trial.state for trial in tune(tmp_path, trials=1).study.trials] == [
         TrialState.FAIL,

@@ -32,6 +32,7 @@ from parl.train import _env_maker, _options_layer, _probe_env, train
 from parl.train.callbacks import Callback, Evaluation
 from parl.train.options import Options
 from parl.train.registry import preset_layer, resolve
+from parl.train.trainer import TrainingInterrupted
 
 try:
     import optuna
@@ -157,6 +158,8 @@ def tune(
         run_options: Any = given | values | place | {"seed": settings.seed + position}
         try:
             run = train(algorithm, env, preset=preset, callbacks=[_Pruning(trial)], **run_options)
+        except TrainingInterrupted as error:
+            run = error.run
         except (ConfigError, NonFiniteError) as error:
             trial.set_user_attr("error", str(error))
             raise optuna.TrialPruned(str(error)) from error

@@ -7,12 +7,12 @@ next: an update, a checkpoint or the end. The other ranks collect and learn when
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parl.errors import WorkerError
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
-from parl.runtime.on_policy.rollout_loop import RolloutLoop
+from parl.runtime.on_policy.rollout_loop import Collected, RolloutLoop
 
 
 class GroupedRolloutLoop(RolloutLoop):
@@ -21,6 +21,8 @@ class GroupedRolloutLoop(RolloutLoop):
     _coordinator: RolloutCoordinator | None = None
     # Number of times that this process has learned.
     _learned = 0
+    # Whether rank 0 has asked for an update that it has not made: the other ranks do not wait for a request.
+    _is_updating = False
 
     def _join_group(self) -> None:
         """Averages gradients with the other processes of torchrun, if there are any; takes rank 0's state."""
@@ -43,10 +45,15 @@ class GroupedRolloutLoop(RolloutLoop):
     def _before_learning(self) -> None:
         self._learned += 1
 
+    def _update(self, group: Sequence[Collected]) -> None:
+        super()._update(group)
+        self._is_updating = False
+
     def _broadcast(self, request: float) -> None:
         """Rank 0 tells the other processes of torchrun what comes next, if there are any."""
         if self._coordinator is not None and self._setup.group is not None and self._setup.group.rank == 0:
             self._coordinator.send(request, self._env_steps)
+            self._is_updating = request == ROLLOUT
 
     def run_follower_rank(self, save: Callable[[Callable[[Path], None]], None]) -> None:
         """Collects and learns together with rank 0 until rank 0 ends.
@@ -82,7 +89,9 @@ class GroupedRolloutLoop(RolloutLoop):
         coordinator, self._coordinator = self._coordinator, None
         group = self._setup.group
         if coordinator is not None and group is not None and group.rank == 0:
-            # If a process has failed, the others have ended already.
+            # After a failure within an update the others do not wait for a request: they fail, too, when this
+            # process ends. If another process has failed, the others have ended already.
             with contextlib.suppress(RuntimeError):
-                coordinator.send(END, self._env_steps)
+                if not self._is_updating:
+                    coordinator.send(END, self._env_steps)
         super().close()
