@@ -261,6 +261,18 @@ def test_beta_rises_to_final_beta():
     assert model.replay_buffer.beta == pytest.approx(0.9, abs=0.02)
 
 
+@pytest.mark.parametrize(("beta", "final_beta"), [(0.4, 1.0), (0.4, 0.0)])
+def test_beta_stays_at_final_beta_when_steps_exceed_the_training(beta, final_beta):
+    """SB3 trains in whole rounds of ``train_freq``, and the last one goes beyond ``total_timesteps``."""
+    kwargs = {"beta": beta, "final_beta": final_beta}
+    model = PrioritizedDQN(
+        "MlpPolicy", counters(1), seed=0, train_freq=30, replay_buffer_kwargs=kwargs, **SMALL
+    )
+    model.learn(100)
+    assert model.num_timesteps == 120
+    assert model.replay_buffer.beta == final_beta
+
+
 @pytest.mark.parametrize("algorithm", [PrioritizedSAC, PrioritizedTD3])
 def test_continuous_actions(algorithm):
     model = algorithm("MlpPolicy", "Pendulum-v1", seed=0, **SMALL)

@@ -273,6 +273,24 @@ def test_saving_and_loading(tmp_path):
         small.sampler.load_state_dict(buffer.sampler.state_dict())
 
 
+@pytest.mark.parametrize("short", [True, False], ids=["short", "through TorchRL"])
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_rows_that_were_not_written_are_not_drawn(cls, short):
+    buffer = make(cls)
+    buffer._allows_fast_path = short
+    buffer.extend(rows(0, 15))
+    buffer.update_priority(torch.tensor([3, 18]), torch.tensor([2.0, 1000.0]))
+    buffer.extend(rows(15, 3))
+    late = buffer.sample(16)
+    assert late["index"].max() < 18
+    buffer.empty()
+    buffer.extend(rows(0, 2))
+    late["index"] += 2
+    late["td_error"] = torch.full((16,), 1000.0)
+    buffer.update_tensordict_priority(late)
+    assert buffer.sample(16)["index"].max() < 2
+
+
 @pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
 def test_columns_that_are_replaced_or_added_are_sampled(cls):
     buffer = make(cls)

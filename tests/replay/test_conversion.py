@@ -168,3 +168,19 @@ def test_replays_in_shared_memory_and_unknown_fields_are_refused():
             conversion._native.write(np.array([7], np.uint64), np.zeros((1, 2), np.float32))
         with pytest.raises(ValueError, match='field "obs" has 4 bytes, expected 8'):
             conversion._native.write(np.array([7], np.uint64), np.zeros((1, 1), np.float32))
+
+
+def test_a_converted_replay_keeps_its_class_and_its_hindsight():
+    goals = {"achieved_goal": ((1,), "float32"), "desired_goal": ((1,), "float32")}
+    spec = {**fields(PIXELS), "obs": {"image": ((PIXELS,), "uint8"), **goals}}
+    hindsight = parl.Hindsight(lambda achieved, desired, info: np.full(len(achieved), 3.0), k=1e9)
+    replay = parl.UniformReplay(50, spec, num_envs=1, hindsight=hindsight)
+    for i in range(20):
+        obs = {"image": np.full(PIXELS, i, np.uint8), "achieved_goal": [float(i)], "desired_goal": [99.0]}
+        replay.add(obs=obs, action=i, reward=0.0, terminated=False, truncated=False)
+    converted = Conversion(replay, "obs/image", (2,), "float32", code).finish()
+    assert type(converted) is parl.UniformReplay
+    batch, expected = converted.sample(16), replay.sample(16)
+    assert (batch.reward == 3.0).all() and batch.relabelled.all()
+    np.testing.assert_array_equal(batch.obs.desired_goal, expected.obs.desired_goal)
+    np.testing.assert_array_equal(batch.obs.image, code(expected.obs.image))

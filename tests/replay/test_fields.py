@@ -66,6 +66,18 @@ def test_values_that_do_not_fit_a_narrower_dtype_are_refused(dtype, fits, lost):
     assert buffer.sample(2, mode="systematic").x.tolist() == fits.tolist()
 
 
+def test_structured_values_with_other_or_reordered_names_are_refused():
+    """NumPy casts them by position."""
+    inner = [("a", "f4"), ("b", "f4")]
+    buffer = parl.UniformReplay(10, {"s": ((), [("x", "f4"), ("y", inner)])})
+    values = np.array([(1, (2, 3))], [("x", "f8"), ("y", inner)])
+    for bad in ([("y", inner), ("x", "f4")], [("x", "f4"), ("y", inner[::-1])], [("x", "f4"), ("z", inner)]):
+        with pytest.raises(ValueError, match=r"s has dtype .*, which cannot be cast to"):
+            buffer.add(s=np.zeros(1, bad))
+    buffer.add(s=values)
+    assert buffer.sample(1).s.tolist() == [(1, (2, 3))]
+
+
 def test_columns_may_have_any_memory_layout(monkeypatch):
     values = np.arange(24, dtype=np.float32).reshape(6, 4)
     columns = [values, np.asfortranarray(values), values[::-1], np.repeat(values, 2, axis=1)[:, ::2]]

@@ -101,6 +101,25 @@ def test_a_batch_has_its_place_before_every_later_call(call, tmp_path):
     assert results(0.0) == results(0.05)
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_two_ordered_iterators_take_turns(late):
+    ours, theirs = filled(), filled()
+    sample = ours.sample
+
+    def late_sample(size, **options):
+        # The iterators are told apart by the size of their batches.
+        time.sleep(0.01 if threading.current_thread().name == "parl-prefetch" and size == 8 + late else 0.0)
+        return sample(size, **options)
+
+    ours.sample = late_sample
+    with ours.prefetch(8, depth=1) as one, ours.prefetch(9, depth=1) as other:
+        ahead = {8: theirs.sample(8), 9: theirs.sample(9)}
+        for size in (8, 9, 9, 8, 8, 9):
+            batch = next(one if size == 8 else other)
+            np.testing.assert_array_equal(batch.obs, ahead[size].obs)
+            ahead[size] = theirs.sample(size)
+
+
 def test_prefetch_equals_sample_while_the_replay_does_not_change():
     ours, theirs = filled(), filled()
     with ours.prefetch(16, depth=3) as sampler:

@@ -19,7 +19,8 @@ from parl._native import SumTree
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-# Units per weight 1 of a new tree: weights from 2e-7 to 64 can be represented; larger ones enlarge the unit.
+# Units per weight 1 of a new tree: weights from 2e-7 to 64 can be represented; larger ones enlarge the unit
+# to at most 2**-24 of theirs. It never shrinks, since new rows get the largest priority so far.
 _SCALE = 2.0**22
 
 

@@ -427,8 +427,12 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         return self.beta
 
     def anneal(self, progress_remaining: float) -> None:
-        """Sets beta for the remaining share of the training, from 1 at its start to 0 at its end."""
-        self.beta = self.final_beta + (self.initial_beta - self.final_beta) * progress_remaining
+        """Sets beta for the remaining share of the training, from 1 at its start to 0 at its end.
+
+        SB3's share becomes negative in the last steps if these go beyond the end; beta then stays final.
+        """
+        remaining = min(max(progress_remaining, 0.0), 1.0)
+        self.beta = self.final_beta + (self.initial_beta - self.final_beta) * remaining
 
     def update_priorities(self, tickets: NDArray[np.uint64], priorities: Any) -> int:
         """Sets the priorities of transitions.

@@ -195,7 +195,8 @@ class PrioritizedSampler(_TorchRLSampler):
         Args:
             index: int64 (B,), or (B, D) or a tuple for a storage with D dimensions; -1 is skipped.
             priority: (B,) float, or one number for all; their absolute values are used.
-            storage: the storage, required if it has several dimensions.
+            storage: the storage, required if it has several dimensions. Priorities of its rows that were not
+                written are dropped.
 
         Raises:
             IndexError: an index is outside the buffer.
@@ -212,8 +213,10 @@ class PrioritizedSampler(_TorchRLSampler):
             values = values.reshape(slots.size)
         else:
             values = values.reshape(())
-        if slots.size and slots.min() < 0:
-            there = slots >= 0
+        # As in TorchRL, rows of the storage that were not written are not drawn.
+        written = self._max_capacity if storage is None else len(storage)
+        if slots.size and (slots.min() < 0 or slots.max() >= written):
+            there = (slots >= 0) & ((slots < written) | (slots >= self._max_capacity))
             values = values[there] if values.ndim else values
             slots = slots[there]
         try:
@@ -427,7 +430,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
                 and priority.numel() == index.numel()
             ):
                 with self._replay_lock, self._write_lock:
-                    self._sampler.update_priority(index, priority)
+                    self._sampler.update_priority(index, priority, storage=self._storage)
                 return
         super().update_tensordict_priority(data)
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from parl._native import Conversion as _Conversion
 from parl.replay.fields import column
-from parl.replay.prioritized import PrioritizedReplay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from parl.replay.prioritized import PrioritizedReplay
 
 
 class Conversion:
@@ -70,4 +71,5 @@ class Conversion:
         self._native.restart()
         while self.step():
             pass
-        return PrioritizedReplay._from_native(self._native.finish(), None)
+        kind, hindsight = type(self._replay), self._replay._hindsight
+        return kind._from_native(self._native.finish(), hindsight)

@@ -242,7 +242,8 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     array = cast("NDArray[Any]", value)
     if array.dtype != dtype:
         same = array.dtype.kind == "b" and dtype.kind in "biu" and dtype.itemsize == 1
-        if not (same or np.can_cast(array.dtype, dtype, "same_kind")):
+        casts = np.can_cast(array.dtype, dtype, "same_kind") and _has_same_names(array.dtype, dtype)
+        if not (same or casts):
             raise ValueError(f"{name} has dtype {array.dtype}, which cannot be cast to {dtype}")
         cast_rows = np.ascontiguousarray(array, dtype).reshape(array.shape)
         # Numbers would wrap around, and texts would be cut off.
@@ -252,6 +253,13 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
                 raise ValueError(f"{name} holds a value that {dtype} cannot represent")
         return cast_rows
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _has_same_names(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Whether structured dtypes have the same names in the same order: NumPy casts by position."""
+    if one.base.names is None or one.base.names != other.base.names:
+        return one.base.names == other.base.names
+    return all(_has_same_names(one.base[name], other.base[name]) for name in one.base.names)
 
 
 def is_one_row(given: Mapping[str, Any], fields: Sequence[tuple[str, Any, tuple[int, ...], int]]) -> bool:

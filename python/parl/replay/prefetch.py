@@ -109,6 +109,7 @@ class Prefetch(Iterator["Batch"]):
         self._thread = threading.Thread(target=work.run, name=_THREAD, daemon=True)
         self._finalizer = weakref.finalize(self, work.stop)
         if ordered:
+            replay._wait_for_prefetchers()
             replay._add_prefetcher(work)
         self._thread.start()
 
@@ -119,6 +120,9 @@ class Prefetch(Iterator["Batch"]):
             NotSampleableError: no row can be sampled yet; the next call tries again.
         """
         work = self._work
+        if self._is_ordered:
+            # This call has the thread sample another batch, after those that other iterators wait for.
+            work.replay._wait_for_prefetchers(but=work)
         with work.changed:
             if work.free is not None and self._taken is not None:
                 work.free.append(self._taken)

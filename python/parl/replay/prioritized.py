@@ -622,10 +622,10 @@ class PrioritizedReplay:
         """Makes later calls whose results depend on the order wait until ``work`` has no batch to sample."""
         self._prefetchers = [one for one in self._prefetchers if one() is not None] + [weakref.ref(work)]
 
-    def _wait_for_prefetchers(self) -> None:
+    def _wait_for_prefetchers(self, *, but: _Work | None = None) -> None:
         for one in self._prefetchers:
             work = one()
-            if work is not None:
+            if work is not None and work is not but:
                 work.wait_idle()
 
     def empty_batch(self, batch_size: int, *, as_torch: bool = False, pin_memory: bool = False) -> Batch:
