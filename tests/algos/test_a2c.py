@@ -116,7 +116,6 @@ def test_two_learners_with_half_the_environments_update_like_one_with_all():
     torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
 @pytest.mark.parametrize("module", [a2c, ppo, pqn])
 def test_steps_in_which_all_environments_reset_are_not_learned_from(module):
     """With ``rollout_steps=1`` such a step is a whole rollout, say of one environment."""
@@ -133,7 +132,6 @@ def test_steps_in_which_all_environments_reset_are_not_learned_from(module):
     assert learner.weights.isfinite().all()
 
 
-@pytest.mark.filterwarnings("ignore:updates by")  # unbind returns a list of one, which is not replayed
 def test_a_learner_whose_environments_all_reset_adds_no_gradient_to_those_of_others():
     learner = A2C(Config(rollout_steps=1), SPEC).make_learner(0, "cpu")
     learner.learners = 2
@@ -232,7 +230,6 @@ def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
     assert (policy.sample(observations, 0)[0] > high).any()
 
 
-@pytest.mark.filterwarnings("ignore:updates by")
 @pytest.mark.parametrize(("module", "own"), [(a2c, {}), (ppo, {"minibatch_size": 1, "epochs": 1})])
 def test_the_policy_learns_from_one_row_at_a_time(module, own):
     kind = {a2c: a2c.A2C, ppo: ppo.PPO}[module]

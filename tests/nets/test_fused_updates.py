@@ -114,6 +114,16 @@ def test_replayed_updates_equal_torchs(loss, kind):
     assert learner.update.replays and not by_torch.update.replays
 
 
+def test_a_recurrence_over_one_row_is_replayed():
+    """An operation then returns a list of one tensor."""
+    learner, by_torch = Learner(scan), Learner(scan, replay=False)
+    for seed in range(4):
+        found, expected = (one.update(*batch(seed, 1)) for one in (learner, by_torch))
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+        torch.testing.assert_close(learner.gradients, by_torch.gradients, rtol=1e-4, atol=1e-5)
+    assert learner.update.replays
+
+
 def test_one_recording_serves_any_number_of_rows():
     learner = Learner(squares)
     for rows in range(5, 30):

@@ -494,7 +494,7 @@ class Lines:
                 return
             if not self._is_unaliased.get(_address(out), False):
                 raise NotReplayableError(f"{func} changes memory in place that something else uses too")
-        many = len(call.outputs) > 1
+        many = _returns_several(call)
         names = [f"v{number}_{at}" if many else f"v{number}" for at in range(len(call.outputs))]
         right, base = self._right(number, call, args, texts)
         if many:
@@ -583,7 +583,7 @@ class Lines:
                     found = values[f"v{number}_t{at}"] = eval(right, self.scope, values)
         except Exception:
             return False
-        many: Any = found if len(call.outputs) > 1 else [found]
+        many: Any = found if _returns_several(call) else [found]
         if len(many) != len(call.values):
             return False
         pairs = [(np.asarray(one), value) for one, value in zip(many, call.values, strict=True)]
@@ -592,6 +592,11 @@ class Lines:
         inputs = [values[name] for right in rights for name in _NAME.findall(right)]
         largest = max((_largest(one) for one in inputs if isinstance(one, np.ndarray)), default=0.0)
         return all(value is not None and same(one, value, 1e-5, 1e-5 * largest) for one, value in pairs)
+
+
+def _returns_several(call: Call) -> bool:
+    """Whether the operation returns a tuple or a list, which may have one element."""
+    return len(call.outputs) > 1 or call.target._schema.returns[0].type.kind() == "ListType"
 
 
 def _is_number(value: Any) -> bool:
