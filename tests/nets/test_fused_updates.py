@@ -12,6 +12,7 @@ from parl.nets import MLP, Ensemble, flatten
 from parl.nets.actor_critic import ActorCritic
 from parl.nets.fused import Update, record
 from parl.nets.fused.layers import head
+from parl.ops.policies import normalized
 
 
 class Learner:
@@ -112,6 +113,20 @@ def test_replayed_updates_equal_torchs(loss, kind):
         for one in (learner, by_torch):
             one.weights.add_(one.gradients, alpha=-0.1)
     assert learner.update.replays and not by_torch.update.replays
+
+
+def test_a_single_row_has_a_recording_of_its_own():
+    """Advantages of several rows are normalized, a single one is not."""
+
+    def loss(self, x, action, target):
+        return {"loss": (self.q(x).amax(dim=1) * normalized(target)).mean()}
+
+    learner, by_torch = Learner(loss), Learner(loss, replay=False)
+    for rows in (5, 1, 4, 1, 2, 1):
+        found, expected = (one.update(*batch(rows, rows)) for one in (learner, by_torch))
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+        torch.testing.assert_close(learner.gradients, by_torch.gradients, rtol=1e-4, atol=1e-5)
+    assert learner.update.replays
 
 
 def test_a_recurrence_over_one_row_is_replayed():

@@ -102,7 +102,8 @@ class Update:
             return None, [0]
         rows = len(tensors[0])
         inner = [(shape[1:], dtype) if shape else (shape, dtype) for shape, dtype in key]
-        same_rows = all(not shape or shape[0] == rows for shape, _ in key)
+        # Of a single row some functions compute something else, such as advantages that are not normalized.
+        same_rows = rows > 1 and all(not shape or shape[0] == rows for shape, _ in key)
         for kind, program, calls in self._programs:
             if program.general and kind == inner and same_rows:
                 return program.bind(rows), calls
