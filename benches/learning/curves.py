@@ -199,7 +199,7 @@ CASES = {
     ),
     "a2c-lunarlander": Case(
         "LunarLander-v3",
-        1_500_000,
+        1_000_000,
         _LUNAR,
         200_000,
         8,
