@@ -230,7 +230,7 @@ def test_values_of_other_types_than_pythons_own_are_kept(first, later):
         ({Cell(1, 2): 0}, {Cell(5, 5): 1, Cell(1, 2): 2}),
         ({int, math.sin}, {int, math.sin}),
     ],
-    ids=str,
+    ids=["member", "members", "flag", "key", "tuple", "named tuples", "named keys", "constants"],
 )
 def test_members_of_sets_and_keys_are_kept(first, later):
     """Their places do not say which ones of another environment they are."""
