@@ -218,3 +218,16 @@ def test_send_and_recv_do_not_synchronize(needs_fake_driver: None) -> None:
         envs.step(np.zeros(2, np.int64))
     assert (fake_driver.figure("synchronizations"), fake_driver.figure("copies")) == before
     envs.close()
+
+
+def test_sent_actions_may_be_overwritten_before_the_step_runs(needs_fake_driver: None) -> None:
+    """A lazy stream does no work until it is synchronized, as a group's stream that waits for the others."""
+    envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    envs.reset(seed=0)
+    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
+    fake_driver.set_figure("lazy", 1)
+    envs.send(actions)
+    actions.fill_(9)
+    envs.check()
+    fake_driver.set_figure("lazy", 0)
+    envs.close()

@@ -210,11 +210,14 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         if any(group is other for other, _ in self._native.sent):
             raise AtariError(f"environment {group.first} is still at work: call recv before the next send")
         chosen = self._actions(actions, group.size)
-        if envs is not None:
+        # A copy in both cases: the caller may overwrite its actions before the step runs.
+        if envs is None:
+            chosen = chosen.clone()
+        else:
             order = self._to_device(self._torch_module.from_numpy(np.argsort(envs)))
             chosen = chosen[order]
         if not self.is_async:
-            self._sent = chosen.clone()
+            self._sent = chosen
             return
         self._launch(group, chosen, None)
         if group is self._native.last_batch:
