@@ -6,6 +6,8 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
+import numpy as np
+
 from parl.errors import NonFiniteError, NotSampleableError
 from parl.replay.batch import Batch
 from parl.replay.cuda import columns, files, generator, layout, modes, relabel, structs
@@ -13,7 +15,15 @@ from parl.replay.cuda.device import Arena, CudaDevice
 from parl.replay.cuda.prefetch import CudaPrefetch
 from parl.replay.cuda.structs import Word
 from parl.replay.cuda.tree import TreeMemory, draws, floats_of
-from parl.replay.fields import SEPARATOR, difference, flatten, is_one_row, one_final_row, unsigned
+from parl.replay.fields import (
+    SEPARATOR,
+    difference,
+    flatten,
+    is_one_row,
+    one_final_row,
+    rows_of,
+    unsigned,
+)
 from parl.replay.prioritized import PrioritizedReplay
 
 if TYPE_CHECKING:
@@ -42,6 +52,8 @@ class CudaReplay(PrioritizedReplay):
       kernels on torch's current stream and do not synchronize. They can be captured in a CUDA graph, because
       counters, generator and ring are on the device. ``beta`` may be a float64 CUDA tensor, whose value may
       change between launches of the graph.
+    - Integers of NumPy and Python that a field cannot represent raise ValueError as on the CPU; those of
+      tensors, which are on the device, wrap around.
     - Invalid values on the device are ignored and counted, and :meth:`check` raises an error for them:
       priorities that are not finite, environments outside the bounds, truncated rows without their final
       observation, and sampling while no row can be sampled, which returns weights of 0 and invalid tickets. A
@@ -198,18 +210,17 @@ class CudaReplay(PrioritizedReplay):
         if fields.keys() != self._names:
             raise ValueError(difference(fields, self._names))
         if is_one_row(fields, self._fields):
-            as_tensor = self._cuda.torch.as_tensor
-            fields = {name: as_tensor(value)[None] for name, value in fields.items()}
+            fields = {name: self._one_row(value) for name, value in fields.items()}
             finals = {
                 name: one_final_row(finals.get(name), shape, stack) for name, _, shape, stack in self._final
             }
         rows = -1
         given: dict[str, Tensor] = {}
         for name, dtype, shape, stack in self._fields:
-            given[name] = tensor = self._rows(name, fields[name], dtype.name, shape, stack, rows)
+            given[name] = tensor = self._rows(name, fields[name], dtype, shape, stack, rows)
             rows = len(tensor)
         last = {
-            name: self._rows("final_" + name, finals[name], dtype.name, shape, stack, rows)
+            name: self._rows("final_" + name, finals[name], dtype, shape, stack, rows)
             for name, dtype, shape, stack in self._final
             if finals.get(name) is not None
         }
@@ -263,12 +274,20 @@ class CudaReplay(PrioritizedReplay):
             raise ValueError(f"final_{missing[0]} is missing, expected all final observations or none")
         return found
 
+    def _one_row(self, value: Any) -> Any:
+        """A value without the leading dimension, with it."""
+        if _is_of_host(value):
+            return value[None] if isinstance(value, np.ndarray) else [value]
+        return self._cuda.torch.as_tensor(value)[None]
+
     def _rows(
-        self, name: str, value: Any, dtype: str, shape: tuple[int, ...], stack: int, rows: int
+        self, name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], stack: int, rows: int
     ) -> Tensor:
         torch = self._cuda.torch
+        if _is_of_host(value):
+            value = rows_of(name, value, dtype)
         tensor = torch.as_tensor(value, device=self._cuda.device)
-        wanted = getattr(torch, dtype)
+        wanted = getattr(torch, dtype.name)
         if tensor.dtype != wanted:
             if not torch.can_cast(tensor.dtype, wanted):
                 raise ValueError(f"{name} has dtype {tensor.dtype}, which cannot be cast to {wanted}")
@@ -735,6 +754,13 @@ class CudaReplay(PrioritizedReplay):
 
 def _column(name: str) -> str:
     return "column " + name
+
+
+def _is_of_host(value: Any) -> bool:
+    """Whether a value consists of NumPy's arrays and numbers and Python's."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_of_host, cast("Sequence[Any]", value)))
+    return isinstance(value, (np.ndarray, np.generic, bool, int, float))
 
 
 def _is_observation(name: str) -> bool:
