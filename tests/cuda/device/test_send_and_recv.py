@@ -231,3 +231,27 @@ def test_sent_actions_may_be_overwritten_before_the_step_runs(needs_fake_driver:
     envs.check()
     fake_driver.set_figure("lazy", 0)
     envs.close()
+
+
+class Calibrated:
+    """The kernels of a group, with a measurement that takes no time."""
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.core, name)
+
+    def calibrate(self, stream: int) -> list[tuple[str, int, float]]:
+        self.core.choose([("plain", 0)], stream)
+        return [("plain", 0, 1.0), ("grouped", 4, 2.0)]
+
+
+def test_all_groups_use_the_form_that_is_fastest() -> None:
+    envs: Any = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    for group in envs._native.all:
+        group.core = Calibrated(group.core)
+    envs.choose("grouped:4")
+    envs.calibrate()
+    assert [group.core.choices() for group in envs._native.all] == [[("pong", "plain", 0)]] * 2
+    envs.close()

@@ -123,6 +123,8 @@ class Groups:
         group = self.all[0]
         group.begin()
         found: list[tuple[str, int, float]] = group.core.calibrate(group.stream(self.device))
+        # The first group uses the fastest form now.
+        self.choose([(form, window) for _, form, window in group.core.choices()])
         return found
 
     def choose(self, choices: list[tuple[str, int]]) -> None:
