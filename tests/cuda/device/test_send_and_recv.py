@@ -255,3 +255,22 @@ def test_all_groups_use_the_form_that_is_fastest() -> None:
     envs.calibrate()
     assert [group.core.choices() for group in envs._native.all] == [[("pong", "plain", 0)]] * 2
     envs.close()
+
+
+def test_a_damaged_row_changes_no_group() -> None:
+    envs: Any = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    envs.reset(seed=0)
+    envs.recv()
+    rows = envs.get_state()
+    envs.send(np.full(2, 2), [0, 1])
+    envs.recv()
+    before = envs.get_state()
+    assert (before != rows).any(1).tolist() == [True, True, False, False]
+    rows[3, 100] ^= 1
+    with pytest.raises(ValueError, match="in the group that starts at environment 2: not a saved state"):
+        envs.set_state(rows)
+    np.testing.assert_array_equal(envs.get_state(), before)
+    rows[3, 100] ^= 1
+    envs.set_state(rows)
+    np.testing.assert_array_equal(envs.get_state(), rows)
+    envs.close()
