@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -360,3 +362,28 @@ def test_priorities_of_the_host_are_not_rounded():
     assert [mine[i] for i in range(4)] == [cpu[i] for i in range(4)]
     asked = [0.29999999, 0.3, 0.99999999, 1.0]
     assert mine.find(asked).tolist() == cpu.find(asked).tolist()
+
+
+def test_close_releases_the_memory():
+    replay = HostReplay(20, FIELDS, device="cuda", num_envs=4)
+    tickets = replay.add(**steps(4))
+    memory = weakref.ref(replay._memory.arena._memory)
+    with replay:
+        pass
+    replay.close()
+    gc.collect()
+    assert memory() is None
+    calls: list[Any] = [
+        lambda: replay.add(**steps(4)),
+        lambda: replay.sample(2),
+        lambda: replay.sample(2, mode="largest"),
+        lambda: replay.update_priorities(tickets, torch.ones(4)),
+        lambda: replay.end_episodes([0]),
+        lambda: replay.evict(1),
+        lambda: replay.counters,
+        replay.check,
+    ]
+    for call in calls:
+        with pytest.raises(parl.errors.ReplayClosedError, match="this replay is closed"):
+            call()
+    assert repr(replay).startswith("HostReplay(0/20 rows")

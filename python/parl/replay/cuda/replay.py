@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from parl.errors import NonFiniteError, NotSampleableError
+from parl.errors import NonFiniteError, NotSampleableError, ReplayClosedError
 from parl.replay.batch import Batch
 from parl.replay.cuda import columns, files, generator, layout, modes, relabel, structs
 from parl.replay.cuda.device import Arena, CudaDevice
@@ -70,6 +70,8 @@ class CudaReplay(PrioritizedReplay):
     """
 
     _cuda: CudaDevice
+    # None once the replay is closed.
+    _held: TreeMemory | None = None
 
     @classmethod
     def _device_of(cls, device: str) -> CudaDevice:
@@ -136,7 +138,7 @@ class CudaReplay(PrioritizedReplay):
         arena.add("listed", slots, 4)
         arena.add("final_of", self._piece, 4)
         arena.add("stale", 1, 8)
-        self._memory = TreeMemory(self._cuda, slots, _UNITS, is_chained=False, arena=arena)
+        self._held = TreeMemory(self._cuda, slots, _UNITS, is_chained=False, arena=arena)
 
         def role(name: str) -> int:
             return arena.address(_column(name)) if steps else 0
@@ -182,7 +184,20 @@ class CudaReplay(PrioritizedReplay):
             tag=self._native.ticket_tag >> 32,
         )
 
+    @property
+    def _memory(self) -> TreeMemory:
+        if self._held is None:
+            raise ReplayClosedError("this replay is closed")
+        return self._held
+
+    def close(self) -> None:
+        """Releases the memory to torch; a second call does nothing."""
+        super().close()
+        self._held = None
+
     def _launch(self, kernel: str, blocks: int, threads: int, call: Any) -> None:
+        # The plan has addresses of this memory.
+        _ = self._memory
         self._cuda.launch("parl_replay_" + kernel, blocks, threads, self._plan, call)
 
     # ------------------------------------------------------------ adding rows
@@ -686,6 +701,8 @@ class CudaReplay(PrioritizedReplay):
         self._memory.verify()
 
     def __len__(self) -> int:
+        if self._held is None:
+            return 0
         beginning = self._memory.word(Word.FIRST_SEQUENCE)
         return min(self._memory.word(Word.RESERVED) - beginning, self.capacity)
 
