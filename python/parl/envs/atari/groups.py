@@ -223,7 +223,12 @@ class Groups:
         group.join()
 
     def adopt(self, other: Groups) -> None:
-        """Takes over the states of ``other``, whose environments play the same games, and closes it."""
+        """Takes over states and forms of ``other``, whose environments play the same games, and closes it."""
+        forms = other.forms()
+        kept = [
+            forms.get(game, format_form(form, window)) for game, form, window in self.all[0].core.choices()
+        ]
+        self.choose([parse_form(form) for form in kept])
         for group, old in zip(self.all, other.all, strict=True):
             envs = list(range(group.first, group.first + group.size))
             if old.first != group.first or old.size != group.size:
