@@ -50,6 +50,7 @@ def fake_cuda_graph(monkeypatch):
     from fake_cuda_graph import FakeCapture, FakeCudaGraph
     from parl.ops import execution
 
-    monkeypatch.setattr(execution, "run_on_side_stream", lambda work: work())
+    monkeypatch.setattr(execution, "run_on_side_stream", lambda work, device: work())
+    monkeypatch.setattr(execution, "recording_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeCudaGraph)
     monkeypatch.setattr(torch.cuda, "graph", FakeCapture)

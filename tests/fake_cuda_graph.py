@@ -61,7 +61,7 @@ class FakeCudaGraph(TorchDispatchMode):
 class FakeCapture:
     """Replaces torch.cuda.graph. Work that a real capture refuses raises an error."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, stream=None):
         self._graph = graph
 
     def __enter__(self):

@@ -16,6 +16,8 @@ from parl import cuda
 from parl.atari.roms import rom_folder
 
 STATES_EVERY = 500
+# Steps after one state was loaded into many consoles.
+SEEDED_STEPS = 50
 # Environments of each game in the batch of all games.
 MIXED_ENVS = 32
 
@@ -102,7 +104,7 @@ def seeded(game: str, device: str, copies: int) -> str | None:
             cpu.step(np.array([1]))
         gpu.reset(seed=8)
         gpu.seed_states(cpu.get_state()[0])
-        for step in range(50):
+        for step in range(SEEDED_STEPS):
             action = step % cpu.single_action_space.n
             obs = cpu.step(np.array([action]))[0]
             found = gpu.step(np.full(copies, action))[0].cpu().numpy()
@@ -162,7 +164,7 @@ def main(command: list[str] | None = None) -> int:
 
     def seed() -> bool:
         found = seeded(ids[0], given.device, 100)
-        record.add("exactness", run=copies, difference=found)
+        record.add("exactness", run=copies, difference=found, envs=100, steps=SEEDED_STEPS)
         return found is None
 
     copies = f"{ids[0]}, one state of the CPU in 100 consoles"

@@ -1,7 +1,9 @@
 """Precision, compilation and CUDA graphs do not change the results of updates, except for rounding."""
 
+import contextlib
 import dataclasses
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -148,3 +150,42 @@ def test_cuda_graph_sets_records_updates(name, graphs):
     module = module_of(name)
     algorithm = make_algorithm(name, dataclasses.replace(module.Config(), cuda_graph=graphs), FOUR)
     assert algorithm.records_updates is graphs
+
+
+class FakeStream:
+    def __init__(self, device=None):
+        self.device = device
+
+    def wait_stream(self, other):
+        assert other.device == self.device
+
+
+def test_graphs_are_recorded_on_the_device_of_their_work(monkeypatch):
+    """torch's own stream for recording is on the device that is the current one when it is first used."""
+    current, recorded, made = [None], [], []
+
+    @contextlib.contextmanager
+    def stream(one):
+        current.append(one.device)
+        yield
+        current.pop()
+
+    @contextlib.contextmanager
+    def graph(_, stream=None):
+        current.append(stream.device if stream is not None else None)
+        yield
+        recorded.append(current.pop())
+
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: types.SimpleNamespace(replay=lambda: None))
+    places = [torch.device("cuda", number) for number in (1, 0)]
+    for place in places:
+        generator = types.SimpleNamespace(device=place)
+        call = execution.GraphedCall(lambda: made.append(current[-1]), [generator], True)
+        for _ in range(execution.WARM_UP + 2):
+            call()
+    assert recorded == places
+    assert made == [place for place in places for _ in range(execution.WARM_UP + 1)]

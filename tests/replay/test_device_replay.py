@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -332,3 +334,56 @@ def test_pieces_are_as_wide_as_rows_and_addresses_allow():
     assert layout.piece_bytes(7056, 512, 7056) == 16
     assert layout.piece_bytes(7056, 516) == 4
     assert (layout.piece_bytes(5), layout.piece_bytes(8, 2), layout.piece_bytes(12)) == (1, 1, 4)
+
+
+def test_numbers_of_the_host_are_stored_as_on_the_cpu():
+    fields = {"x": ((2,), "int8"), "y": ((), "float64")}
+    cpu = parl.PrioritizedReplay(9, fields, fan_out=32)
+    mine = HostReplay(9, fields, device="cuda")
+    for bad in ([[300, 1]], np.array([[300, 1]]), [-129, 1]):
+        for replay in (cpu, mine):
+            with pytest.raises(ValueError, match=r"x holds a .* that int8 cannot represent"):
+                replay.add(x=bad, y=0.1 if np.ndim(bad) == 1 else [0.1])
+    for replay in (cpu, mine):
+        replay.add(x=[[-128, 127]], y=[0.1])
+        replay.add(x=[5, 6], y=1e300)
+        replay.add(x=np.array([7, 8]), y=np.float64(0.3))
+        assert len(replay) == 3
+        batch = replay.sample(3, mode="largest")
+        assert sorted(batch.y.tolist()) == [0.1, 0.3, 1e300]
+        assert sorted(batch.x.tolist()) == [[-128, 127], [5, 6], [7, 8]]
+
+
+def test_priorities_of_the_host_are_not_rounded():
+    cpu, mine = parl.SumTree(40, scale=2.0**26, fan_out=32), HostSumTree(40, 2.0**26)
+    for tree in (cpu, mine):
+        tree.update([1, 2], [0.3, 0.7])
+        tree[3] = 0.3
+    assert [mine[i] for i in range(4)] == [cpu[i] for i in range(4)]
+    asked = [0.29999999, 0.3, 0.99999999, 1.0]
+    assert mine.find(asked).tolist() == cpu.find(asked).tolist()
+
+
+def test_close_releases_the_memory():
+    replay = HostReplay(20, FIELDS, device="cuda", num_envs=4)
+    tickets = replay.add(**steps(4))
+    memory = weakref.ref(replay._memory.arena._memory)
+    with replay:
+        pass
+    replay.close()
+    gc.collect()
+    assert memory() is None
+    calls: list[Any] = [
+        lambda: replay.add(**steps(4)),
+        lambda: replay.sample(2),
+        lambda: replay.sample(2, mode="largest"),
+        lambda: replay.update_priorities(tickets, torch.ones(4)),
+        lambda: replay.end_episodes([0]),
+        lambda: replay.evict(1),
+        lambda: replay.counters,
+        replay.check,
+    ]
+    for call in calls:
+        with pytest.raises(parl.errors.ReplayClosedError, match="this replay is closed"):
+            call()
+    assert repr(replay).startswith("HostReplay(0/20 rows")

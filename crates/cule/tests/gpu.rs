@@ -461,6 +461,18 @@ fn a_calibration_measures_what_there_is() {
     pair.step("after the calibration");
 }
 
+/// Environments whose episodes end in a measurement go on, also where only the caller resets them.
+#[test]
+fn a_calibration_goes_on_without_autoreset() {
+    let mut given = Settings { autoreset: Autoreset::Disabled, ..Settings::default() };
+    given.rules.frame_limit = 20;
+    let Some(mut pair) = Pair::new(&["pong"], 2, &given) else { return };
+    let effort = Effort { warmup_steps: 12, steps: 1, rounds: 1 };
+    pair.gpu.measure(&[Choice::default()], effort, 0).unwrap();
+    pair.reset(Some(vec![5, 6]), None, "the reset after the calibration");
+    pair.step("after the calibration");
+}
+
 #[test]
 fn games_mixed_within_a_batch() {
     let games = ["pong", "seaquest", "pitfall2", "freeway", "asteroids"];

@@ -103,16 +103,25 @@ def fastest_convolutions() -> Generator[None]:
         cudnn.benchmark = before
 
 
-def run_on_side_stream(work: Callable[[], object]) -> None:
+def run_on_side_stream(work: Callable[[], object], device: torch.device) -> None:
     """Runs ``work`` on another stream, after the current stream's earlier and before its later work.
 
     Recording uses another stream too.
     """
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         work()
-    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
+def recording_stream(device: torch.device) -> Any:
+    """A stream on which to record a graph of a device's work.
+
+    torch has one of its own, on the device that is the current one when it is first used. Work on another
+    device would run at once instead of being recorded.
+    """
+    return torch.cuda.Stream(device)
 
 
 def record_graph(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> tuple[Any, Any]:
@@ -120,13 +129,13 @@ def record_graph(work: Callable[[], Any], generators: Sequence[torch.Generator])
 
     Args:
         work: reads and writes the same memory every time.
-        generators: random generators that it uses.
+        generators: random generators that it uses, at least one, on the device of the work.
     """
     graph: Any = torch.cuda.CUDAGraph()
     for generator in generators:
         if hasattr(graph, "register_generator_state"):
             graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=recording_stream(generators[0].device)):
         result = work()
     return graph, result
 
@@ -136,7 +145,7 @@ class GraphedCall:
 
     Args:
         work: reads and writes the same memory every time.
-        generators: random generators that it uses.
+        generators: random generators that it uses, at least one, on the device of the work.
         as_graph: False: always run it, without a graph.
     """
 
@@ -155,7 +164,7 @@ class GraphedCall:
         if self._warm_up_calls < WARM_UP:
             self._warm_up_calls += 1
             with fastest_convolutions():
-                run_on_side_stream(self._run)
+                run_on_side_stream(self._run, self._generators[0].device)
             return self._result
         if self._graph is None:
             with fastest_convolutions():

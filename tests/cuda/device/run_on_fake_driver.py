@@ -78,7 +78,7 @@ class Graph(FakeCudaGraph):
 
 
 @contextlib.contextmanager
-def captured(graph: Graph) -> Iterator[None]:
+def captured(graph: Graph, stream: None = None) -> Iterator[None]:
     """Replaces torch.cuda.graph; work that a real capture refuses raises an error."""
     fake_driver.Stream.handle = fake_driver.Graph.HANDLE
     graph.begin()
@@ -107,7 +107,8 @@ def patch_torch(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "get_device_capability", lambda device: (9, 0))
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "synchronize", synchronize)
-    put(execution, "run_on_side_stream", lambda work: work())
+    put(execution, "run_on_side_stream", lambda work, device: work())
+    put(execution, "recording_stream", lambda device: None)
     put(torch.cuda, "CUDAGraph", Graph)
     put(torch.cuda, "graph", captured)
 

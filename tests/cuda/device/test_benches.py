@@ -127,6 +127,27 @@ def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch
     ] * 2
 
 
+def test_comparisons_without_steps_of_their_own_become_rows(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # to_record.py makes the folder above importable.
+    import to_record  # isort: skip
+    import record  # isort: skip
+
+    monkeypatch.setattr(scripts.exactness, "compare", lambda games, envs, steps, *_, **__: (None, steps, 0))
+    monkeypatch.setattr(scripts.exactness, "seeded", lambda *_: None)
+    command = ["--quick", "--games", "pong", "--envs", "2", "--steps", "2", "--out", str(tmp_path)]
+    assert scripts.exactness.main(command) == 0
+    [path] = tmp_path.glob("*.jsonl")
+    monkeypatch.setattr(to_record, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["to_record.py", str(path), "--commit", "1234567"])
+    assert to_record.main() == 0
+    [table] = tmp_path.glob("*.csv")
+    steps = {row.case: row.steps for row in record.read(table)}
+    assert len(steps) == 10
+    assert steps["pong, one state of the CPU in 100 consoles"] == "50"
+
+
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
     monkeypatch.setattr(scripts.speed, "WARMUP_STEPS", 2)

@@ -223,6 +223,18 @@ def test_a_step_is_captured_and_replayed() -> None:
     gpu.close()
 
 
+def test_the_default_device_of_torch_may_be_another() -> None:
+    """New tensors are then not the host's, as with "cuda"; those of "meta" cannot be copied either."""
+    cpu, gpu = pair("pong", 2)
+    with torch.device("meta"):
+        same(cpu.reset(seed=1), gpu.reset(seed=1))
+        mask = {"reset_mask": np.array([False, True])}
+        same(cpu.reset(seed=9, options=mask), gpu.reset(seed=9, options=mask))
+        same(cpu.step(np.array([2, 3])), gpu.step(np.array([2, 3])))
+    cpu.close()
+    gpu.close()
+
+
 # ------------------------------------------------------------------ only with the fake driver
 
 

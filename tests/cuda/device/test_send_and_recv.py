@@ -218,3 +218,59 @@ def test_send_and_recv_do_not_synchronize(needs_fake_driver: None) -> None:
         envs.step(np.zeros(2, np.int64))
     assert (fake_driver.figure("synchronizations"), fake_driver.figure("copies")) == before
     envs.close()
+
+
+def test_sent_actions_may_be_overwritten_before_the_step_runs(needs_fake_driver: None) -> None:
+    """A lazy stream does no work until it is synchronized, as a group's stream that waits for the others."""
+    envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    envs.reset(seed=0)
+    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
+    fake_driver.set_figure("lazy", 1)
+    envs.send(actions)
+    actions.fill_(9)
+    envs.check()
+    fake_driver.set_figure("lazy", 0)
+    envs.close()
+
+
+class Calibrated:
+    """The kernels of a group, with a measurement that takes no time."""
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.core, name)
+
+    def calibrate(self, stream: int) -> list[tuple[str, int, float]]:
+        self.core.choose([("plain", 0)], stream)
+        return [("plain", 0, 1.0), ("grouped", 4, 2.0)]
+
+
+def test_all_groups_use_the_form_that_is_fastest() -> None:
+    envs: Any = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    for group in envs._native.all:
+        group.core = Calibrated(group.core)
+    envs.choose("grouped:4")
+    envs.calibrate()
+    assert [group.core.choices() for group in envs._native.all] == [[("pong", "plain", 0)]] * 2
+    envs.close()
+
+
+def test_a_damaged_row_changes_no_group() -> None:
+    envs: Any = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
+    envs.reset(seed=0)
+    envs.recv()
+    rows = envs.get_state()
+    envs.send(np.full(2, 2), [0, 1])
+    envs.recv()
+    before = envs.get_state()
+    assert (before != rows).any(1).tolist() == [True, True, False, False]
+    rows[3, 100] ^= 1
+    with pytest.raises(ValueError, match="in the group that starts at environment 2: not a saved state"):
+        envs.set_state(rows)
+    np.testing.assert_array_equal(envs.get_state(), before)
+    rows[3, 100] ^= 1
+    envs.set_state(rows)
+    np.testing.assert_array_equal(envs.get_state(), rows)
+    envs.close()

@@ -65,3 +65,14 @@ def test_what_a_device_cannot_do_is_refused() -> None:
     with pytest.raises(AtariError, match=r"mode 5 is not one of breakout's modes"):
         envs.reset(options={"mode": [0, 5]})
     assert (envs.reset(seed=0)[0] == obs).all()
+
+
+@pytest.mark.parametrize("batch_size", [0, 2])
+def test_a_chosen_form_is_kept(batch_size: int) -> None:
+    """A variation that the batch has not had makes it load the game anew."""
+    envs: Any = parl.AtariVectorEnv("breakout", 4, batch_size=batch_size, device="cuda")
+    envs.choose("plain")
+    envs.reset(seed=0, options={"mode": 4})
+    assert envs.forms == {"breakout": "plain"}
+    assert {form for group in envs._native.all for _, form, _ in group.core.choices()} == {"plain"}
+    envs.close()

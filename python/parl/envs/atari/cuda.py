@@ -98,7 +98,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         else:
             on_host = arguments.reset_mask(options, self.num_envs)
             seeds = arguments.seeds(seed, on_host, self.num_envs, self._seed_limit)
-            given = None if seeds is None else self._to_device(torch.tensor(seeds, dtype=torch.int64))
+            # By NumPy, since new tensors are on torch's default device, which may not be the host.
+            given = None if seeds is None else self._to_device(torch.from_numpy(np.array(seeds, np.int64)))
             chosen = None if on_host is None else self._to_device(torch.from_numpy(on_host.astype(np.uint8)))
         if options is not None and not variations.KEYS_SET.isdisjoint(options):
             host_mask: Any = options.get("reset_mask")
@@ -210,11 +211,14 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         if any(group is other for other, _ in self._native.sent):
             raise AtariError(f"environment {group.first} is still at work: call recv before the next send")
         chosen = self._actions(actions, group.size)
-        if envs is not None:
+        # A copy in both cases: the caller may overwrite its actions before the step runs.
+        if envs is None:
+            chosen = chosen.clone()
+        else:
             order = self._to_device(self._torch_module.from_numpy(np.argsort(envs)))
             chosen = chosen[order]
         if not self.is_async:
-            self._sent = chosen.clone()
+            self._sent = chosen
             return
         self._launch(group, chosen, None)
         if group is self._native.last_batch:

@@ -123,6 +123,8 @@ class Groups:
         group = self.all[0]
         group.begin()
         found: list[tuple[str, int, float]] = group.core.calibrate(group.stream(self.device))
+        # The first group uses the fastest form now.
+        self.choose([(form, window) for _, form, window in group.core.choices()])
         return found
 
     def choose(self, choices: list[tuple[str, int]]) -> None:
@@ -196,17 +198,37 @@ class Groups:
         return states
 
     def set_state(self, states: NDArray[np.uint8], envs: list[int]) -> None:
-        """Loads states (len(envs), size) uint8, or one row (1, size) into all of ``envs``."""
-        for group, places, mine in self.split(envs):
-            group.begin()
-            own = states if len(states) != len(envs) or len(places) == len(envs) else states[places]
-            stream = group.stream(self.device)
-            _with_offset(lambda g=group, o=own, m=mine, s=stream: g.core.set_state(o, m, s), group)
-            group.end()
-            group.join()
+        """Loads states (len(envs), size) uint8, or one row (1, size) into all of ``envs``.
+
+        If a row is refused, the groups that were loaded before get their states back.
+        """
+        parts = self.split(envs)
+        changed: list[tuple[Group, list[int], NDArray[np.uint8]]] = []
+        try:
+            for group, places, mine in parts:
+                own = states if len(states) != len(envs) or len(places) == len(envs) else states[places]
+                before = self.get_state([group.first + env for env in mine]) if len(parts) > 1 else own
+                self._load(group, own, mine)
+                changed.append((group, mine, before))
+        except ValueError:
+            for group, mine, before in changed:
+                self._load(group, before, mine)
+            raise
+
+    def _load(self, group: Group, states: NDArray[np.uint8], envs: list[int]) -> None:
+        group.begin()
+        stream = group.stream(self.device)
+        _with_offset(lambda: group.core.set_state(states, envs, stream), group)
+        group.end()
+        group.join()
 
     def adopt(self, other: Groups) -> None:
-        """Takes over the states of ``other``, whose environments play the same games, and closes it."""
+        """Takes over states and forms of ``other``, whose environments play the same games, and closes it."""
+        forms = other.forms()
+        kept = [
+            forms.get(game, format_form(form, window)) for game, form, window in self.all[0].core.choices()
+        ]
+        self.choose([parse_form(form) for form in kept])
         for group, old in zip(self.all, other.all, strict=True):
             envs = list(range(group.first, group.first + group.size))
             if old.first != group.first or old.size != group.size:

@@ -49,7 +49,7 @@ class CudaSequenceReplay(CudaReplay, SequenceReplay):
             ValueError: a shape does not fit.
         """
         torch = self._cuda.torch
-        errors = torch.as_tensor(td_errors, device=self._cuda.device).detach().double().abs()
+        errors = self._cuda.numbers(td_errors).detach().double().abs()
         skipped = self._burn_in_steps(tuple(errors.shape))
         errors = errors[skipped:]
         if mask is None:
@@ -74,7 +74,7 @@ class CudaSequenceReplay(CudaReplay, SequenceReplay):
         Returns:
             () int64 tensor, the number of priorities dropped because their row had been overwritten.
         """
-        values = self._cuda.torch.as_tensor(priorities, device=self._cuda.device)
+        values = self._cuda.numbers(priorities)
         if values.ndim == 2:
             values = self.sequence_priorities(values, mask)
         return CudaReplay.update_priorities(self, tickets, values)

@@ -88,8 +88,16 @@ class CudaDevice:
 
     def to_device(self, value: Any, dtype: str) -> Tensor:
         """``value`` as a contiguous tensor of ``dtype`` on the device."""
-        tensor = self.torch.as_tensor(value, device=self.device)
-        return tensor.to(getattr(self.torch, dtype)).contiguous()
+        return self.numbers(value).to(getattr(self.torch, dtype)).contiguous()
+
+    def numbers(self, value: Any) -> Tensor:
+        """``value`` as a tensor on the device; Python's floats as float64, which torch would round."""
+        torch = self.torch
+        if not hasattr(value, "dtype"):
+            on_host = torch.as_tensor(value)
+            dtype = torch.float64 if on_host.is_floating_point() else None
+            return torch.as_tensor(value, dtype=dtype, device=self.device)
+        return torch.as_tensor(value, device=self.device)
 
 
 class Arena:

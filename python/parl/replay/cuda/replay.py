@@ -6,14 +6,24 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
-from parl.errors import NonFiniteError, NotSampleableError
+import numpy as np
+
+from parl.errors import NonFiniteError, NotSampleableError, ReplayClosedError
 from parl.replay.batch import Batch
 from parl.replay.cuda import columns, files, generator, layout, modes, relabel, structs
 from parl.replay.cuda.device import Arena, CudaDevice
 from parl.replay.cuda.prefetch import CudaPrefetch
 from parl.replay.cuda.structs import Word
 from parl.replay.cuda.tree import TreeMemory, draws, floats_of
-from parl.replay.fields import SEPARATOR, difference, flatten, is_one_row, one_final_row, unsigned
+from parl.replay.fields import (
+    SEPARATOR,
+    difference,
+    flatten,
+    is_one_row,
+    one_final_row,
+    rows_of,
+    unsigned,
+)
 from parl.replay.prioritized import PrioritizedReplay
 
 if TYPE_CHECKING:
@@ -42,6 +52,8 @@ class CudaReplay(PrioritizedReplay):
       kernels on torch's current stream and do not synchronize. They can be captured in a CUDA graph, because
       counters, generator and ring are on the device. ``beta`` may be a float64 CUDA tensor, whose value may
       change between launches of the graph.
+    - Integers of NumPy and Python that a field cannot represent raise ValueError as on the CPU; those of
+      tensors, which are on the device, wrap around.
     - Invalid values on the device are ignored and counted, and :meth:`check` raises an error for them:
       priorities that are not finite, environments outside the bounds, truncated rows without their final
       observation, and sampling while no row can be sampled, which returns weights of 0 and invalid tickets. A
@@ -58,6 +70,8 @@ class CudaReplay(PrioritizedReplay):
     """
 
     _cuda: CudaDevice
+    # None once the replay is closed.
+    _held: TreeMemory | None = None
 
     @classmethod
     def _device_of(cls, device: str) -> CudaDevice:
@@ -124,7 +138,7 @@ class CudaReplay(PrioritizedReplay):
         arena.add("listed", slots, 4)
         arena.add("final_of", self._piece, 4)
         arena.add("stale", 1, 8)
-        self._memory = TreeMemory(self._cuda, slots, _UNITS, is_chained=False, arena=arena)
+        self._held = TreeMemory(self._cuda, slots, _UNITS, is_chained=False, arena=arena)
 
         def role(name: str) -> int:
             return arena.address(_column(name)) if steps else 0
@@ -170,7 +184,20 @@ class CudaReplay(PrioritizedReplay):
             tag=self._native.ticket_tag >> 32,
         )
 
+    @property
+    def _memory(self) -> TreeMemory:
+        if self._held is None:
+            raise ReplayClosedError("this replay is closed")
+        return self._held
+
+    def close(self) -> None:
+        """Releases the memory to torch; a second call does nothing."""
+        super().close()
+        self._held = None
+
     def _launch(self, kernel: str, blocks: int, threads: int, call: Any) -> None:
+        # The plan has addresses of this memory.
+        _ = self._memory
         self._cuda.launch("parl_replay_" + kernel, blocks, threads, self._plan, call)
 
     # ------------------------------------------------------------ adding rows
@@ -198,18 +225,17 @@ class CudaReplay(PrioritizedReplay):
         if fields.keys() != self._names:
             raise ValueError(difference(fields, self._names))
         if is_one_row(fields, self._fields):
-            as_tensor = self._cuda.torch.as_tensor
-            fields = {name: as_tensor(value)[None] for name, value in fields.items()}
+            fields = {name: self._one_row(value) for name, value in fields.items()}
             finals = {
                 name: one_final_row(finals.get(name), shape, stack) for name, _, shape, stack in self._final
             }
         rows = -1
         given: dict[str, Tensor] = {}
         for name, dtype, shape, stack in self._fields:
-            given[name] = tensor = self._rows(name, fields[name], dtype.name, shape, stack, rows)
+            given[name] = tensor = self._rows(name, fields[name], dtype, shape, stack, rows)
             rows = len(tensor)
         last = {
-            name: self._rows("final_" + name, finals[name], dtype.name, shape, stack, rows)
+            name: self._rows("final_" + name, finals[name], dtype, shape, stack, rows)
             for name, dtype, shape, stack in self._final
             if finals.get(name) is not None
         }
@@ -263,12 +289,20 @@ class CudaReplay(PrioritizedReplay):
             raise ValueError(f"final_{missing[0]} is missing, expected all final observations or none")
         return found
 
+    def _one_row(self, value: Any) -> Any:
+        """A value without the leading dimension, with it."""
+        if _is_of_host(value):
+            return value[None] if isinstance(value, np.ndarray) else [value]
+        return self._cuda.torch.as_tensor(value)[None]
+
     def _rows(
-        self, name: str, value: Any, dtype: str, shape: tuple[int, ...], stack: int, rows: int
+        self, name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], stack: int, rows: int
     ) -> Tensor:
         torch = self._cuda.torch
+        if _is_of_host(value):
+            value = rows_of(name, value, dtype)
         tensor = torch.as_tensor(value, device=self._cuda.device)
-        wanted = getattr(torch, dtype)
+        wanted = getattr(torch, dtype.name)
         if tensor.dtype != wanted:
             if not torch.can_cast(tensor.dtype, wanted):
                 raise ValueError(f"{name} has dtype {tensor.dtype}, which cannot be cast to {wanted}")
@@ -667,6 +701,8 @@ class CudaReplay(PrioritizedReplay):
         self._memory.verify()
 
     def __len__(self) -> int:
+        if self._held is None:
+            return 0
         beginning = self._memory.word(Word.FIRST_SEQUENCE)
         return min(self._memory.word(Word.RESERVED) - beginning, self.capacity)
 
@@ -735,6 +771,13 @@ class CudaReplay(PrioritizedReplay):
 
 def _column(name: str) -> str:
     return "column " + name
+
+
+def _is_of_host(value: Any) -> bool:
+    """Whether a value consists of NumPy's arrays and numbers and Python's."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_of_host, cast("Sequence[Any]", value)))
+    return isinstance(value, (np.ndarray, np.generic, bool, int, float))
 
 
 def _is_observation(name: str) -> bool:

@@ -419,7 +419,7 @@ def floats_of(cuda: CudaDevice, value: Any, count: int, name: str) -> tuple[Tens
         ValueError: the length differs.
     """
     torch = cuda.torch
-    tensor = torch.as_tensor(value, device=cuda.device)
+    tensor = cuda.numbers(value)
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.to(torch.float64 if tensor.dtype == torch.int64 else torch.float32)
     tensor = tensor.contiguous()

@@ -44,12 +44,14 @@ class CudaActor(CudaEnvActor):
     ) -> None:
         super().__init__(envs, policy, same_step, seed)
         self._replay, self._same_step = replay, same_step
-        self._obs = self._first_obs
+        # Two buffers in turn: a row is written after the step, which may overwrite observations that slide.
+        self._obs = self._first_obs.clone()
+        self._next_obs = torch.empty_like(self._obs)
 
     def step(self, env_steps: int) -> Counts:
         """Takes one vector step; counts rows that only reset an environment too. Does not synchronize."""
         action = self.policy.act(self._obs, env_steps)
-        obs, reward, terminated, truncated, infos = self._envs.step(action)
+        obs, reward, terminated, truncated, infos = self._envs.step(action, out=self._next_obs)
         self._replay.add(
             obs=self._obs,
             action=action,
@@ -58,7 +60,7 @@ class CudaActor(CudaEnvActor):
             truncated=truncated,
             **({"final_obs": infos["final_obs"]} if self._same_step else {}),
         )
-        self._obs = obs
+        self._obs, self._next_obs = obs, self._obs
         self._count(reward, terminated, truncated, infos)
         return Counts(self.num_envs, [], 0.0)
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::choice::{Choice, Form};
 use super::{Actions, CudaBatch, Device, Targets};
 use crate::CuleError;
+use crate::batch::Autoreset;
 use crate::env::state::{FLAGS, NUMBERS};
 
 /// Number of steps and rounds of a measurement.
@@ -38,6 +39,22 @@ impl<D: Device> CudaBatch<D> {
     /// # Errors
     /// [`CuleError::Setting`] if there is nothing to measure, or an error of the device.
     pub fn measure(
+        &mut self,
+        choices: &[Choice],
+        effort: Effort,
+        stream: u64,
+    ) -> Result<Vec<(Choice, f64)>, CuleError> {
+        let autoreset = self.settings.autoreset;
+        if autoreset == Autoreset::Disabled {
+            // Nobody resets the environments whose episodes end here.
+            self.settings.autoreset = Autoreset::NextStep;
+        }
+        let found = self.measure_steps(choices, effort, stream);
+        self.settings.autoreset = autoreset;
+        found
+    }
+
+    fn measure_steps(
         &mut self,
         choices: &[Choice],
         effort: Effort,
