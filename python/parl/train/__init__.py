@@ -184,7 +184,7 @@ def train(
     refuse_unused(name, own, spec)
     refuse_acting(name, settings, own, spec)
     _check_device(settings.device, maker)
-    hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
+    hooks = CallbackList(callbacks, make_loggers(settings.logger))
     made = make_algorithm(name, own, spec)
     init_from = _saved_learner(name, settings, made, maker)
     group = _join_process_group(name, settings.device)
@@ -567,7 +567,7 @@ def resume(
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
-    hooks = CallbackList([*make_loggers(config.logger), *callbacks])
+    hooks = CallbackList(callbacks, make_loggers(config.logger))
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
     topology = topology_of(opened.name)
