@@ -452,6 +452,9 @@ def test_a_device_that_does_not_exist_is_refused(tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match=r"device = 'cuda:7': .* finds no CUDA device"):
             train("ppo", device="cuda:7", runs=str(tmp_path))
+    for device in ("meta", *(() if torch.backends.mps.is_available() else ("mps",))):
+        with pytest.raises(ConfigError, match=f"device = '{device}': torch"):
+            train("ppo", device=device, runs=str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 

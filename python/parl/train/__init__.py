@@ -304,6 +304,12 @@ def _check_device(device: str, maker: EnvMaker) -> None:
     # Environments on a CUDA device check it themselves, with a more detailed message.
     if kind == "cuda" and not is_on_device(maker) and not torch.cuda.is_available():
         raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
+    if kind not in ("cpu", "cuda"):
+        try:
+            torch.zeros(1, device=device).cpu()
+        except Exception as error:  # of several classes: torch was built without the device, or finds none
+            message = str(error).partition("\n")[0]
+            raise ConfigError(f"device = {device!r}: torch {torch.__version__}: {message}") from error
 
 
 def _join_process_group(name: str, device: str) -> Group | None:
