@@ -716,6 +716,7 @@ def evaluate(
         (episodes,) float64, the undiscounted returns.
 
     Raises:
+        ConfigError: ``episodes`` is below 1, or ``seed`` below 0.
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
     return evaluate_with_protocol(path, episodes, seed, checkpoint, trust=trust)[0]
@@ -736,6 +737,9 @@ def evaluate_with_protocol(
     """
     from parl.runtime.evaluate import Evaluator
 
+    for name, value, lowest in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < lowest:
+            raise ConfigError(f"{name} = {value} is below {lowest}")
     policy = _load_for_playing(path, checkpoint, trust)
     facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
