@@ -129,6 +129,11 @@ def _size_of(maker):
     return maker(1).get_attr("size")
 
 
+def test_a_wrapper_that_cannot_be_called_is_named():
+    with pytest.raises(ConfigError, match=r"wrappers\[1\] = 3 is neither a function, a class nor text"):
+        EnvMaker(Grid, wrappers=[gymnasium.wrappers.Autoreset, 3])
+
+
 def test_a_function_of_vector_environments_takes_their_number():
     assert takes_num_envs(lambda n: None) and takes_num_envs(functools.partial(gymnasium.make_vec, "A"))
     assert not takes_num_envs(functools.partial(gymnasium.make, "A")) and not takes_num_envs(Grid)

@@ -88,6 +88,9 @@ class EnvMaker:
             )
         if isinstance(wrappers, str):
             raise ConfigError(f"wrappers = {wrappers!r} is text, expected a list: [{wrappers!r}]")
+        for number, wrapper in enumerate(wrappers):
+            if not isinstance(wrapper, str) and not callable(wrapper):
+                raise ConfigError(f"wrappers[{number}] = {wrapper!r} is neither a function, a class nor text")
         self.env = _without_processes(env)
         self.options = dict(options or {})
         self.wrappers = tuple(wrappers)
