@@ -1,6 +1,7 @@
 """Environments as classes, partial functions, instances and text; wrappers; missing packages."""
 
 import functools
+import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -107,9 +108,30 @@ def test_vector_environments_of_gymnasium_are_made_again_in_other_numbers():
     made.close()
     own = EnvMaker(gymnasium.make_vec("CartPole-v1", num_envs=2))(3)
     assert (type(own).__name__, own.num_envs) == ("CartPoleVectorEnv", 3)
-    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(VectorGrid(2))
-    with pytest.raises(ConfigError, match="pass a function that takes the number of environments"):
-        EnvMaker(wrapped)(1)
+    for other in (gymnasium.wrappers.vector.RecordEpisodeStatistics(VectorGrid(2)), VectorGrid(2)):
+        with pytest.raises(ConfigError, match="pass a function that takes the number of environments"):
+            EnvMaker(other)(1)
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_vector_environments_of_gymnasium_can_be_sent_to_processes_and_kept_in_runs(kind):
+    env = kind([functools.partial(Grid, size=7)] * 2)
+    maker = pickle.loads(pickle.dumps(EnvMaker(env)))
+    env.close()
+    made = maker(3)
+    assert (maker.name, type(made), made.get_attr("size")) == (kind.__name__, kind, (7, 7, 7))
+    made.close()
+    with multiprocessing.Pool(1) as pool:  # its processes cannot start others, as actors
+        assert pool.apply(_size_of, (maker,)) == (7,)
+
+
+def _size_of(maker):
+    return maker(1).get_attr("size")
+
+
+def test_a_wrapper_that_cannot_be_called_is_named():
+    with pytest.raises(ConfigError, match=r"wrappers\[1\] = 3 is neither a function, a class nor text"):
+        EnvMaker(Grid, wrappers=[gymnasium.wrappers.Autoreset, 3])
 
 
 def test_a_function_of_vector_environments_takes_their_number():

@@ -1,5 +1,7 @@
 """Conversion of spaces: what algorithms see, what environments get, masks, and what is refused."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+import parl
 from parl.envs import EnvMaker, Observer, Rows, spec_of
 from parl.envs.spaces import masks_in
 from parl.errors import ConfigError
@@ -63,6 +66,7 @@ IMAGE = np.full((1, 36, 36), 9, np.uint8)
             [0, 1, 0.5, -0.5],
         ),
         (Tuple((Tuple((Discrete(2),)), MultiBinary(1))), ((0,), np.array([1], np.int8)), [1, 0, 1]),
+        (Box(-1, 1, ()), np.array(0.5, np.float32), [0.5]),
     ],
 )
 def test_observations_become_vectors(space, seen, expected):
@@ -112,6 +116,43 @@ def test_actions_reach_the_environment_in_its_own_space(space, action, branches,
         gymnasium.spaces.utils.flatten(space, _like(space, got))
     )
     env.step(env.action_space.sample())
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "got"),
+    [
+        (Box(-2, 2, ()), [1.5], 1.5),
+        (Box(-2, 2, (2,), np.int32), [-1.6, 0.4], [-2, 0]),
+        (Box(0, 255, (1,), np.uint8), [300], [255]),
+        (Box(-0.1, 0.1, (1,), np.float64), [np.float32(0.1)], [0.1]),  # float32(0.1) is above 0.1
+    ],
+)
+def test_boxes_of_actions_reach_the_environment_in_their_own_shape_and_dtype(space, action, got):
+    env = EnvMaker(lambda: Fixed(action=space))(2)
+    spec = spec_of(env)
+    assert spec.action_shape == env.single_action_space.shape == np.shape(action)
+    env.reset(seed=0)
+    env.step(np.array([action] * 2, np.float32))
+    found = env.unwrapped.envs[1].got[0]
+    assert found.dtype == space.dtype
+    np.testing.assert_array_equal(found, got)
+    env.step(env.action_space.sample())
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo", "sac"])
+def test_a_number_as_observation(name, tmp_path):
+    env = functools.partial(Fixed, Box(-1, 1, ()), np.array(0.5, np.float32))
+    run = parl.train(
+        name,
+        env=env,
+        total_steps=200,
+        evaluation_episodes=1,
+        quiet=True,
+        schedule="deterministic",
+        runs=str(tmp_path),
+        **({"learning_starts": 100} if name != "ppo" else {}),
+    )
+    assert run.evaluation_return == 0
 
 
 def _like(space, value):

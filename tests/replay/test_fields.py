@@ -192,6 +192,22 @@ def test_fields_may_be_gymnasium_spaces():
     assert batch.obs.a.shape == (2, 3) and batch.obs.b.dtype == np.int64 and batch["shape"].shape == (2, 2)
 
 
+@pytest.mark.parametrize("wrong", [(4,), "float32", 4, None])
+def test_a_field_without_shape_or_dtype_is_named(wrong):
+    with pytest.raises(
+        ValueError, match=r"field 'obs' is .*, expected \(shape, dtype\) or a gymnasium space"
+    ):
+        parl.PrioritizedReplay(4, {"obs": wrong})
+
+
+@pytest.mark.parametrize("kind", ["Text", "Tuple"])
+def test_a_space_without_arrays_is_named(kind):
+    gym = pytest.importorskip("gymnasium")
+    space = gym.spaces.Text(3) if kind == "Text" else gym.spaces.Tuple([gym.spaces.Discrete(2)])
+    with pytest.raises(ValueError, match=f"field 'a/b' is {kind}.*, expected a space of arrays"):
+        parl.PrioritizedReplay(4, {"a": {"b": space}})
+
+
 @settings(max_examples=40)
 @given(data=st.data())
 def test_any_nesting_of_fields_is_stored(data):

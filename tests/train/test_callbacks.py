@@ -189,6 +189,15 @@ def test_a_failure_of_the_run_is_raised_with_that_of_on_end_as_a_note(tmp_path):
 def test_an_object_without_hooks_is_an_error_before_the_run(tmp_path, wrong):
     with pytest.raises(ConfigError, match=r"callbacks\[1\] = .* is not an object with one of the methods"):
         train("ppo", **RUN, runs=str(tmp_path), callbacks=[Recorder(), wrong])
+    with pytest.raises(ConfigError, match=r"callbacks\[0\] = .* is not an object"):
+        train("ppo", **RUN, runs=str(tmp_path), logger="tensorboard", callbacks=[wrong])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_callback_in_place_of_a_list_is_an_error(tmp_path):
+    for wrong in (Recorder(), None, "my_callbacks:Recorder"):
+        with pytest.raises(ConfigError, match=r"callbacks = .* is not a list"):
+            train("ppo", **RUN, runs=str(tmp_path), callbacks=wrong)
     assert not list(tmp_path.iterdir())
 
 

@@ -141,6 +141,30 @@ def test_one_observation_or_a_batch(tmp_path):
     env.step(action)
 
 
+def test_observations_and_starts_that_do_not_fit_are_named(tmp_path):
+    class Lake(gymnasium.Env):
+        observation_space, action_space = Discrete(3), Discrete(2, start=1)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return 1, {"action_mask": np.ones(2, np.int8)}
+
+        def step(self, action):
+            assert action in self.action_space
+            return 1, 1.0, True, False, {"action_mask": np.ones(2, np.int8)}
+
+    masked = parl.load(train_small(tmp_path, "ppo", env=Lake).path)
+    with pytest.raises(ConfigError, match=r"observation = 1 is not a dictionary of .*env_maker\(n\)"):
+        masked.predict(1)
+    envs = masked.env_maker(1)
+    envs.step(masked.predict(envs.reset()[0])[0])
+    policy = parl.load(train_small(tmp_path, "ppo", lstm=3).path)
+    with pytest.raises(ConfigError, match=r"observation = 'x' is not \(4,\)"):
+        policy.predict("x")
+    with pytest.raises(ConfigError, match=r"episode_start has shape \(2,\), expected \(\) or \(1,\)"):
+        policy.predict(np.zeros(4), episode_start=[True, False])
+
+
 def test_actions_that_are_not_deterministic_explore(tmp_path):
     policy = parl.load(train_small(tmp_path, "ppo").path)
     actions = [int(policy.predict(np.zeros(4), deterministic=False)[0]) for _ in range(64)]

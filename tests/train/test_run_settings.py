@@ -5,6 +5,7 @@ passes to its loop have a row for each topology; settings of all runs have a che
 """
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -451,6 +452,24 @@ def test_a_device_that_does_not_exist_is_refused(tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match=r"device = 'cuda:7': .* finds no CUDA device"):
             train("ppo", device="cuda:7", runs=str(tmp_path))
+    for device in ("meta", *(() if torch.backends.mps.is_available() else ("mps",))):
+        with pytest.raises(ConfigError, match=f"device = '{device}': torch"):
+            train("ppo", device=device, runs=str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("stop_at_return", math.nan, "stop_at_return = nan is outside -inf..inf"),
+        ("stop_at_return", "high", "stop_at_return = 'high': could not convert"),
+        ("name", 3, "name = 3: not text"),
+        ("init_from", 3, "init_from = 3: not text"),
+    ],
+)
+def test_optional_settings_of_another_type_are_refused(tmp_path, setting, value, message):
+    with pytest.raises(ConfigError, match=message):
+        train("ppo", runs=str(tmp_path), **{setting: value})
     assert not list(tmp_path.iterdir())
 
 

@@ -88,6 +88,16 @@ def test_threads_of_torch_are_those_of_before(tmp_path):
         torch.set_num_threads(before)
 
 
+def test_an_evaluation_without_episodes_is_refused(tmp_path):
+    for wrong, message in (
+        ({"episodes": 0}, "episodes = 0 is below 1"),
+        ({"episodes": -1}, "episodes = -1 is below 1"),
+        ({"seed": -1}, "seed = -1 is below 0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(tmp_path, **wrong)
+
+
 def test_an_evaluation_names_the_weights_that_played(tmp_path, monkeypatch, capsys):
     """A run in progress writes a checkpoint while ``parl eval`` plays."""
     run = train("dqn", **DETERMINISTIC, total_steps=600, runs=str(tmp_path))

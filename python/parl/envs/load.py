@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import multiprocessing
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -172,15 +173,35 @@ def copy_env(env: gymnasium.Env[Any, Any]) -> Any:
         return gymnasium.make(env.spec)
 
 
+class Remade:
+    """Makes vector environments as one of Gymnasium's, in other numbers.
+
+    It keeps functions alone, not the environment, whose processes and windows cannot be pickled. In a worker
+    process, which cannot start processes, environments are stepped one after the other.
+
+    Args:
+        env: a vector environment that has a function for each of its environments.
+    """
+
+    def __init__(self, env: SyncVectorEnv | AsyncVectorEnv) -> None:
+        self.__name__ = type(env).__name__
+        self._kind: Callable[..., VectorEnv[Any, Any, Any]] = type(env)
+        self._functions = list(env.env_fns)
+        self._autoreset = env.metadata["autoreset_mode"]
+
+    def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
+        """A vector environment of ``num_envs`` environments."""
+        made = [self._functions[i % len(self._functions)] for i in range(num_envs)]
+        kind = SyncVectorEnv if multiprocessing.current_process().daemon else self._kind
+        return kind(made, autoreset_mode=self._autoreset)
+
+
 def resize(env: VectorEnv[Any, Any, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
     """A vector environment as ``env``, with ``num_envs`` environments.
 
     Raises:
         ConfigError: it cannot be made again.
     """
-    if isinstance(env, SyncVectorEnv | AsyncVectorEnv):
-        made = [env.env_fns[i % len(env.env_fns)] for i in range(num_envs)]
-        return type(env)(made, autoreset_mode=env.metadata["autoreset_mode"])
     if env.unwrapped is env and env.spec is not None:
         spec = copy.deepcopy(env.spec)
         spec.kwargs.pop("num_envs", None)  # Gymnasium keeps the number there, and prefers it to the argument

@@ -89,7 +89,10 @@ class EnvMaker:
             )
         if isinstance(wrappers, str):
             raise ConfigError(f"wrappers = {wrappers!r} is text, expected a list: [{wrappers!r}]")
-        self.env = env
+        for number, wrapper in enumerate(wrappers):
+            if not isinstance(wrapper, str) and not callable(wrapper):
+                raise ConfigError(f"wrappers[{number}] = {wrapper!r} is neither a function, a class nor text")
+        self.env = _without_processes(env)
         self.options = dict(options or {})
         self.wrappers = tuple(wrappers)
         self.masks = masks
@@ -227,6 +230,19 @@ class EnvMaker:
         import cloudpickle
 
         vars(self).update(state | {name: cloudpickle.loads(state[name]) for name in ("env", "wrappers")})
+
+
+def _without_processes(env: Any) -> Any:
+    """What makes vector environments as Gymnasium's ``env`` does; another ``env`` as it is."""
+    if not hasattr(env, "num_envs"):
+        return env
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    from parl.envs.load import Remade
+
+    # A subclass with a constructor of its own takes no functions.
+    known = type(env).__init__ in (SyncVectorEnv.__init__, AsyncVectorEnv.__init__)
+    return Remade(env) if known else env
 
 
 def _name_of(made: Any) -> str:

@@ -2,7 +2,8 @@
 
 Observations become Box, or Dict of Box: Discrete and MultiDiscrete by one-hot encoding, MultiBinary as it is,
 a Tuple of vectors by concatenation, a Tuple with images as a Dict with the keys "0", "1", and so on. Actions
-become Discrete from 0 on, MultiDiscrete from 0 on, or Box. Spaces that have this form are left as they are.
+become Discrete from 0 on, MultiDiscrete from 0 on, or Box of float32. A Box of the shape () gets the
+shape (1,). Spaces that have this form are left as they are.
 
 Action masks (``info["action_mask"]``) become a part of the observation, so that they are stored with the
 transitions.
@@ -57,7 +58,7 @@ def observation_space(space: Space[Any], name: str = "") -> Space[Any]:
         ConfigError: ``space`` or a part of it cannot be converted.
     """
     if isinstance(space, Box):
-        return space
+        return space if space.shape else _as_vector(space, space.dtype)
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         size = math.prod(space.shape) if isinstance(space, MultiBinary) else _sizes(space).sum()
         return Box(0.0, 1.0, (int(size),), np.float32)
@@ -71,6 +72,13 @@ def observation_space(space: Space[Any], name: str = "") -> Space[Any]:
         return Dict(OrderedDict((str(i), part) for i, part in enumerate(parts)))
     what = f"observation part {name[:-1]} is" if name else "observation space is"
     raise ConfigError(f"{what} {space}, which no algorithm takes: {_ADVICE}")
+
+
+def _as_vector(space: Box, dtype: Any) -> Box:
+    """``space`` with another dtype, and with one dimension if it has none."""
+    shape = space.shape or (1,)
+    low, high = (np.reshape(bound, shape).astype(dtype) for bound in (space.low, space.high))
+    return Box(low, high, shape, dtype)
 
 
 def _sizes(space: Discrete | MultiDiscrete) -> Array:
@@ -96,7 +104,7 @@ def convert_observations(space: Any, observations: Any) -> Any:
             return {str(i): part for i, part in enumerate(parts)}
         return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1, dtype=np.float32)
     if isinstance(space, Box):
-        return observations
+        return observations if space.shape else np.reshape(observations, (-1, 1))
     rows = np.asarray(observations).reshape(len(observations), -1)
     return rows.astype(np.float32) if isinstance(space, MultiBinary) else _one_hot(space, rows)
 
@@ -108,7 +116,7 @@ def action_space(space: Space[Any]) -> Space[Any]:
         ConfigError: ``space`` cannot be converted.
     """
     if isinstance(space, Box):
-        return space
+        return space if space.shape and space.dtype == np.float32 else _as_vector(space, np.float32)
     if isinstance(space, Discrete):
         return space if space.start == 0 else Discrete(int(space.n))
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not np.any(space.start):
@@ -135,7 +143,15 @@ def _branches(space: Space[Any], whole: Space[Any]) -> list[int]:
 
 
 def convert_actions(space: Any, actions: Array) -> Any:
-    """Converts a batch of actions, (N,) or (N, branches), to ``space``, of which they are choices."""
+    """Converts a batch of actions to ``space``: choices (N,) or (N, branches), or (N, ...) float32 for a Box.
+
+    Elements of a Box of integers are rounded. Float32 bounds can lie outside of those of a Box of another
+    dtype, therefore actions are clipped.
+    """
+    if isinstance(space, Box):
+        shaped = actions.reshape(len(actions), *space.shape)
+        whole = np.rint(shaped) if np.issubdtype(space.dtype, np.integer) else shaped
+        return np.clip(whole, space.low, space.high).astype(space.dtype)
     if isinstance(space, Discrete):
         return actions.reshape(-1) + space.start
     if isinstance(space, MultiDiscrete | MultiBinary):

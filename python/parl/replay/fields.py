@@ -59,13 +59,18 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
         Name, dtype, shape, bytes per row and number of frames in a stack.
 
     Raises:
-        ValueError: the dtype has no fixed size or contains objects, or a row has more than 2**40 bytes.
+        ValueError: the dtype has no fixed size or contains objects, a row has more than 2**40 bytes, the
+            elements of a space are no arrays, or ``spec`` is none of the above.
     """
     if isinstance(spec, Mapping):
         shape_like, dtype_like = spec["shape"], spec["dtype"]
     elif hasattr(spec, "shape") and hasattr(spec, "dtype"):  # A gymnasium space.
         shape_like, dtype_like = cast("Any", spec).shape, cast("Any", spec).dtype
+        if shape_like is None or dtype_like is None:
+            raise ValueError(f"field {name!r} is {spec}, expected a space of arrays of one shape")
     else:
+        if isinstance(spec, str) or not isinstance(spec, Sequence) or len(spec) != 2:
+            raise ValueError(f"field {name!r} is {spec!r}, expected (shape, dtype) or a gymnasium space")
         shape_like, dtype_like = cast("Sequence[Any]", spec)
     if isinstance(shape_like, int):
         shape_like = (shape_like,)

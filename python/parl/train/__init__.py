@@ -184,7 +184,7 @@ def train(
     refuse_unused(name, own, spec)
     refuse_acting(name, settings, own, spec)
     _check_device(settings.device, maker)
-    hooks = CallbackList([*make_loggers(settings.logger), *callbacks])
+    hooks = CallbackList(callbacks, make_loggers(settings.logger))
     made = make_algorithm(name, own, spec)
     init_from = _saved_learner(name, settings, made, maker)
     group = _join_process_group(name, settings.device)
@@ -304,6 +304,12 @@ def _check_device(device: str, maker: EnvMaker) -> None:
     # Environments on a CUDA device check it themselves, with a more detailed message.
     if kind == "cuda" and not is_on_device(maker) and not torch.cuda.is_available():
         raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
+    if kind not in ("cpu", "cuda"):
+        try:
+            torch.zeros(1, device=device).cpu()
+        except Exception as error:  # of several classes: torch was built without the device, or finds none
+            message = str(error).partition("\n")[0]
+            raise ConfigError(f"device = {device!r}: torch {torch.__version__}: {message}") from error
 
 
 def _join_process_group(name: str, device: str) -> Group | None:
@@ -568,7 +574,7 @@ def resume(
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
-    hooks = CallbackList([*make_loggers(config.logger), *callbacks])
+    hooks = CallbackList(callbacks, make_loggers(config.logger))
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
     topology = topology_of(opened.name)
@@ -711,6 +717,7 @@ def evaluate(
         (episodes,) float64, the undiscounted returns.
 
     Raises:
+        ConfigError: ``episodes`` is below 1, or ``seed`` below 0.
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
     return evaluate_with_protocol(path, episodes, seed, checkpoint, trust=trust)[0]
@@ -731,6 +738,9 @@ def evaluate_with_protocol(
     """
     from parl.runtime.evaluate import Evaluator
 
+    for name, value, lowest in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < lowest:
+            raise ConfigError(f"{name} = {value} is below {lowest}")
     policy = _load_for_playing(path, checkpoint, trust)
     facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)

@@ -18,7 +18,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,18 +133,21 @@ class CallbackList:
 
     Args:
         callbacks: objects with at least one of the methods of :class:`Callback`.
+        loggers: callbacks that are called before these.
 
     Attributes:
         stop: whether a hook has returned False.
 
     Raises:
-        ConfigError: an object has none of the methods.
+        ConfigError: an object has none of the methods, or ``callbacks`` is not a list.
     """
 
-    def __init__(self, callbacks: Sequence[Any] = ()) -> None:
+    def __init__(self, callbacks: Any = (), loggers: Sequence[Any] = ()) -> None:
+        if isinstance(callbacks, str) or not isinstance(callbacks, Iterable):
+            raise ConfigError(f"callbacks = {callbacks!r} is not a list of callbacks")
         self.stop = False
         self._hooks: dict[str, list[tuple[int, str, Any]]] = {hook: [] for hook in HOOKS}
-        for number, callback in enumerate(callbacks):
+        for number, callback in enumerate([*loggers, *callbacks], -len(loggers)):
             if isinstance(callback, type) or not any(hasattr(callback, hook) for hook in HOOKS):
                 raise ConfigError(
                     f"callbacks[{number}] = {callback!r} is not an object with one of the methods "

@@ -127,6 +127,8 @@ class RunConfig:
             ("checkpoint_every_s", 0, math.inf),
             ("log_every_s", 0, math.inf),
         )
+        if self.stop_at_return is not None:
+            check_bounds(self, ("stop_at_return", -math.inf, math.inf))
         check_choices(self, ("schedule", ("async", "deterministic")))
         for name in self.logger:
             if name not in LOGGERS:

@@ -36,8 +36,9 @@ class PolicyConfig:
 class Policy:
     """The policy of a checkpoint, made by :func:`parl.load`.
 
-    Observations are those of :attr:`env_maker`: an environment's own stack of frames is part of them.
-    Normalization and the scaling of actions are part of the policy.
+    Observations are those of :attr:`env_maker`, and actions those that it takes: an environment's own stack
+    of frames is part of the observation, and other spaces than Box are converted there, see
+    ``docs/environments.md``. Normalization and the scaling of actions are part of the policy.
 
     Attributes:
         algorithm: name of the algorithm.
@@ -92,7 +93,7 @@ class Policy:
         """Returns the action for an observation, or those for a batch.
 
         Args:
-            observation: one observation of the environment, or N of them, which the shape decides; of
+            observation: one observation of :attr:`env_maker`, or N of them, which the shape decides; of
                 dictionaries, each part is one or N.
             deterministic: the most probable action, or that of the largest value, as in evaluations. False:
                 an action as in training after :attr:`env_steps` transitions, with exploration.
@@ -105,7 +106,7 @@ class Policy:
             and the next state, (2, N, H) float32, None if the policy is not recurrent.
 
         Raises:
-            ConfigError: a shape is not that of the observation space, or not that of a batch of it.
+            ConfigError: a type or shape is not that of the observation space, or not that of a batch of it.
         """
         batch, single = self._batch_of(observation)
         count = len(next(iter(batch.values()))) if isinstance(batch, Mapping) else len(batch)
@@ -122,7 +123,16 @@ class Policy:
 
     def _batch_of(self, observation: Any) -> tuple[Observations, bool]:
         """``observation`` as a batch, and whether it was a single one."""
-        seen = self._observe(observation)
+        try:
+            seen = self._observe(observation)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            parts = {name: shape for name, shape, _ in self.spec.observation_parts}
+            expected = f"a dictionary of {parts}" if parts else f"{self.spec.observation_shape}"
+            raise ConfigError(
+                f"observation = {repr(observation)[:80]} is not {expected} or a batch of it, as env_maker(n) "
+                "of the policy gives it: there, Discrete and other spaces are converted "
+                f"({type(error).__name__}: {error})"
+            ) from error
         if not isinstance(seen, Mapping):
             single = _is_single("observation", seen.shape, self.spec.observation_shape)
             return (seen[None] if single else seen), single
@@ -144,6 +154,10 @@ class Policy:
                 raise ConfigError(f"state has shape {np.shape(state)}, expected {shape}")
             self.acting.memory = torch.tensor(state, dtype=torch.float32)
         if episode_start is not None:
+            if np.shape(episode_start) not in ((), (count,)):
+                raise ConfigError(
+                    f"episode_start has shape {np.shape(episode_start)}, expected () or ({count},)"
+                )
             starts |= np.asarray(episode_start, bool)
         self.acting.restart(starts)
 
@@ -237,5 +251,8 @@ def _is_single(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> 
     if shape == expected:
         return True
     if shape[1:] != expected or not shape:
-        raise ConfigError(f"{name} has shape {shape}, expected {expected} or a batch (N, {expected})")
+        raise ConfigError(
+            f"{name} has shape {shape}, expected {expected} or a batch (N, {expected}), as env_maker(n) of "
+            "the policy gives it: there, Discrete and other spaces are converted"
+        )
     return False

@@ -361,7 +361,10 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
     name, default = field.name, field.default
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if value is default:
+        return value
     number_or_auto = default == "auto" and "int" in str(field.type)
+    types = [one for one in str(field.type).split(" | ") if one != "None"]
     try:
         if isinstance(default, bool):
             if not isinstance(value, bool):
@@ -369,8 +372,10 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
             return value
         if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
-        if isinstance(default, float) or (default is None and type(value) is int):
+        if isinstance(default, float) or (default is None and types == ["float"]):
             return float(value)
+        if default is None and types == ["str"] and not isinstance(value, str):
+            raise ConfigError("not text")
         if isinstance(default, tuple):
             if name.endswith("env_options"):
                 return words(value)
