@@ -550,6 +550,22 @@ def test_rank_0_that_fails_within_an_update_sends_no_command(clock):
     assert loop._said == [(ROLLOUT, 0), (ROLLOUT, 60)]
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_rank_0_saves_alone_after_a_failure_within_an_update(clock, tmp_path, failing):
+    """The others then average gradients, also between the updates of one iteration."""
+    loop = make_sync(clock, group=SimpleNamespace(size=3, rank=0))
+
+    def fails(buffer, env_steps):
+        raise WorkerError("an actor")
+
+    loop._actors[failing].collect = fails
+    with pytest.raises(WorkerError, match="an actor"):
+        loop.advance(100, 0.0)
+    loop.save_after_failure(tmp_path)
+    loop.close()
+    assert loop._said == [(ROLLOUT, 0)] and (tmp_path / "counters.json").exists()
+
+
 def test_other_ranks_follow_the_commands(clock):
     words = [(ROLLOUT, 30), (SAVE, 60), (ROLLOUT, 60), (END, 90)]
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1), words=words)

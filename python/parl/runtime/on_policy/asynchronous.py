@@ -137,6 +137,10 @@ class AsyncRolloutLoop(GroupedRolloutLoop, WorkerLoop[RolloutLearner]):
         self._broadcast(ROLLOUT)
         super()._before_learning()
 
+    def _update(self, group: Sequence[Collected]) -> None:
+        super()._update(group)
+        self._is_updating = False
+
     def _rollouts_wanted(self) -> int:
         """Number of rollouts for the next update."""
         return 1

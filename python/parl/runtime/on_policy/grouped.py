@@ -7,12 +7,12 @@ next: an update, a checkpoint or the end. The other ranks collect and learn when
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from parl.errors import WorkerError
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
-from parl.runtime.on_policy.rollout_loop import Collected, RolloutLoop
+from parl.runtime.on_policy.rollout_loop import RolloutLoop
 
 
 class GroupedRolloutLoop(RolloutLoop):
@@ -21,7 +21,7 @@ class GroupedRolloutLoop(RolloutLoop):
     _coordinator: RolloutCoordinator | None = None
     # Number of times that this process has learned.
     _learned = 0
-    # Whether rank 0 has asked for an update that it has not made: the other ranks do not wait for a request.
+    # Whether rank 0 has asked for updates that it has not made: the other ranks do not wait for a request.
     _is_updating = False
 
     def _join_group(self) -> None:
@@ -44,10 +44,6 @@ class GroupedRolloutLoop(RolloutLoop):
 
     def _before_learning(self) -> None:
         self._learned += 1
-
-    def _update(self, group: Sequence[Collected]) -> None:
-        super()._update(group)
-        self._is_updating = False
 
     def _broadcast(self, request: float) -> None:
         """Rank 0 tells the other processes of torchrun what comes next, if there are any."""
@@ -80,8 +76,12 @@ class GroupedRolloutLoop(RolloutLoop):
                 save(super().save)
 
     def save(self, folder: Path) -> None:
-        """Writes a checkpoint into ``folder``; other ranks of torchrun write theirs into other folders."""
-        self._broadcast(SAVE)
+        """Writes a checkpoint into ``folder``; other ranks of torchrun write theirs into other folders.
+
+        After a failure within an update only rank 0 writes one: the others do not wait for a request.
+        """
+        if not self._is_updating:
+            self._broadcast(SAVE)
         super().save(folder)
 
     def close(self) -> None:

@@ -56,6 +56,7 @@ class SyncRolloutLoop(GroupedRolloutLoop, LocalLoop[RolloutLearner]):
     def _iterate(self, seconds: float) -> None:
         self._broadcast(ROLLOUT)  # before collection, which all processes do at the same time
         super()._iterate(seconds)
+        self._is_updating = False
 
     def _collect(self, seconds: float) -> Iterator[list[Collected]]:
         actors = range(self._setup.actors)
