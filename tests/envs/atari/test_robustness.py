@@ -225,6 +225,11 @@ def test_send_and_recv_equal_step() -> None:
     with pytest.raises(ValueError, match=r"expected each of 0\.\.4 once"):
         sending.send(actions, [0, 1, 2, 2])
     sending.send(actions)
+    for out in (np.zeros((4, 84, 84), np.uint8), np.zeros((4, 4, 84, 84), np.float32)):
+        with pytest.raises(ValueError, match="out is"):
+            sending.recv(out=out)
+    np.testing.assert_array_equal(sending.recv()[0], whole.step(actions)[0])
+    sending.send(actions)
     sending.reset(seed=0)  # Discards the step that was sent.
     with pytest.raises(ValueError, match="recv would wait for ever"):
         sending.recv()

@@ -238,6 +238,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             return self._receive(out)
         if self._sent is None:
             raise AtariError("recv would wait for ever: no step has been sent; call send first")
+        if out is not None:
+            self._check_out(out)  # A wrong one does not use up the step.
         actions, self._sent = self._sent, None
         return self._step_all(actions, out)
 

@@ -570,6 +570,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             return self._receive(out)
         if self._sent is None:
             raise AtariError("recv would wait for ever: no step has been sent; call send first")
+        if out is not None:
+            self._target(out)  # A wrong one does not use up the step.
         actions, self._sent = self._sent, None
         return self._step_all(actions, out)
 
