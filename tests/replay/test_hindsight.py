@@ -219,6 +219,14 @@ def test_bad_hindsight_settings_raise(options, more, text):
         parl.UniformReplay(100, FIELDS, hindsight=parl.Hindsight(reward_fn, **options), **more)
 
 
+def test_the_name_of_the_goals_drawn_is_reserved():
+    """A field of this name was missing in batches."""
+    fields = {**FIELDS, "hindsight_goal": ((), "float32")}
+    assert parl.UniformReplay(100, fields).settings
+    with pytest.raises(ValueError, match="'hindsight_goal' has a name that is reserved"):
+        parl.UniformReplay(100, fields, hindsight=parl.Hindsight(reward_fn))
+
+
 def test_rewards_of_the_wrong_shape_raise():
     replay = filled(k=1e9)
     object.__setattr__(replay._hindsight, "reward_fn", lambda achieved, desired, info: achieved)

@@ -13,6 +13,9 @@ import numpy as np
 
 from parl.replay.fields import SEPARATOR
 
+# Array of the native batch: a goal drawn for each row.
+_GOAL = "hindsight_goal"
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -60,7 +63,7 @@ class Hindsight:
             fields: the columns of the replay by name.
 
         Raises:
-            ValueError: a goal is not among the fields, or ``k`` is out of its bounds.
+            ValueError: a goal is missing, a field has a reserved name, or ``k`` is out of its bounds.
         """
         if not 0 <= self.k < float("inf"):
             raise ValueError(f"k is {self.k}, expected a finite number of at least 0")
@@ -68,6 +71,8 @@ class Hindsight:
         for name in (achieved, desired):
             if name not in fields:
                 raise ValueError(f"field {name!r} is missing: hindsight needs achieved and desired goals")
+        if _GOAL in fields:
+            raise ValueError(f"field {_GOAL!r} has a name that is reserved for an array of hindsight")
         return str(self.strategy), self.k / (self.k + 1), achieved
 
     def relabel(self, flat: dict[str, NDArray[Any]], gamma: float) -> None:
@@ -80,7 +85,7 @@ class Hindsight:
         Raises:
             ValueError: a function returned another shape than (m,).
         """
-        goals, chosen = flat.pop("hindsight_goal"), flat["relabelled"]
+        goals, chosen = flat.pop(_GOAL), flat["relabelled"]
         rows = np.flatnonzero(chosen)
         if not len(rows):
             return
