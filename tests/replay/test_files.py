@@ -35,6 +35,13 @@ def add_and_sample(
     return batches
 
 
+def test_the_settings_of_a_replay_are_a_copy():
+    buffer = filled(2)
+    buffer.settings["fields"].clear()
+    assert buffer.settings["fields"]
+    buffer.sample(2)
+
+
 @pytest.mark.parametrize("steps", [0, 2, 30, 150, 700])
 def test_a_loaded_replay_continues_identically(tmp_path, steps):
     buffer = filled(steps)

@@ -6,6 +6,7 @@ Experience Replay", for n-step returns and priorities given on insertion.
 
 from __future__ import annotations
 
+import copy
 import os
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
@@ -808,7 +809,7 @@ class PrioritizedReplay:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the replay was made with."""
-        return dict(self._settings)
+        return copy.deepcopy(self._settings)
 
     @property
     def sampleable(self) -> int:
