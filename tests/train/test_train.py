@@ -1,5 +1,6 @@
 """Runs as users start them: settings, resuming, failing, interrupting, evaluating."""
 
+import functools
 import json
 import multiprocessing
 import os
@@ -331,6 +332,24 @@ def test_settings_are_checked(tmp_path):
     with pytest.raises(ConfigError, match="schedule"):
         OffPolicyRunConfig(schedule="loose")
     assert not any(tmp_path.iterdir())
+
+
+def test_the_settings_of_an_environment_are_left_as_they_are(tmp_path):
+    """Runs keep all but the number of environments, which is that of a probe."""
+    own = {"num_envs": 3, "length": 0.5}
+
+    def carts(num_envs, settings=own):
+        made = gymnasium.make_vec("CartPole-v1", num_envs=num_envs, vectorization_mode="sync")
+        made.settings = settings
+        return made
+
+    options = SMALL | {"schedule": "deterministic", "total_steps": 8, "evaluation_episodes": 1}
+    options |= {"runs": str(tmp_path)}
+    run = train("dqn", **options | {"env": carts})
+    assert own == {"num_envs": 3, "length": 0.5}
+    assert RunDirectory.open(run.path).about["environment"] == {"length": 0.5}
+    run = train("dqn", **options | {"env": functools.partial(carts, settings=7)})
+    assert "environment" not in RunDirectory.open(run.path).about
 
 
 def test_settings_are_read_from_a_file():

@@ -404,7 +404,8 @@ def _probe_env(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
 
     probe = maker(1)
     spec = spec_of(probe)
-    environment = getattr(probe.unwrapped, "settings", {})
+    found = getattr(probe.unwrapped, "settings", {})  # Of any type, if the environment is not parl's.
+    environment = dict(found) if isinstance(found, Mapping) else {}
     environment.pop("num_envs", None)  # The number in the probe, not in the run.
     probe.close()
     return spec, environment
