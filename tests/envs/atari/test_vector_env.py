@@ -488,6 +488,8 @@ def test_render_returns_a_picture_of_each_environment() -> None:
         ({"difficulty": -1}, ValueError, "difficulty is -1"),
         ({"max_num_frames_per_episode": 0}, ValueError, "max_num_frames_per_episode is 0"),
         ({"repeat_action_probability": 1.5}, ValueError, "repeat_action_probability is 1.5"),
+        ({"continuous_action_threshold": float("nan")}, ValueError, "continuous_action_threshold is nan"),
+        ({"continuous_action_threshold": float("inf")}, ValueError, "threshold is inf, expected a finite"),
         ({"autoreset_mode": "Later"}, ValueError, "autoreset_mode is 'Later'"),
         ({"obs_type": "audio"}, ValueError, 'obs_type is "audio"'),
         ({"padding": "last"}, ValueError, 'padding is "last"'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -158,6 +159,14 @@ def probability(value: float) -> float:
     number = float(value)
     if not 0.0 <= number <= 1.0:
         raise AtariError(f"repeat_action_probability is {number}, expected 0 to 1")
+    return number
+
+
+def threshold(value: float) -> float:
+    """Checks ``continuous_action_threshold``, a finite float."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise AtariError(f"continuous_action_threshold is {number}, expected a finite number")
     return number
 
 

@@ -147,7 +147,7 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
         "size": size,
         "full_action_space": bool(given["full_action_space"]),
         "continuous": bool(given["continuous"]),
-        "continuous_action_threshold": float(given["continuous_action_threshold"]),
+        "continuous_action_threshold": arguments.threshold(given["continuous_action_threshold"]),
         "mode": first.mode,
         "difficulty": first.difficulty,
         "players": players,
