@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, SAC
-from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from parl.adapters.sb3 import (
@@ -186,6 +186,44 @@ def test_vec_normalize():
     check_transitions(raw)
     assert samples.observations.abs().max() < 10.0
     assert samples.rewards.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("once", "n_steps"), [(True, 1), (False, 3), (True, 3)])
+def test_observations_with_nan_do_not_end_episodes(once, n_steps):
+    space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    buffer = UniformReplayBuffer(
+        20, space, spaces.Discrete(2), device="cpu", optimize_memory_usage=once, n_steps=n_steps, gamma=1.0
+    )
+    for step in range(10):
+        now, then = (np.array([[step + one, np.nan]], np.float32) for one in (0, 1))
+        buffer.add(now, then, np.zeros(1, int), np.ones(1), np.zeros(1, bool), [{}])
+    # Without an end all steps but the last, which cannot be sampled yet, have n steps.
+    samples = buffer.sample(200)
+    assert (samples.rewards == n_steps).all()
+    change = samples.next_observations[:, 0] - samples.observations[:, 0]
+    assert (change == n_steps).all() and len(samples.observations[:, 0].unique()) == 10 - n_steps + (not once)
+
+
+def test_normalized_sums_of_n_steps_are_those_of_sb3():
+    """SB3 clips the reward of each step, and the sum of n steps is not clipped again."""
+    env = VecNormalize(counters(1), clip_reward=10.0)
+    env.ret_rms.var = np.array(0.25)
+    space, actions = env.observation_space, env.action_space
+    mine = UniformReplayBuffer(20, space, actions, device="cpu", n_steps=3, gamma=0.9, seed=0)
+    theirs = NStepReplayBuffer(20, space, actions, device="cpu", n_steps=3, gamma=0.9)
+    for step in range(8):
+        now, then = (np.full((1, 3), step + one, np.float32) for one in (0, 1))
+        row = (now, then, np.zeros(1, int), np.full(1, 4.0), np.zeros(1, bool), [{}])
+        mine.add(*row)
+        theirs.add(*row)
+    expected = theirs._get_samples(np.zeros(4, int), env).rewards
+    assert expected[0, 0] == pytest.approx(8 * (1 + 0.9 + 0.81), rel=1e-4)
+    torch.testing.assert_close(mine.sample(4, env=env).rewards, expected)
+    env.ret_rms.var = np.array(1e-4)  # each step is clipped
+    expected = theirs._get_samples(np.zeros(4, int), env).rewards
+    torch.testing.assert_close(mine.sample(4, env=env).rewards, expected)
+    env.norm_reward = False
+    assert mine.sample(4, env=env).rewards[0, 0] == pytest.approx(4 * 2.71)
 
 
 def test_time_limits_are_terminations_without_handle_timeout_termination():

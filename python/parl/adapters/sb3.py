@@ -239,7 +239,8 @@ class UniformReplayBuffer(ReplayBuffer):
             if not all(same):
                 follows = np.ones(self.n_envs, np.bool_)
                 for now, then in zip(before, expected, strict=True):
-                    follows &= (now == then).reshape(self.n_envs, -1).all(1)
+                    equal = (now == then) | ((now != now) & (then != then))  # NaN is equal to NaN
+                    follows &= equal.reshape(self.n_envs, -1).all(1)
                 gaps = np.flatnonzero(~follows & ~self._ended)
                 if len(gaps):
                     self.replay.end_episodes(gaps)
@@ -275,11 +276,23 @@ class UniformReplayBuffer(ReplayBuffer):
             self._tensor(batch["action"]),
             self._observations(batch, "next_", env),
             self._tensor(batch["terminated"].astype(np.float32).reshape(-1, 1)),
-            self._tensor(rewards if env is None else cast("Any", self._normalize_reward(rewards, env))),
+            self._tensor(rewards if env is None else self._normalized(rewards, env)),
             None if self.n_steps == 1 else self._tensor(batch["discount"].reshape(-1, 1)),
             self._tensor(batch["weights"].reshape(-1, 1)),
             batch["tickets"],
         )
+
+    def _normalized(self, rewards: NDArray[Any], env: VecNormalize) -> NDArray[Any]:
+        """Normalizes sums of n rewards, each of which SB3 clips before it adds them.
+
+        The replay adds them first: sums are clipped to the bounds that they have in SB3. They are the same
+        unless SB3 clips some of the n rewards.
+        """
+        if self.n_steps == 1 or not env.norm_reward:
+            return cast("Any", self._normalize_reward(rewards, env))
+        limit = env.clip_reward * sum(self.gamma**i for i in range(self.n_steps))
+        scaled = rewards / np.sqrt(env.ret_rms.var + env.epsilon)
+        return np.clip(scaled, -limit, limit).astype(np.float32)
 
     def _beta(self) -> float:
         return 0.0
