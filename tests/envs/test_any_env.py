@@ -113,6 +113,34 @@ def test_vector_environments_of_gymnasium_are_made_again_in_other_numbers():
             EnvMaker(other)(1)
 
 
+class Varied(Grid):
+    def __init__(self, high):
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, high, (2,))
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_vector_environments_are_made_again_with_their_options(kind):
+    varied = [functools.partial(Varied, high) for high in (1, 2)]
+    options = {"observation_mode": "different", "autoreset_mode": AutoresetMode.SAME_STEP}
+    if kind is AsyncVectorEnv:
+        options |= {"shared_memory": False, "context": "forkserver", "daemon": False}
+    given = kind(varied, copy=False, **options)
+    made = EnvMaker(given)._make(3)
+    assert {name: getattr(made, name) for name in options} == options
+    assert made.copy, "runs keep observations"
+    assert made.observation_space.high[:, 0].tolist() == [1, 2, 1]
+    given.close()
+    made.close()
+    single = gymnasium.spaces.Box(0, 9, (2,))
+    mode = (gymnasium.vector.utils.batch_space(single, 2), single)
+    given = kind(varied, observation_mode=mode)
+    made = EnvMaker(given)._make(3)
+    assert made.single_observation_space == single and made.observation_space.shape == (3, 2)
+    given.close()
+    made.close()
+
+
 @pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
 def test_vector_environments_of_gymnasium_can_be_sent_to_processes_and_kept_in_runs(kind):
     env = kind([functools.partial(Grid, size=7)] * 2)

@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from parl.errors import ConfigError
 from parl.functions import import_module
@@ -176,8 +177,9 @@ def copy_env(env: gymnasium.Env[Any, Any]) -> Any:
 class Remade:
     """Makes vector environments as one of Gymnasium's, in other numbers.
 
-    It keeps functions alone, not the environment, whose processes and windows cannot be pickled. In a worker
-    process, which cannot start processes, environments are stepped one after the other.
+    It keeps functions and options alone, not the environment, whose processes and windows cannot be pickled.
+    In a worker process, which cannot start processes, environments are stepped one after the other.
+    Observations are always copied: runs keep them after the next step.
 
     Args:
         env: a vector environment that has a function for each of its environments.
@@ -187,13 +189,21 @@ class Remade:
         self.__name__ = type(env).__name__
         self._kind: Callable[..., VectorEnv[Any, Any, Any]] = type(env)
         self._functions = list(env.env_fns)
-        self._autoreset = env.metadata["autoreset_mode"]
+        self._single = env.single_observation_space
+        # Gymnasium keeps its arguments as attributes of the same names; older versions not all of them.
+        names = inspect.signature(self._kind).parameters.keys() - {"env_fns", "copy"}
+        self._options = {name: getattr(env, name) for name in names if hasattr(env, name)}
+        self._options["autoreset_mode"] = env.metadata["autoreset_mode"]
 
     def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
         """A vector environment of ``num_envs`` environments."""
         made = [self._functions[i % len(self._functions)] for i in range(num_envs)]
         kind = SyncVectorEnv if multiprocessing.current_process().daemon else self._kind
-        return kind(made, autoreset_mode=self._autoreset)
+        takes = inspect.signature(kind).parameters
+        options = {name: value for name, value in self._options.items() if name in takes}
+        if isinstance(options.get("observation_mode"), tuple):
+            options["observation_mode"] = (batch_space(self._single, num_envs), self._single)
+        return kind(made, **options)
 
 
 def resize(env: VectorEnv[Any, Any, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
