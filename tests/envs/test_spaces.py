@@ -43,7 +43,9 @@ class Fixed(gymnasium.Env):
         return self._seen, self._info()
 
     def step(self, action):
-        assert self.action_space.contains(action), action
+        # Gymnasium passes elements of shape () as scalars of NumPy, of which Box warns.
+        given = np.asarray(action) if isinstance(self.action_space, Box) else action
+        assert self.action_space.contains(given), action
         self.got.append(action)
         self._step += 1
         return self._seen, 0.0, self._step == 2, False, self._info()
