@@ -473,6 +473,17 @@ def test_settings_of_images_are_refused_for_vectors(name):
             refuse_unused(name, tiny_runs.config_of(name, **{setting: values[setting]}), spec)
 
 
+@pytest.mark.parametrize("name", ["ppo", "a2c", "pqn"])
+def test_the_scale_of_rewards_is_refused_if_they_are_normalized(name):
+    """Rewards are divided by their own deviation, which has the same scale."""
+    spec = tiny_runs.spec_for(env_of(name))
+    config = tiny_runs.config_of(name, normalize_rewards=True, reward_scale=0.05)
+    with pytest.raises(ConfigError, match=r"reward_scale = 0\.05 has no effect with normalize_rewards = True"):
+        refuse_unused(name, config, spec)
+    refuse_unused(name, dataclasses.replace(config, normalize_rewards=False), spec)
+    refuse_unused(name, dataclasses.replace(config, reward_scale=1.0), spec)
+
+
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_defaults_and_presets_have_no_setting_without_effect(name):
     pictures = tiny_runs.PICTURES_BOX if name in tiny_runs.CONTINUOUS else tiny_runs.PICTURES

@@ -74,6 +74,8 @@ class OnPolicyConfig(NetworkConfig):
     def unused(self, spec: EnvSpec) -> dict[str, str]:
         """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = {} if spec.has_images else {"channels_last": NO_IMAGES, "images": NO_IMAGES}
+        if self.normalize_rewards:
+            found["reward_scale"] = "normalize_rewards = True"
         return found | self.replaced(("hidden", "images", "channels_last", "frame_deltas"), ())
 
     def __post_init__(self) -> None:
