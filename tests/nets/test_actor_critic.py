@@ -75,6 +75,17 @@ def test_bytes_are_scaled_and_images_convolved():
     assert policy.shape == (2, 3) and value.shape == (2,)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [("int8", -128, 127), ("int16", -(2**15), 2**15 - 1), ("uint16", 0, 2**16 - 1), ("bool", 0, 1)],
+)
+def test_frame_deltas_of_integers_do_not_overflow(dtype, low, high):
+    """Only those of bytes wrap around."""
+    flattener = Flattener((3, 1), dtype, normalize=False, frame_deltas=True)
+    observations = np.array([[[low], [high], [low]]], dtype)
+    np.testing.assert_array_equal(flattener.vectors(observations), [[low, high - low, low - high]])
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_frame_deltas_replace_older_observations(dtype):
     stack = np.array([[[1, 250, 7], [4, 3, 7], [3, 5, 9]]], dtype)

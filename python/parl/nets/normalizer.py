@@ -166,6 +166,8 @@ def frame_deltas(observations: Tensor) -> tuple[Tensor, Tensor]:
     """
     newest = observations[:, -1]
     if observations.dtype != torch.uint8:
+        if not observations.is_floating_point():
+            observations = observations.to(torch.int64)
         return newest, observations[:, 1:] - observations[:, :-1]
     if torch.compiler.is_compiling():
         wide = observations.to(torch.int32)  # ONNX neither subtracts nor reinterprets bytes.
