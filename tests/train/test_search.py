@@ -1,7 +1,10 @@
 """``parl.tune``: trials, pruning, studies that processes share and continue, and the best settings."""
 
 import itertools
+import multiprocessing
+import os
 import signal
+import warnings
 
 import matplotlib
 import numpy as np
@@ -13,8 +16,9 @@ from test_trainer import scripted
 
 import forked
 import parl
+from parl.algos.ppo import PPOLearner
 from parl.cli import main
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.run import load_toml
 from parl.train import ALGORITHMS, search
 from parl.train.registry import module_of, topology_of
@@ -209,6 +213,41 @@ def test_an_interrupt_ends_the_search_and_leaves_no_checkpoint(tmp_path, monkeyp
         TrialState.FAIL,
         TrialState.COMPLETE,
     ]
+
+
+def test_a_trial_that_diverges_leaves_no_checkpoint(tmp_path, monkeypatch):
+    updates = itertools.count()
+
+    def check(self):
+        if next(updates) == 3:
+            raise NonFiniteError("loss is nan")
+
+    monkeypatch.setattr(PPOLearner, "_check_finite", check)
+    with pytest.raises(ConfigError, match=r"none of 1 trials was completed; .*loss is nan"):
+        tune(tmp_path, trials=1, evaluation_every=64)
+    assert (tmp_path / "study" / "trial-0" / "metrics.jsonl").exists()
+    assert not list(tmp_path.glob("study/*/checkpoints"))
+
+
+def test_a_trial_of_a_killed_process_is_repeated(tmp_path, monkeypatch):
+    options = {"trials": 3, "startup_trials": 2}
+    whole = tune(tmp_path / "whole", **options)
+    tune(tmp_path / "parts", trials=1, startup_trials=2)
+
+    def kill(folder):
+        search.train = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
+        tune(folder, **options)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork while there are threads
+        killed = multiprocessing.get_context("fork").Process(target=kill, args=(tmp_path / "parts",))
+        killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    parts = tune(tmp_path / "parts", **options)
+    assert [trial.state for trial in parts.study.trials].count(TrialState.FAIL) == 1
+    ended = [trial for trial in parts.study.trials if trial.state != TrialState.FAIL]
+    assert [(trial.params, trial.state, trial.value) for trial in ended] == trials_of(whole)
 
 
 def test_settings_without_effect_are_not_sampled(tmp_path, monkeypatch):

@@ -12,6 +12,8 @@ A study is a SQLite file. Several processes that name the same file share it, an
 from __future__ import annotations
 
 import itertools
+import os
+import platform
 import re
 import shutil
 import warnings
@@ -23,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from parl._system import locked_folder
+from parl._system import locked_folder, process_exists
 from parl.errors import ConfigError, NonFiniteError
 from parl.run import dump_toml
 from parl.run.integrity import write_atomically
 from parl.signatures import show_options
 from parl.train import _env_maker, _options_layer, _probe_env, train
-from parl.train.callbacks import Callback, Evaluation
+from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.options import Options
 from parl.train.registry import preset_layer, resolve
 from parl.train.trainer import TrainingInterrupted
@@ -56,7 +58,10 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from optuna.pruners import BasePruner
 
-_POSITION = "position"  # attribute of a trial, see _position
+# Attributes of a trial.
+_POSITION = "position"  # see _position
+_PROCESS = "process"  # name of the machine and id of the process
+_RUN = "run"  # its directory
 _PLACE = ("runs", "name", "quiet")  # settings that say where and how a trial is written
 
 
@@ -97,7 +102,7 @@ def tune(
     Each trial is a run with sampled settings and the seed ``seed`` + number of the trial. It is pruned, that
     is ended early, if its evaluations are below the median of the other trials at the same point. With
     ``schedule = "deterministic"`` one process finds the same settings for the same seed, in one call or more:
-    a trial that Ctrl-C or an error ended is repeated by the next one, with its seed and its settings.
+    a trial that Ctrl-C, an error or a kill ended is repeated by the next one, with its seed and its settings.
 
     Args:
         algorithm: one of :data:`parl._algorithms.ALGORITHMS`.
@@ -153,6 +158,7 @@ def tune(
     def objective(trial: Trial) -> float:
         position = _position(found, trial.number)
         trial.set_user_attr(_POSITION, position)
+        trial.set_user_attr(_PROCESS, [platform.node(), os.getpid()])
         values = {name: _sample(trial, name, kind) for name, kind in sampled.items()}
         place = {"runs": str(file.with_suffix("")), "name": f"trial-{trial.number}", "quiet": True}
         run_options: Any = given | values | place | {"seed": settings.seed + position}
@@ -163,8 +169,8 @@ def tune(
         except (ConfigError, NonFiniteError) as error:
             trial.set_user_attr("error", str(error))
             raise optuna.TrialPruned(str(error)) from error
-        trial.set_user_attr("run", str(run.path))
-        shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
+        finally:
+            _remove_checkpoints(trial)
         if run.stopped == "interrupted":
             raise KeyboardInterrupt
         if run.stopped == "callback":
@@ -186,6 +192,7 @@ def tune(
         return best
 
     while len(_trials(found, TrialState.COMPLETE, TrialState.PRUNED)) < trials:
+        _end_killed(found)
         found.optimize(objective, n_trials=1)
         if _trials(found, TrialState.COMPLETE):
             write_best()
@@ -248,6 +255,20 @@ def _position(study: optuna.Study, number: int) -> int:
     return next(position for position in itertools.count() if position not in taken)
 
 
+def _end_killed(study: optuna.Study) -> None:
+    """Ends trials of processes of this machine that were killed, so that they are repeated."""
+    for trial in _trials(study, TrialState.RUNNING):
+        machine, pid = trial.user_attrs.get(_PROCESS, ("", 0))
+        if machine == platform.node() and not process_exists(pid):
+            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+            _remove_checkpoints(trial)
+
+
+def _remove_checkpoints(trial: Trial | FrozenTrial) -> None:
+    if run := trial.user_attrs.get(_RUN):
+        shutil.rmtree(Path(run) / "checkpoints", ignore_errors=True)
+
+
 def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=states)
 
@@ -302,6 +323,9 @@ class _Pruning(Callback):
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
         self._evaluations = 0
+
+    def on_start(self, run: RunInfo, /) -> None:
+        self._trial.set_user_attr(_RUN, str(run.path))
 
     def on_evaluation(self, evaluation: Evaluation, /) -> bool | None:
         self._evaluations += 1
