@@ -362,3 +362,15 @@ def test_bad_input_raises():
     with pytest.raises(ValueError, match="cuda"):
         PrioritizedSampler(8, alpha=1.0, beta=0.5, device="cuda")
     assert ours.__all__ == ["PrioritizedSampler", "TensorDictPrioritizedReplayBuffer"]
+
+
+def test_a_collate_function_that_comes_with_set_storage_is_called():
+    """As in TorchRL, without one it is the default."""
+    for cls in (Theirs, TensorDictPrioritizedReplayBuffer):
+        buffer = make(cls)
+        buffer.extend(rows(0, 20))
+        buffer.set_storage(buffer._storage, collate_fn=lambda data: data.set("seen", data["action"] + 1))
+        assert "seen" in buffer.sample().keys()
+        buffer.set_storage(buffer._storage)
+        assert "seen" not in buffer.sample().keys()
+    assert buffer._fast_path_rows() is not None

@@ -326,13 +326,20 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         else:
             self._prioritized_sampler = ours
         ours._rng = theirs._rng
-        wants = ("collate_fn", "sample_unit", "prefetch", "pin_memory", "shared", "compilable", "dim_extend")
+        self._has_collate_fn = bool(kwargs.get("collate_fn"))
+        wants = ("sample_unit", "prefetch", "pin_memory", "shared", "compilable", "dim_extend")
         self._allows_fast_path = self._sync and not any(kwargs.get(name) for name in wants)
         self._rows: _NumpyColumns | None = None
 
+    def set_storage(self, storage: Any, collate_fn: Any = None) -> Any:
+        """Sets the storage and the function that makes batches, or the default; returns the old storage."""
+        previous = super().set_storage(storage, collate_fn)
+        self._has_collate_fn = collate_fn is not None
+        return previous
+
     def _fast_path_rows(self) -> _NumpyColumns | None:
         """The arrays of the storage if the buffer is plain, so that the fast paths apply; otherwise None."""
-        if not self._allows_fast_path or _transforms(self._transform):
+        if not self._allows_fast_path or self._has_collate_fn or _transforms(self._transform):
             return None
         storage, writer = self._storage, self._writer
         if not isinstance(storage, TensorStorage) or not storage.initialized or storage.ndim != 1:
