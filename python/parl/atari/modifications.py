@@ -127,6 +127,7 @@ def parse_patches(value: Any) -> Patches:
         AtariError: a value is outside 0..255, or a key is not of these forms.
     """
     found: dict[tuple[int | None, int], int] = {}
+    keys: dict[Any, Any] = {}
     for key, byte in _items("patches", value):
         bank: Any
         if isinstance(key, tuple) and len(key) == 2:
@@ -139,6 +140,7 @@ def parse_patches(value: Any) -> Patches:
         for part in place:
             if part is not None and not 0 <= part < 2**32:
                 raise AtariError(f"patches has the key {key!r}, expected an address or a bank and an address")
+        _check_new("patches", keys, place, key)
         found[place] = _byte("patches", key, byte)
     return tuple((bank, address, byte) for (bank, address), byte in found.items())
 
@@ -156,12 +158,25 @@ def parse_ram(name: str, value: Any) -> Bytes:
         AtariError: a key or value is outside 0..255.
     """
     found: dict[int, int] = {}
+    keys: dict[Any, Any] = {}
     for key, byte in _items(name, value):
         place = _number(name, key)
         if not 0 <= place < 2 * _RAM_BYTES:
             raise AtariError(f"{name} has the key {place}, expected an index 0 to 127 or address 128 to 255")
+        _check_new(name, keys, place % _RAM_BYTES, key)
         found[place % _RAM_BYTES] = _byte(name, key, byte)
     return tuple(sorted(found.items()))
+
+
+def _check_new(name: str, keys: dict[Any, Any], place: Any, key: Any) -> None:
+    """Notes the ``key`` of a place.
+
+    Raises:
+        AtariError: the place has another key already.
+    """
+    if place in keys:
+        raise AtariError(f"{name} has the keys {keys[place]!r} and {key!r} for the same byte")
+    keys[place] = key
 
 
 def _items(name: str, value: Any) -> list[tuple[Any, Any]]:
