@@ -249,11 +249,19 @@ def down():
     pass
 
 
+def with_defaults(first, second):
+    def added(x=first, *, y=second):
+        return x + y
+
+    return added
+
+
 @pytest.mark.parametrize(
     ("first", "later"),
     [
         (up, down),
         (lambda: 1, lambda: 2),
+        *[(with_defaults(1, 2), with_defaults(*other)) for other in ((3, 2), (1, 3))],
         (int, float),
         (math.sin, math.cos),
         (Holder(0).walk, Holder(0).stand),
@@ -261,7 +269,18 @@ def down():
         (math, np),
         (partial_sum(1), partial_difference(1)),
     ],
-    ids=["function", "lambda", "class", "builtin", "method", "ufunc", "module", "closure"],
+    ids=[
+        "function",
+        "lambda",
+        "default",
+        "keyword",
+        "class",
+        "builtin",
+        "method",
+        "ufunc",
+        "module",
+        "closure",
+    ],
 )
 def test_functions_that_change_are_not_taken_for_constants(first, later):
     """Their environment is pickled instead."""

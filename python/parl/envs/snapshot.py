@@ -83,8 +83,16 @@ def _name(value: Any) -> str:
 
 
 def _code(value: Any) -> Any:
-    """What tells functions of one name apart, within a process; None for other objects."""
-    return getattr(getattr(value, "__func__", value), "__code__", None)
+    """What tells functions of one name apart, code and default arguments; None for other objects."""
+    function = getattr(value, "__func__", value)
+    code = getattr(function, "__code__", None)
+    if not isinstance(function, types.FunctionType):
+        return code
+    named = sorted((function.__kwdefaults__ or {}).items())
+    defaults = [*enumerate(function.__defaults__ or ()), *named]
+    # Other objects than numbers and text are told apart by identity: they need not be hashable.
+    kept = [(name, type(one), one if type(one) in _IMMEDIATE else id(one)) for name, one in defaults]
+    return (code, tuple(kept)) if kept else code
 
 
 def _base(cls: type) -> Any:
