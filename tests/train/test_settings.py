@@ -478,7 +478,9 @@ def test_the_scale_of_rewards_is_refused_if_they_are_normalized(name):
     """Rewards are divided by their own deviation, which has the same scale."""
     spec = tiny_runs.spec_for(env_of(name))
     config = tiny_runs.config_of(name, normalize_rewards=True, reward_scale=0.05)
-    with pytest.raises(ConfigError, match=r"reward_scale = 0\.05 has no effect with normalize_rewards = True"):
+    with pytest.raises(
+        ConfigError, match=r"reward_scale = 0\.05 has no effect with normalize_rewards = True"
+    ):
         refuse_unused(name, config, spec)
     refuse_unused(name, dataclasses.replace(config, normalize_rewards=False), spec)
     refuse_unused(name, dataclasses.replace(config, reward_scale=1.0), spec)
