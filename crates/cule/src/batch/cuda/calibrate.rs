@@ -46,7 +46,7 @@ impl<D: Device> CudaBatch<D> {
     ) -> Result<Vec<(Choice, f64)>, CuleError> {
         let autoreset = self.settings.autoreset;
         if autoreset == Autoreset::Disabled {
-            // Nobody resets the environments whose episodes end here.
+            // Environments whose episodes end in the measurement are not reset otherwise.
             self.settings.autoreset = Autoreset::NextStep;
         }
         let found = self.measure_steps(choices, effort, stream);
