@@ -151,7 +151,8 @@ def test_a_checkpoint_counts_the_steps_of_all_processes(tmp_path):
     assert f"weights after {saved['env_steps']} steps" in protocol(path)
     assert listed(path).state == "ended"
     pair("resume", str(path), "--total-steps", "600", "--callback", "steps_of_torchrun:Steps", cwd=tmp_path)
-    assert (tmp_path / "start").read_text() == str(saved["env_steps"])
+    # Actors may have taken steps before the callback is called.
+    assert saved["env_steps"] <= int((tmp_path / "start").read_text()) < 600
     now = [
         json.loads((saved_at(each) / "counters.json").read_text())
         for each in (path / "checkpoints", path / "rank-1")
