@@ -243,7 +243,7 @@ def torchrl(setting: Setting, kind: str) -> Variant:
     loss.make_value_estimator(gamma=0.99)
     update_target = SoftUpdate(loss, eps=0.995)
     optimizer = torch.optim.Adam(loss.parameters(), lr=1e-4)
-    collector = Collector(env, actor, frames_per_batch=1, total_steps=-1)
+    collector = Collector(env, actor, frames_per_batch=1, total_frames=-1)
     storage = theirs.LazyTensorStorage(setting.capacity)
     common = {"storage": storage, "batch_size": setting.batch}
     prioritized = {"alpha": 0.6, "beta": 0.4, **common}
