@@ -124,7 +124,7 @@ def test_vector_environments_are_made_again_with_their_options(kind):
     varied = [functools.partial(Varied, high) for high in (1, 2)]
     options = {"observation_mode": "different", "autoreset_mode": AutoresetMode.SAME_STEP}
     if kind is AsyncVectorEnv:
-        options |= {"shared_memory": False, "context": "forkserver"}  # a process that is no daemon outlives a failure
+        options |= {"shared_memory": False, "context": "forkserver"}
     given = kind(varied, copy=False, **options)
     made = EnvMaker(given)._make(3)
     assert {name: getattr(made, name) for name in options} == options
