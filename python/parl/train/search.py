@@ -105,7 +105,7 @@ def tune(
     a trial that Ctrl-C, an error or a kill ended is repeated by the next one, with its seed and its settings.
 
     Args:
-        algorithm: one of :data:`parl._algorithms.ALGORITHMS`.
+        algorithm: one of :func:`parl.train.algorithm_names`.
         env: as for :func:`parl.train`.
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
