@@ -256,7 +256,10 @@ class Config(OffPolicyConfig):
             algorithm_name="dqn",
         )
         if not -math.inf < self.value_min < self.value_max < math.inf:
-            raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
+            raise ConfigError(
+                f"dqn: value_min = {self.value_min} and value_max = {self.value_max} must be finite, the "
+                "former below the latter"
+            )
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
             raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")
         if self.distribution == "c51" and self.munchausen:

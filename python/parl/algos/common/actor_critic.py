@@ -392,7 +392,7 @@ class ActorCriticAlgorithm:
     def check_device(self, grouped: bool) -> None:
         """See :class:`parl.types.RolloutAlgorithm`."""
         if self.config.lstm:
-            raise ConfigError(f"lstm = {self.config.lstm} needs environments of the CPU: leave it at 0")
+            raise ConfigError(f"lstm = {self.config.lstm} needs environments on the CPU: leave it at 0")
         check_recordable(self.config, grouped)
 
     def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:
