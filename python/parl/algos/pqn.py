@@ -1,6 +1,7 @@
 """Parallelized Q-network (PQN): Q-learning on rollouts, without replay and without a target network.
 
-Layer normalization keeps it stable. For a rollout of T steps of N environments, with the old Q in G::
+Layer normalization keeps it stable. For a rollout of T steps of N environments, where G is computed once,
+with the Q from before the updates::
 
     G_t  = r_t + gamma (1 - terminated_t) ((1 - lam_t) max_a Q(s'_t, a) + lam_t G_{t+1})
     lam_t = lambda, or 0 where the episode ended at t and on the last row
