@@ -257,8 +257,7 @@ class Config(OffPolicyConfig):
         )
         if not -math.inf < self.value_min < self.value_max < math.inf:
             raise ConfigError(
-                f"dqn: value_min = {self.value_min} and value_max = {self.value_max} must be finite, the "
-                "former below the latter"
+                f"dqn: value_min = {self.value_min} must be below value_max = {self.value_max}, both finite"
             )
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
             raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")

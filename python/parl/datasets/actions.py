@@ -52,7 +52,7 @@ def decode_actions(encoding: int, data: bytes, steps: int, num_actions: int) -> 
     """The actions (steps,) uint8 that :func:`encode_actions` encoded.
 
     Raises:
-        ValueError: the bytes are not those of so many actions.
+        ValueError: the bytes are not those of ``steps`` actions.
     """
     if encoding == _ZLIB:
         inflate = zlib.decompressobj()
