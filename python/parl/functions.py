@@ -164,9 +164,10 @@ def check(value: str, path: Path, trust: bool) -> None:
 
 
 def check_environment(value: str, path: Path, trust: bool) -> None:
-    """Checks that an environment or wrapper which a run names may be used: any class, with arguments.
+    """Checks that an environment or wrapper which a run names may be used.
 
-    A Gymnasium id is not checked: only its module is imported, and what is registered is made.
+    Its name says which class of which module to make, with which arguments, so it could run any code. A
+    Gymnasium id is not checked: only its module is imported, and what is registered there is made.
 
     Args:
         value: ``module:Class``, ``module:Wrapper(argument=value)``, or an id, such as ``module:Name-v0``.

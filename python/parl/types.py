@@ -48,8 +48,9 @@ class EnvSpec:
         stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
             it.
         action_branches: of MultiDiscrete actions, numbers of values of their elements; else empty.
-        mask_size: M, size of the observation part :data:`MASK` if there is one, else 0. It is not 0 for valid
-            actions, one entry for each action or for each value of each branch; networks do not get it.
+        mask_size: M, size of the observation part :data:`MASK` if there is one, else 0. The part has an entry
+            for each action, or for each value of each branch, which is 0 if that is not valid. Networks do
+            not get it.
     """
 
     observation_shape: tuple[int, ...]
@@ -342,7 +343,7 @@ class Sink(Protocol):
     """Destination of an actor's transitions: a replay, or a buffer in front of one."""
 
     def add(self, **columns: Any) -> Any:
-        """Adds one row per environment: the schema's columns and ``env_id``."""
+        """Adds one row per environment: the fields of the replay and ``env_id``."""
         ...
 
     def end_episodes(self, env_id: Any) -> None:
@@ -591,7 +592,7 @@ class PopulationLearner(Learned, Protocol):
     """Learns from the returns of a population; evaluations use its ``weights`` (P,)."""
 
     def ask(self, size: int) -> list[Member]:
-        """Returns the members of the next generation."""
+        """Returns the ``size`` members of the next generation."""
         ...
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:

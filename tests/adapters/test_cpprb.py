@@ -301,7 +301,7 @@ def test_unsafe_files_are_smaller_and_a_missing_field_raises(tmp_path):
         ours.ReplayBuffer(8, {"obs": {"shape": 100}, "act": {}}).load_transitions(tmp_path / "rows.npz")
 
 
-def test_mapped_files(tmp_path):
+def test_mapped_files_have_the_names_and_sizes_of_cpprbs(tmp_path):
     sizes = []
     for module in (cpprb, ours):
         folder = tmp_path / module.__name__

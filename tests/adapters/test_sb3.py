@@ -177,7 +177,7 @@ def test_dict_observations(once):
         assert samples.observations[name].dtype == tensor.dtype
 
 
-def test_vec_normalize():
+def test_samples_are_normalized_as_by_vec_normalize():
     env = VecNormalize(counters(2))
     model = PrioritizedDQN("MlpPolicy", env, seed=0, **SMALL)
     model.learn(200)

@@ -130,7 +130,7 @@ def test_noise_is_normal_and_determined_by_its_seed():
     assert abs(drawn.mean()) < 0.015 and abs(drawn.std() - 1) < 0.01
 
 
-def test_centred_ranks():
+def test_ranks_are_centered_and_equal_returns_share_one():
     assert es.centered_ranks(np.array([3.0, -1.0, 10.0])).tolist() == [0.0, -0.5, 0.5]
     # The two 5s share ranks 1 and 2 of 0..3.
     np.testing.assert_allclose(es.centered_ranks(np.array([5.0, 0.0, 5.0, 9.0])), [0, -0.5, 0, 0.5])

@@ -110,7 +110,7 @@ def test_a_tree_too_large_for_memory_raises():
         assert tree.sample(1)[0][0] == 2**32 - 1
 
 
-def test_seeds_and_states():
+def test_a_seed_and_a_restored_state_repeat_samples():
     tree = parl.SumTree(100, seed=3)
     tree.update(np.arange(100), np.arange(100.0))
     state = tree.rng_state

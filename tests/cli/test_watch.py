@@ -115,7 +115,7 @@ def test_a_run_without_a_checkpoint_is_waited_for_while_it_trains(run, tmp_path)
         next(watch.scenes(copy.path))
 
 
-def test_time_between_pictures(run):
+def test_fps_sets_the_time_between_pictures(run):
     now, slept, drawn = [0.0], [], []
 
     def sleep(seconds):

@@ -43,7 +43,7 @@ def test_compiling_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999", "cudax"])
-def test_a_device_that_is_none(device: str) -> None:
+def test_an_unknown_device_is_refused(device: str) -> None:
     with pytest.raises(AtariError, match=r'device is .*, expected "cpu", "cuda" or "cuda:<number>"'):
         parl.AtariVectorEnv("breakout", device=device)
 

@@ -43,7 +43,7 @@ def test_record_and_verify(called, tmp_path):
     assert status == 1 and err == f"parl: {path} exists already: choose another name, or overwrite it\n"
 
 
-def test_info(breakout, called):
+def test_info_prints_counts_and_settings_of_a_dataset(breakout, called):
     status, out, _ = called("dataset", "info", breakout.path, "--episodes")
     assert status == 0
     rows = dict(line.split(None, 1) for line in out.splitlines())

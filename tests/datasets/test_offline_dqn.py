@@ -183,7 +183,7 @@ def test_a_policy_is_better_than_that_of_the_dataset(crossing, tmp_path, cql_alp
     assert score(run) >= max(15, 1.5 * played)
 
 
-def test_from_a_shell(breakout, tmp_path, monkeypatch):
+def test_the_command_trains_with_the_settings_of_the_recording(breakout, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--total-steps", "640", "--evaluation-episodes", "0", "--quiet"]
     words += ["--env-options", "obs_type=ram", "stack_num=1"]

@@ -141,7 +141,7 @@ def minari(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:`eval_env` is set to None", "ignore:env_spec is None")
-def test_minari_and_back(breakout, minari, tmp_path):
+def test_episodes_written_to_minari_and_read_again_are_equal(breakout, minari, tmp_path):
     made = datasets.to_minari(breakout, "breakout/random-v0", metadata=ABOUT, **SMALL, reward_clipping=False)
     assert made.total_steps == 2_000 and made.total_episodes == breakout.num_episodes
     assert made.observation_space.shape == (2, 8, 8) and made.action_space.n == 4

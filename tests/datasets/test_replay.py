@@ -88,7 +88,7 @@ def test_a_replay_is_what_the_environment_gives(breakout, view):
     ],
     ids=str,
 )
-def test_games_and_settings(game, options, tmp_path):
+def test_games_of_all_settings_are_replayed_as_they_were_played(game, options, tmp_path):
     small = {"img_height": 12, "img_width": 16, "stack_num": 2, "num_threads": 1}
     dataset = datasets.record(game, tmp_path / "d", 500, seed=9, num_envs=3, **options, **small)
     assert dataset.num_steps == 500 == sum(episode.steps for episode in dataset.episodes)

@@ -7,7 +7,7 @@ import pytest
 import records
 
 
-def test_wilson_interval():
+def test_wilson_intervals_equal_published_ones():
     # Figures of Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20.
     assert records.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert records.wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)

@@ -28,7 +28,7 @@ def test_towers_equal_separate_networks():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_policy_and_value(shared):
+def test_policy_and_value_share_weights_only_in_a_shared_tower(shared):
     network = make(shared=shared)
     policy, value = network(torch.randn(4, 5))
     assert policy.shape == (4, 3) and value.shape == (4,)

@@ -19,7 +19,7 @@ def reference(x, weights, biases, layer_norm):
 @pytest.mark.parametrize("outputs", [1, 4])
 @pytest.mark.parametrize("hidden", [(7,), (8, 5), (6, 5, 4)])
 @pytest.mark.parametrize("members", [1, 2, 3])
-def test_values_and_gradients(members, hidden, outputs, layer_norm):
+def test_values_and_gradients_equal_those_of_separate_networks(members, hidden, outputs, layer_norm):
     torch.manual_seed(0)
     ensemble = Ensemble(members, 3, hidden, outputs, layer_norm)
     flat = flatten(ensemble)

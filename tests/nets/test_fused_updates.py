@@ -159,28 +159,28 @@ def test_equal_batches_give_equal_bits_from_the_first_call():
         assert torch.equal(before, after)
 
 
-def draws(self, x, action, target):
+def draws_random_numbers(self, x, action, target):
     return {"loss": (self.q(x) + torch.rand(len(x), 1)).square().mean()}
 
 
-def branches(self, x, action, target):
+def branches_on_a_number(self, x, action, target):
     found = self.q(x).square().mean()
     return {"loss": found if target.sum() > 0 else 2 * found}
 
 
-def keeps(self, x, action, target):
+def changes_memory(self, x, action, target):
     self.drawn.add_(1)
     return {"loss": self.q(x).square().mean()}
 
 
-def overlaps(self, x, action, target):
+def changes_under_a_view(self, x, action, target):
     q = self.q(x) + 1.0
     part = q[:, :2]
     q.detach().mul_(2.0)
     return {"loss": q.mean() + part.mean()}
 
 
-def long(self, x, action, target):
+def too_many_operations(self, x, action, target):
     q = self.q(x)
     for _ in range(record.MAX_LINES):
         q = q + 1
@@ -190,10 +190,10 @@ def long(self, x, action, target):
 @pytest.mark.parametrize(
     ("loss", "reason"),
     [
-        (draws, "draws random numbers"),
-        (branches, "Python reads a number"),
-        (keeps, "changes memory in place"),
-        (long, "operations"),
+        (draws_random_numbers, "draws random numbers"),
+        (branches_on_a_number, "Python reads a number"),
+        (changes_memory, "changes memory in place"),
+        (too_many_operations, "operations"),
     ],
 )
 def test_updates_that_cannot_be_replayed_run_by_torch_with_one_warning(loss, reason):
@@ -209,34 +209,34 @@ def test_updates_that_cannot_be_replayed_run_by_torch_with_one_warning(loss, rea
 
 
 def test_updates_that_change_memory_under_a_view_are_not_replayed():
-    learner, by_torch = Learner(overlaps), Learner(overlaps, replay=False)
+    learner, by_torch = Learner(changes_under_a_view), Learner(changes_under_a_view, replay=False)
     with pytest.warns(RuntimeWarning, match="changes memory in place"):
         found = learner.update(*batch(0))
     assert found["loss"] == by_torch.update(*batch(0))["loss"]
 
 
-def numbered(self, x, action, target):
+def scaled_by_number(self, x, action, target):
     return {"loss": self.number * self.q(x).square().mean()}
 
 
-def replaced(self, x, action, target):
+def indexed_by_drawn(self, x, action, target):
     return {"loss": self.q(x)[:, self.drawn].square().mean()}
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5])
 def test_a_changed_number_is_detected_by_the_comparison(calls):
-    learner = Learner(numbered)
+    learner = Learner(scaled_by_number)
     for seed in range(calls):
         learner.update(*batch(seed))
     learner.number = 2.0
     with pytest.warns(RuntimeWarning, match="loss differs from torch's at call"):
         found = [learner.update(*batch(9))["loss"] for _ in range(8)]
-    expected = Learner(numbered, replay=False).update(*batch(9))["loss"]
+    expected = Learner(scaled_by_number, replay=False).update(*batch(9))["loss"]
     assert found[-1] == 2 * expected
 
 
 def test_a_replaced_tensor_is_detected():
-    learner = Learner(replaced)
+    learner = Learner(indexed_by_drawn)
     learner.update(*batch(0))
     learner.drawn = torch.tensor([3, 2])
     with pytest.warns(RuntimeWarning, match="differs from torch's"):

@@ -27,7 +27,7 @@ def with_gradients(loss, wanted):
 
 
 @pytest.mark.parametrize("delta", [0.5, float("inf")])
-def test_huber(delta):
+def test_huber_and_its_gradient_equal_the_definition(delta):
     prediction, target = columns(2, 40, 2)
     prediction.requires_grad_()
     error = prediction - target

@@ -86,7 +86,7 @@ def test_linear_decreases_and_then_stays_constant():
     assert linear(0, 1.0, 0.2, 0) == 0.2
 
 
-def test_actor_epsilons():
+def test_epsilons_fall_from_actor_to_actor():
     assert actor_epsilons(0.4, 7.0, 1) == [0.4]
     assert actor_epsilons(0.4, 0.0, 3) == pytest.approx([0.4] * 3)
     # 0.4 ** (1 + 7 * i / 2)

@@ -6,7 +6,7 @@ from torch.distributions import Categorical, Normal
 from parl.ops.policies import categorical, gaussian, normalized
 
 
-def test_categorical():
+def test_categorical_equals_torchs_distribution():
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(50, 6, generator=generator)
     action = torch.randint(6, (50,), generator=generator)
@@ -16,7 +16,7 @@ def test_categorical():
     torch.testing.assert_close(entropy, reference.entropy())
 
 
-def test_gaussian():
+def test_gaussian_equals_torchs_distribution():
     generator = torch.Generator().manual_seed(0)
     mean, action = (torch.randn(50, 3, generator=generator) for _ in range(2))
     log_std = torch.tensor([-1.0, 0.0, 0.5])
@@ -26,7 +26,7 @@ def test_gaussian():
     torch.testing.assert_close(entropy, reference.entropy().sum(1))
 
 
-def test_normalized():
+def test_normalized_rows_have_mean_zero_and_deviation_one():
     x = normalized(torch.tensor([1.0, 2.0, 3.0, 10.0]))
     torch.testing.assert_close(x.mean(), torch.tensor(0.0))
     torch.testing.assert_close(x.std(), torch.tensor(1.0))

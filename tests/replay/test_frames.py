@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import NaiveReplay
+from threads import run_threads
 
 import parl
 
@@ -281,15 +280,6 @@ def test_stacks_are_complete_while_threads_overwrite_the_ring():
     buffer = parl.UniformReplay(
         40, frame_fields("int64"), num_envs=num_envs, frame_stack=frame_stack, autoreset="disabled"
     )
-    stop, errors = threading.Event(), []
-
-    def guarded(work) -> None:
-        try:
-            while not stop.is_set():
-                work()
-        except BaseException as error:  # re-raised below
-            errors.append(error)
-            stop.set()
 
     def actor(env: int):
         clock = iter(range(1, 10**12))
@@ -327,17 +317,7 @@ def test_stacks_are_complete_while_threads_overwrite_the_ring():
                 assert (shown == shown[:, :1, :1]).all(), "a torn frame"
                 np.testing.assert_array_equal(shown[:, 0, 0] // 2 * 2, numbers)
 
-    works = [*[actor(env) for env in range(num_envs)], learner, learner]
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    stop.wait(3)
-    stop.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    if errors:
-        raise errors[0]
+    run_threads([*[actor(env) for env in range(num_envs)], learner, learner], seconds=3)
     buffer.verify()
     assert buffer.counters["added"] > 400 and buffer.counters["sampled"] > 400
 

@@ -17,6 +17,7 @@ import time
 import numpy as np
 import pytest
 from model import fields
+from threads import run_threads
 
 import parl
 
@@ -33,30 +34,6 @@ def patterned(first: int, count: int) -> dict[str, np.ndarray]:
 def check_rows(batch: parl.replay.Batch) -> None:
     torn = (batch.body != batch.tag[:, None]).any(axis=1)
     assert not torn.any(), f"torn rows: {batch.tag[torn]}"
-
-
-def run_threads(works, seconds: float) -> None:
-    errors: list[BaseException] = []
-    stop = threading.Event()
-
-    def guarded(work) -> None:
-        try:
-            while not stop.is_set():
-                work()
-        except BaseException as error:  # re-raised below
-            errors.append(error)
-            stop.set()
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    stop.wait(seconds)
-    stop.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a thread hangs"
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("capacity", [8, 100, 3000])

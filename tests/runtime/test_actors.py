@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from parl.envs import spec_of
 from parl.runtime import evaluate
-from parl.runtime import shared_counters as b
 from parl.runtime.env_actor import Counts
 from parl.runtime.evaluate import Evaluator, _SingleEpisode
 from parl.runtime.off_policy import asynchronous
@@ -22,7 +21,17 @@ from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
 from parl.runtime.on_policy import recorded
 from parl.runtime.on_policy.recorded import RecordedActor
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
-from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_WAIT_NS,
+    LAG_SUM,
+    PARK,
+    RUN,
+    STEPS,
+    STOP,
+    UPDATES,
+    VECTOR_STEPS,
+    SharedCounters,
+)
 from parl.runtime.weights import SharedWeights
 
 CONTEXT = multiprocessing.get_context()
@@ -340,23 +349,23 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     ours, theirs = multiprocessing.Pipe()
     snapshot = SharedWeights(CONTEXT, 1)
     snapshot.publish(torch.tensor([3.0]))
-    counters.learner[0, b.UPDATES] = 9
+    counters.learner[0, UPDATES] = 9
 
     def parks():
         ours.send("state")
-        return b.PARK
+        return PARK
 
     def sleeps():
         counters.running_actors = 1, 0
-        return b.RUN
+        return RUN
 
     def wakes():
         counters.running_actors = 2, 0
         snapshot.publish(torch.tensor([5.0]))
         snapshot.publish(torch.tensor([6.0]))
-        return b.RUN
+        return RUN
 
-    commands = [b.RUN] * 6 + [parks, sleeps, wakes, b.RUN, b.STOP]
+    commands = [RUN] * 6 + [parks, sleeps, wakes, RUN, STOP]
     asynchronous._run_actor(
         theirs, setup, 1, ScriptedCounters(counters, *commands), snapshot, [], generation, state
     )
@@ -367,8 +376,8 @@ def test_an_actor_steps_waits_parks_and_stops(monkeypatch, generation, state, fi
     assert actor.log == [*first, (0, 3.0), (8, 3.0), (16, 6.0), "closed"]
     assert asked == [(0, 9)] + [(4, 9)] * 5 + [(8, 9)] * 2
     row = counters.actor[1]
-    assert row[b.ACTOR_WAIT_NS] == 500 and row[b.STEPS] == 12 and row[b.VECTOR_STEPS] == 3
-    assert row[b.LAG_SUM] == 0 and counters.lags[1, 0] == 3
+    assert row[ACTOR_WAIT_NS] == 500 and row[STEPS] == 12 and row[VECTOR_STEPS] == 3
+    assert row[LAG_SUM] == 0 and counters.lags[1, 0] == 3
     assert counters.rewards.tolist() == [0.0, 4.5] and len(counters.take_episodes()) == 1
 
 

@@ -12,13 +12,25 @@ import torch
 from fakes import FakeClock
 
 from parl.runtime import loop as loops
-from parl.runtime import shared_counters as b
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy import asynchronous
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
-from parl.runtime.shared_counters import LAG_BUCKETS, SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_WAIT_NS,
+    FAILURES,
+    LAG_BUCKETS,
+    LAG_SUM,
+    LEARNER_WAIT_NS,
+    PARK,
+    RUN,
+    STEPS,
+    STOP,
+    UPDATES,
+    VECTOR_STEPS,
+    SharedCounters,
+)
 from parl.runtime.weights import SharedWeights
 
 CONTEXT = multiprocessing.get_context()
@@ -73,11 +85,11 @@ def test_a_report_covers_the_time_since_the_last_one(clock):
     actor, learner = loop._counters.actor, loop._counters.learner
     for _ in range(2):  # the second time like the first
         clock.now += 4.0
-        actor[:, b.STEPS] += (300, 100)
-        actor[:, b.LAG_SUM] += (5, 4)
-        actor[:, b.VECTOR_STEPS] += (2, 1)
-        actor[:, b.ACTOR_WAIT_NS] += (3 * 10**9, 10**9)
-        learner[0, b.LEARNER_WAIT_NS] += 10**9
+        actor[:, STEPS] += (300, 100)
+        actor[:, LAG_SUM] += (5, 4)
+        actor[:, VECTOR_STEPS] += (2, 1)
+        actor[:, ACTOR_WAIT_NS] += (3 * 10**9, 10**9)
+        learner[0, LEARNER_WAIT_NS] += 10**9
         loop._updates += 60
         report = loop.report()
         ratio = loop._updates * 8 / (loop.env_steps - 100)
@@ -93,19 +105,19 @@ def test_a_report_covers_the_time_since_the_last_one(clock):
             "loss": 0.5,
         }
     clock.now += 1.0
-    actor[:, b.ACTOR_WAIT_NS] += 9 * 10**9
-    learner[0, b.LEARNER_WAIT_NS] += 9 * 10**9
+    actor[:, ACTOR_WAIT_NS] += 9 * 10**9
+    learner[0, LEARNER_WAIT_NS] += 9 * 10**9
     report = loop.report()
     assert math.isnan(report["policy_lag"]), "no vector step"
     assert report["actors_wait"] == report["learners_wait"] == 1.0
     assert report["env_steps_per_s"] == report["updates_per_s"] == 0.0
-    actor[:, b.VECTOR_STEPS] += (1, 0)
+    actor[:, VECTOR_STEPS] += (1, 0)
     assert loop.report()["policy_lag"] == 0.0, "and no time passed"
 
 
 def test_failures_are_reported_for_remote_actors_only(clock):
     loop = make_loop(clock)
-    loop._counters.actor[:, b.FAILURES] = (2, 3)
+    loop._counters.actor[:, FAILURES] = (2, 3)
     assert "actor_failures" not in loop.report()
     loop._setup.remote = object()
     assert loop.report()["actor_failures"] == 5
@@ -113,7 +125,7 @@ def test_failures_are_reported_for_remote_actors_only(clock):
 
 def test_env_steps_counts_every_process_of_a_group(clock):
     loop = make_loop(clock, group=SimpleNamespace(size=3, rank=1))
-    loop._counters.actor[:, b.STEPS] = (10, 20)
+    loop._counters.actor[:, STEPS] = (10, 20)
     assert loop.env_steps == 90 and not loop._has_followers
     loop._setup.group.rank = 0
     assert loop._has_followers
@@ -155,23 +167,23 @@ def test_waits_are_fractions_of_the_time_of_running_actors(clock, monkeypatch):
     decided = []
     monkeypatch.setattr(controller, "decide", lambda *waits: decided.append(waits))
     clock.now += 2.0
-    loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
-    loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
+    loop._counters.actor[:, ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
+    loop._counters.learner[:, LEARNER_WAIT_NS] += (0, 10**9)
     loop._update_parking(clock.now)
     assert not decided, "nothing is decided before learning starts"
     assert loop._next_parking == clock.now + PERIOD_S
-    loop._counters.actor[0, b.STEPS] = 100
+    loop._counters.actor[0, STEPS] = 100
     clock.now += 2.0
-    loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
-    loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
+    loop._counters.actor[:, ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
+    loop._counters.learner[:, LEARNER_WAIT_NS] += (0, 10**9)
     controller.running, controller.first = 2, 3
     loop._update_parking(clock.now)
     # Two actors waited 3 of their 4 seconds, two learners 1 of their 4.
     assert decided == [(pytest.approx(0.75), pytest.approx(0.25))]
     assert loop._counters.running_actors == (2, 3)
     clock.now += 0.5
-    loop._counters.actor[:, b.ACTOR_WAIT_NS] += 10**9
-    loop._counters.learner[:, b.LEARNER_WAIT_NS] += 10**9
+    loop._counters.actor[:, ACTOR_WAIT_NS] += 10**9
+    loop._counters.learner[:, LEARNER_WAIT_NS] += 10**9
     loop._update_parking(clock.now)
     assert decided[1:] == [(1.0, 1.0)]
 
@@ -203,14 +215,14 @@ def test_the_driver_learns_as_far_as_the_pacer_allows(clock):
     loop._learner_worker.update = lambda env_steps: told.append(env_steps) or True
 
     def collect():
-        steps[b.STEPS] += 60
+        steps[STEPS] += 60
 
     clock.meanwhile = collect
     loop.advance(160, math.inf)
     # No update before step 100, reached in the second sleep; then 8 * (u + 1) <= 2 * 20 + 16.
     assert clock.slept == [1e-4] * 3
-    assert told == [120] * 7 and loop.updates == row[b.UPDATES] == 7
-    assert row[b.LEARNER_WAIT_NS] == 3 * 10**5
+    assert told == [120] * 7 and loop.updates == row[UPDATES] == 7
+    assert row[LEARNER_WAIT_NS] == 3 * 10**5
     assert loop._shared_weights.version == 7
     weights = torch.zeros(3)
     loop._shared_weights.read(weights, 0)
@@ -224,7 +236,7 @@ def test_the_driver_learns_as_far_as_the_pacer_allows(clock):
 def test_a_run_ends_at_the_limit_of_all_processes(clock):
     loop = make_loop(clock, pacer=Pacer(2.0, 8, 4, 100, 400), group=SimpleNamespace(size=2, rank=0))
     loop._updates = 10**6
-    clock.meanwhile = lambda: loop._counters.actor[:, b.STEPS].__iadd__(1)
+    clock.meanwhile = lambda: loop._counters.actor[:, STEPS].__iadd__(1)
     loop.advance(7, math.inf)
     assert loop.env_steps == 8
     loop.advance(10**9, math.inf)
@@ -234,7 +246,7 @@ def test_a_run_ends_at_the_limit_of_all_processes(clock):
 def test_schedules_count_the_steps_of_all_processes_of_a_group(clock):
     """Exploration rates and exponents of importance weights are functions of the steps of the whole run."""
     loop = make_loop(clock, group=SimpleNamespace(size=3, rank=0))
-    loop._counters.actor[:, b.STEPS] = (80, 40)
+    loop._counters.actor[:, STEPS] = (80, 40)
     learned, acted = [], []
     loop._learner_worker.update = lambda env_steps: learned.append(env_steps) or loop.interrupt() or True
     loop.advance(10**9, math.inf)
@@ -242,36 +254,36 @@ def test_schedules_count_the_steps_of_all_processes_of_a_group(clock):
 
     def step(env_steps):
         acted.append(env_steps)
-        counters.command = b.STOP
+        counters.command = STOP
         return Counts(4, [], 0.0)
 
     policy = SimpleNamespace(weights=torch.zeros(3))
     actor = SimpleNamespace(policy=policy, step=step, close=lambda: acted.append("closed"))
     setup = SimpleNamespace(pacer=loop._setup.pacer, scale=3, make_actor=lambda *args: actor)
     connection = SimpleNamespace(send=lambda message: None)
-    counters.learner[0, b.UPDATES] = 100
+    counters.learner[0, UPDATES] = 100
     asynchronous._run_actor(connection, setup, 1, counters, loop._shared_weights, object(), 0, None)
     assert learned == [360] and acted == [360, "closed"]
-    assert counters.actor[1, b.STEPS] == 44
+    assert counters.actor[1, STEPS] == 44
 
 
 def test_schedules_see_the_steps_of_all_processes(clock):
     loop = make_loop(clock, group=SimpleNamespace(size=2, rank=1))
-    loop._counters.actor[0, b.STEPS] = 120
+    loop._counters.actor[0, STEPS] = 120
     told, requests = [], iter([True, False])
     loop._learner_worker.update = lambda env_steps: told.append(env_steps) or next(requests)
     loop._torchrun = SimpleNamespace(request=2.0)
     loop.run_follower_rank(None)
     assert told == [240, 240]
     loop._learner_worker.update = lambda env_steps: told.append(env_steps) or True
-    loop._counters.actor[0, b.STEPS] = 150
+    loop._counters.actor[0, STEPS] = 150
     loop.advance(10**9, 1e-4)
     assert set(told[2:]) == {300}
 
 
 def test_an_unexpectedly_skipped_update_is_an_error(clock):
     loop = make_loop(clock, learners=2)
-    loop._counters.actor[0, b.STEPS] = 200
+    loop._counters.actor[0, STEPS] = 200
     asked = []
     loop._workers.raise_failure = lambda within_s: asked.append(within_s)
     loop._learner_worker.update = lambda env_steps: False
@@ -312,11 +324,11 @@ def test_a_learner_parks_and_stops_with_the_others(clock, by_update):
     made = []
     pacer = Pacer(2.0, 8, 4, 100, 10_000)
     setup = SimpleNamespace(pacer=pacer, make_learner_worker=lambda *args: made.append(args) or part)
-    waits = [b.RUN, b.RUN]
+    waits = [RUN, RUN]
     # Reads of the command: before the update, while all are parked, and after that.
-    left_out = [b.RUN, b.PARK, b.PARK, b.RUN, b.RUN]
-    parked = [b.PARK, b.PARK, b.RUN, b.RUN]
-    last = [b.RUN, b.RUN, b.PARK, b.STOP, b.STOP] if by_update else [b.RUN, b.STOP, b.STOP, b.STOP]
+    left_out = [RUN, PARK, PARK, RUN, RUN]
+    parked = [PARK, PARK, RUN, RUN]
+    last = [RUN, RUN, PARK, STOP, STOP] if by_update else [RUN, STOP, STOP, STOP]
     counters = Commands(*waits, *left_out, *parked, *last)
 
     def collect():
@@ -329,9 +341,9 @@ def test_a_learner_parks_and_stops_with_the_others(clock, by_update):
     assert log.count("skip") == (1 if by_update else 2)
     assert steps[:3] == [100, 100, 112]
     # The fourth update is not counted: a peer was absent in it.
-    assert counters.learner[1, b.UPDATES] == 3 and not counters.left()
+    assert counters.learner[1, UPDATES] == 3 and not counters.left()
     assert clock.slept == [1e-4, 2e-3, 2e-3, 2e-3] + [2e-3] * by_update
-    assert counters.learner[1, b.LEARNER_WAIT_NS] == 10**5 and not counters.learner[0].any()
+    assert counters.learner[1, LEARNER_WAIT_NS] == 10**5 and not counters.learner[0].any()
 
 
 FAILED = ["peers", "end 0.5", "end 5.0", "part"]
@@ -356,7 +368,7 @@ def test_close_stops_learners_together_unless_one_has_failed(
     found = []
 
     def have_failed():
-        assert loop._counters.command == b.RUN, "a worker that ends when told to has not failed"
+        assert loop._counters.command == RUN, "a worker that ends when told to has not failed"
         found.append("check")
         return failure == "before"
 
@@ -374,7 +386,7 @@ def test_close_stops_learners_together_unless_one_has_failed(
     loop._rendezvous = SimpleNamespace(close=lambda: found.append("rendezvous"))
     loop._connected, loop._interrupted = False, interrupted
     loop.close()
-    assert found == [*log, "replay", "peers", "rendezvous"] and loop._counters.command == b.STOP
+    assert found == [*log, "replay", "peers", "rendezvous"] and loop._counters.command == STOP
     found.clear()
     loop._rendezvous = None
     loop.close()

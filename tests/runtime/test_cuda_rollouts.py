@@ -272,13 +272,13 @@ def test_random_starts_reset_every_environment_once():
 
 def test_settings_that_need_the_host_are_refused():
     for options, text in (
-        ({"lstm": 4}, "lstm = 4 needs environments of the CPU"),
+        ({"lstm": 4}, "lstm = 4 needs environments on the CPU"),
         ({"cuda_graph": True, "target_kl": 0.1}, "target_kl = 0.1 needs the host"),
         ({"cuda_graph": True, "normalize_rewards": True}, "normalize_rewards = True needs the host"),
     ):
         with pytest.raises(ConfigError, match=text):
             algorithm(**options).check_device(grouped=False)
-    with pytest.raises(ConfigError, match="cuda_graph = True is for one"):
+    with pytest.raises(ConfigError, match="cuda_graph = True works in one process only"):
         algorithm("pqn", cuda_graph=True).check_device(grouped=True)
     there, here = (EnvMaker("parl/Pong-v0", {"device": device}) for device in ("cuda", "cpu"))
     for name in ("async", "hogwild", "predictor", "population", "data"):

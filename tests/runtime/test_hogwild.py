@@ -97,7 +97,7 @@ def test_a3c_runs_by_name_and_resumes(tmp_path):
 
 
 def test_settings_that_need_one_learner_are_refused():
-    with pytest.raises(ConfigError, match="a3c: window = 16 needs one actor's rollouts"):
+    with pytest.raises(ConfigError, match="a3c: window = 16 needs consecutive rollouts"):
         Config(window=16)
     with pytest.raises(ConfigError, match="a3c: normalize_observations"):
         Config(normalize_observations=True)

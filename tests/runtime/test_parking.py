@@ -55,7 +55,9 @@ def test_as_many_actors_run_as_are_busy(needed):
         (8, 8, 0.99, IDLE, 1),
     ],
 )
-def test_one_decision(actors, awake, actors_wait, learners_wait, then):
+def test_a_decision_follows_from_the_waits_of_actors_and_learners(
+    actors, awake, actors_wait, learners_wait, then
+):
     controller = ActorParking(actors, awake)
     controller.decide(actors_wait, learners_wait)
     assert controller.running == then

@@ -179,8 +179,8 @@ class Answers:
     def send(self, question):
         self.questions.append(question)
 
-    def answer(self, patience):
-        assert patience == 0.0
+    def answer(self, timeout):
+        assert timeout == 0.0
         first, (_, members), _ = self.questions[-1]
         return np.arange(first, first + len(members)) * 10.0, np.full(len(members), 3)
 

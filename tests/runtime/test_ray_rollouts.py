@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:::ray"),
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("threads_restored"),
 ]
 
 
@@ -40,7 +40,7 @@ def _pickled_by_value():
 
 
 @pytest.fixture
-def one_thread():
+def threads_restored():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

@@ -12,7 +12,6 @@ from fakes import FakeClock, ScriptedCounters
 
 from parl.errors import WorkerError
 from parl.runtime import loop
-from parl.runtime import shared_counters as b
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE
 from parl.runtime.env_actor import Counts
 from parl.runtime.on_policy import asynchronous, hogwild, predictor, rollout_loop, sync
@@ -23,7 +22,16 @@ from parl.runtime.on_policy.predictor import PredictionSlot, PredictorClient, Pr
 from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.size_tuner import SizeTuner
 from parl.runtime.on_policy.sync import SyncRolloutLoop
-from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_UPDATES,
+    LAG_MAX,
+    LAG_SUM,
+    PARK,
+    RUN,
+    STEPS,
+    STOP,
+    SharedCounters,
+)
 from parl.runtime.weights import SharedWeights
 from parl.types import Rollout
 
@@ -90,7 +98,7 @@ class Worker:
     def send(self, message):
         self.sent.append(message)
 
-    def answer(self, patience):
+    def answer(self, timeout):
         return "rollout", self.answers.pop(0)
 
 
@@ -351,10 +359,10 @@ def test_lags_of_all_workers_are_reported(clock):
     loop = make_hogwild(clock)
     actor = loop._counters.actor
     for total in (1, 2):
-        actor[:, b.LAG_SUM] += (6, 2)
-        actor[:, b.ACTOR_UPDATES] += (3, 1)
-        actor[:, b.STEPS] += (30, 10)
-        actor[:, b.LAG_MAX] = (5, 4)
+        actor[:, LAG_SUM] += (6, 2)
+        actor[:, ACTOR_UPDATES] += (3, 1)
+        actor[:, STEPS] += (30, 10)
+        actor[:, LAG_MAX] = (5, 4)
         clock.now += 2.0
         loop._refresh()
         assert (loop.env_steps, loop.updates) == (40 * total, 4 * total)
@@ -380,11 +388,11 @@ def test_the_driver_waits_for_its_seconds_the_limit_or_an_interrupt(clock):
     assert loop._latest == {"loss": 2.0} and loop._learner.refreshed == 1
     assert clock.slept == [0.002] * len(clock.slept) and len(clock.slept) == pytest.approx(50, abs=1)
     assert [round(now - 100, 2) for now in checks[:2]] == [0.0, 0.05]
-    loop._counters.actor[0, b.STEPS] = 500
+    loop._counters.actor[0, STEPS] = 500
     before = len(clock.slept)
     loop.advance(10**9, 9.0)
     assert len(clock.slept) == before and loop.env_steps == 500
-    loop._counters.actor[0, b.STEPS] = 499
+    loop._counters.actor[0, STEPS] = 499
     loop.interrupt()
     loop.advance(10**9, 9.0)
     assert len(clock.slept) == before and loop.env_steps == 499
@@ -392,7 +400,7 @@ def test_the_driver_waits_for_its_seconds_the_limit_or_an_interrupt(clock):
 
 def test_a_worker_collects_learns_and_sends_its_state(clock):
     counters, common = SharedCounters(CONTEXT, 2, 1), HogwildParameters(CONTEXT, 1)
-    counters.actor[1, b.STEPS] = 100
+    counters.actor[1, STEPS] = 100
     ours, theirs = multiprocessing.Pipe()
     log, learner = [], Learner(clock)
     learner.share = lambda *args: log.append(args[-1])
@@ -431,16 +439,16 @@ def test_a_worker_collects_learns_and_sends_its_state(clock):
 
     def asks():
         ours.send("state")
-        return b.PARK
+        return PARK
 
-    run = [b.RUN, b.RUN]
-    commands = [*run, b.PARK, asks, *run, b.RUN, b.RUN, b.STOP]
+    run = [RUN, RUN]
+    commands = [*run, PARK, asks, *run, RUN, RUN, STOP]
     hogwild._run_worker(theirs, setup, 0, ScriptedCounters(counters, *commands), common, 4, b"before")
     assert log == [(0, 4), b"before", False, (100, 0.0), (250, 1.0), "closed"]
     assert [progress for _, progress in learner.learned] == [0.25, 0.625]
     row = counters.actor[0]
-    assert row[b.STEPS] == 300 and row[b.ACTOR_UPDATES] == 4 and counters.env_steps == 400
-    assert row[b.LAG_SUM] == 4 and row[b.LAG_MAX] == 2
+    assert row[STEPS] == 300 and row[ACTOR_UPDATES] == 4 and counters.env_steps == 400
+    assert row[LAG_SUM] == 4 and row[LAG_MAX] == 2
     assert counters.rewards.tolist() == [4.0, 0.0] and counters.take_episodes() == [(1.0, 2)]
     # Metrics are sent at most every quarter of a second; both updates took half a second.
     found = [ours.recv()[1] for _ in range(3)]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from parl.runtime import shared_counters as b
-from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.shared_counters import EPISODE_SLOTS, STEPS, SharedCounters
 from parl.runtime.weights import SharedWeights
 
 FORK = multiprocessing.get_context("fork")
@@ -53,7 +52,7 @@ def test_an_unchanged_version_is_not_copied():
 
 def _actor(counters, index):
     for number in range(5):
-        counters.actor[index, b.STEPS] += 10
+        counters.actor[index, STEPS] += 10
         counters.add_episodes(index, [(100.0 * index + number, number)])
 
 
@@ -75,8 +74,8 @@ def test_counters_and_episodes_reach_the_driver(method):
 
 def test_unread_episodes_are_overwritten():
     counters = SharedCounters(FORK, actors=1, learners=1)
-    counters.add_episodes(0, [(float(n), n) for n in range(b.EPISODE_SLOTS + 3)])
-    assert [length for _, length in counters.take_episodes()] == list(range(3, b.EPISODE_SLOTS + 3))
+    counters.add_episodes(0, [(float(n), n) for n in range(EPISODE_SLOTS + 3)])
+    assert [length for _, length in counters.take_episodes()] == list(range(3, EPISODE_SLOTS + 3))
 
 
 def test_rows_do_not_share_cache_lines():

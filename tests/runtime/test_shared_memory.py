@@ -8,11 +8,28 @@ import pytest
 import torch
 
 from parl.envs import EnvMaker, spec_of
-from parl.runtime import shared_counters as b
 from parl.runtime.on_policy import hogwild
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
 from parl.runtime.on_policy.rollout import RolloutBuffer, _size
-from parl.runtime.shared_counters import EPISODE_SLOTS, LAG_BUCKETS, SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_UPDATES,
+    ACTOR_WAIT_NS,
+    EPISODE_SLOTS,
+    EPISODES,
+    FAILURES,
+    IN_FLIGHT,
+    LAG_BUCKETS,
+    LAG_MAX,
+    LAG_SUM,
+    LEARNER_WAIT_NS,
+    PARK,
+    RUN,
+    STEPS,
+    STOP,
+    UPDATES,
+    VECTOR_STEPS,
+    SharedCounters,
+)
 from parl.runtime.weights import SharedWeights
 
 CONTEXT = multiprocessing.get_context()
@@ -28,20 +45,20 @@ def with_second(maker):
 
 def test_counters_do_not_overlap():
     counters, other = with_second(lambda: SharedCounters(CONTEXT, 3, 2))
-    counters.command = b.STOP
+    counters.command = STOP
     assert counters.running_actors == (3, 0) and [counters.may_run(i) for i in range(3)] == [True] * 3
     counters.running_actors = 2, 2
     counters.actor[:] = np.arange(100, 148).reshape(3, 16)
     counters.learner[:] = np.arange(200, 232).reshape(2, 16)
     counters.lags[:] = np.arange(300, 300 + 3 * LAG_BUCKETS).reshape(3, LAG_BUCKETS)
     counters.rewards[:] = (0.5, 1.5, 2.5)
-    counters.actor[:, b.EPISODES] = 0
+    counters.actor[:, EPISODES] = 0
     for actor in range(3):
         counters.add_episodes(actor, [(1_000.0 * actor + n, n) for n in range(EPISODE_SLOTS)])
-    assert other.command == b.STOP and other.running_actors == (2, 2)
+    assert other.command == STOP and other.running_actors == (2, 2)
     assert [other.may_run(i) for i in range(3)] == [True, False, True]
     expected = np.arange(100, 148).reshape(3, 16)
-    expected[:, b.EPISODES] = EPISODE_SLOTS
+    expected[:, EPISODES] = EPISODE_SLOTS
     np.testing.assert_array_equal(other.actor, expected)
     np.testing.assert_array_equal(other.learner, np.arange(200, 232).reshape(2, 16))
     np.testing.assert_array_equal(other.lags.ravel(), np.arange(300, 300 + 3 * LAG_BUCKETS))
@@ -53,10 +70,10 @@ def test_counters_do_not_overlap():
 
 
 def test_commands_and_columns_differ():
-    assert len({b.RUN, b.PARK, b.STOP}) == 3
-    columns = {b.STEPS, b.EPISODES, b.LAG_SUM, b.VECTOR_STEPS, b.ACTOR_WAIT_NS, b.ACTOR_UPDATES, b.LAG_MAX}
-    assert len(columns | {b.IN_FLIGHT, b.FAILURES}) == 9 and b.UPDATES != b.LEARNER_WAIT_NS
-    assert SharedCounters(CONTEXT, 1, 1).command == b.RUN
+    assert len({RUN, PARK, STOP}) == 3
+    columns = {STEPS, EPISODES, LAG_SUM, VECTOR_STEPS, ACTOR_WAIT_NS, ACTOR_UPDATES, LAG_MAX}
+    assert len(columns | {IN_FLIGHT, FAILURES}) == 9 and UPDATES != LEARNER_WAIT_NS
+    assert SharedCounters(CONTEXT, 1, 1).command == RUN
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -115,7 +132,7 @@ def test_the_lag_of_a_step_on_shared_weights():
     common.count += 10
     for since, total, largest in ((7, 3, 3), (9, 4, 3), (6, 8, 4)):
         hogwild._lag_counter(common, row, since)(torch.zeros(1))
-        assert (row[b.LAG_SUM], row[b.LAG_MAX]) == (total, largest)
+        assert (row[LAG_SUM], row[LAG_MAX]) == (total, largest)
 
 
 def test_arrays_begin_at_whole_cache_lines():

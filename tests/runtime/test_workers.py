@@ -175,15 +175,15 @@ def test_an_interrupt_shortens_the_wait_for_an_actor_that_hangs(monkeypatch):
             after.set()
         return interrupt
 
-    patience = Deadline(60.0, interrupted)
+    deadline = Deadline(60.0, interrupted)
     others = []
-    assert quick.state(patience, others.append) == "state of answers" and others == ["rollout"]
-    assert not patience.is_cut_short
+    assert quick.state(deadline, others.append) == "state of answers" and others == ["rollout"]
+    assert not deadline.is_cut_short
     interrupt = True
-    assert slow.state(patience) == "state of is slow"
-    assert patience.is_cut_short
+    assert slow.state(deadline) == "state of is slow"
+    assert deadline.is_cut_short
     clock.tick_s = 1.0
-    assert hung.state(patience) == "hangs did not answer within 3 s of the interrupt"
+    assert hung.state(deadline) == "hangs did not answer within 3 s of the interrupt"
     assert 3.0 <= clock.now < 10.0
     with pytest.raises(WorkerTimeoutError, match=r"hangs did not answer within 0\.1 s"):
         hung.state(Deadline(0.1, lambda: False))

@@ -71,16 +71,16 @@ def test_seconds_of_each_test_are_written(tmp_path):
 
 
 def test_a_budget_skips_tests_that_would_end_too_late():
-    def test_of(*minutes):
+    def item_of(*minutes):
         return types.SimpleNamespace(
             iter_markers=lambda name: [pytest.mark.slow(**kwargs).mark for kwargs in minutes]
         )
 
     budget = Budget(5.0, "")
-    budget.pytest_runtest_setup(test_of({}))
-    budget.pytest_runtest_setup(test_of({"minutes": 4}))
+    budget.pytest_runtest_setup(item_of({}))
+    budget.pytest_runtest_setup(item_of({"minutes": 4}))
     with pytest.raises(pytest.skip.Exception, match="up to 10 min"):
-        budget.pytest_runtest_setup(test_of({}, {"minutes": 10}))
+        budget.pytest_runtest_setup(item_of({}, {"minutes": 10}))
     items = list(range(5))
     Budget(5.0, "7").pytest_collection_modifyitems(items)
     assert items == [2, 3, 4, 0, 1]

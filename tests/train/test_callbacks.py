@@ -249,8 +249,8 @@ def test_callbacks_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert saved_steps(tmp_path / "runs" / "one") > 0
     for name, message in {
         "plugin_of_test": "is not of the form module:Class",
-        "plugin_of_test:Gone": "has no attribute 'Gone'",
-        "gone_plugin:Stop": "there is no module 'gone_plugin'",
+        "plugin_of_test:Gone": "module plugin_of_test has no 'Gone'",
+        "gone_plugin:Stop": "No module named 'gone_plugin'; it is searched for in the current folder",
     }.items():
         assert main(["train", "ppo", *QUICK, "--callback", name]) == 1
         assert message in capsys.readouterr().err

@@ -173,7 +173,7 @@ def config_with(**fields):
         ("mine", variant(Config=config_with(seed=0)), r"Variant\.Config has fields that are .* run: seed"),
     ],
 )
-def test_errors_of_registration(name, kind, message):
+def test_what_cannot_be_registered_is_refused(name, kind, message):
     with pytest.raises(ConfigError, match=message):
         register_algorithm(name, kind)
 

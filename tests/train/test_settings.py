@@ -189,9 +189,9 @@ A2C = ACTOR_CRITIC | {
     "c_max": learning(0.5, advantage="vtrace"),
 }
 NO_WINDOWS = {
-    "window": Refused(16, "window = 16 needs one actor's rollouts in a row"),
-    "env_groups": Refused(2, "env_groups = 2 needs one actor's rollouts in a row"),
-    "normalize_rewards": Refused(True, "normalize_rewards = True needs one actor's rollouts in a row"),
+    "window": Refused(16, "window = 16 needs consecutive rollouts of one actor"),
+    "env_groups": Refused(2, "env_groups = 2 needs consecutive rollouts of one actor"),
+    "normalize_rewards": Refused(True, "normalize_rewards = True needs consecutive rollouts of one actor"),
     "cuda_graph": Refused(True, "cuda_graph = True needs environments on a CUDA device"),
     "normalize_advantages": learning(True),
 }

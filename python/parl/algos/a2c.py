@@ -44,6 +44,7 @@ from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
 COLUMNS = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
+"""Fields of a rollout that have a row for each step and environment."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def refuse_windows(config: Config, algorithm_name: str) -> None:
     for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(
-                f"{algorithm_name}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: "
-                "use a2c"
+                f"{algorithm_name}: {name} = {getattr(config, name)} needs consecutive rollouts of "
+                "one actor: use a2c"
             )
 
 
@@ -238,9 +239,10 @@ class A2CLearner(ActorCriticLearner):
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """Makes one update from the window that ends with ``rollout``.
 
-        Returns 0, without an update, while the window is not full, and if no row is valid, as in one step of
-        environments that all reset in it. Several learners then make the update together, without a gradient
-        of this one.
+        Returns:
+            1, or 0 without an update: while the window is not full, and if no row is valid, as in one step of
+            environments that all reset in it. One of several learners makes an update also without valid
+            rows, with gradients of 0, because the others wait for it.
         """
         config: Config = self.config
         if self._window.maxlen != 1:
@@ -310,8 +312,7 @@ def env_group(rollout: Rollout, index: int, groups: int) -> Rollout:
     inside = (rollout.final_at[:, 1] >= first) & (rollout.final_at[:, 1] < end)
     at = rollout.final_at[inside]
     at[:, 1] -= first
-    names = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
-    columns = {name: getattr(rollout, name)[:, first:end] for name in names}
+    columns = {name: getattr(rollout, name)[:, first:end] for name in COLUMNS}
     return Rollout(**columns, final_obs=rollout.final_obs[inside], final_at=at)
 
 

@@ -61,7 +61,7 @@ from parl.algos.common.off_policy import (
     check_goals,
 )
 from parl.algos.common.q_network import QNetwork
-from parl.algos.common.seeded import SeededPolicy
+from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
     check_actions,
@@ -256,7 +256,9 @@ class Config(OffPolicyConfig):
             algorithm_name="dqn",
         )
         if not -math.inf < self.value_min < self.value_max < math.inf:
-            raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
+            raise ConfigError(
+                f"dqn: value_min = {self.value_min} must be below value_max = {self.value_max}, both finite"
+            )
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
             raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")
         if self.distribution == "c51" and self.munchausen:
@@ -478,34 +480,23 @@ class QPolicy(SeededPolicy):
         self._noise.set_state(state["noise"])
 
 
-class DeviceQPolicy:
+class DeviceQPolicy(DevicePolicy):
     """As :class:`QPolicy`, with the learner's network and device. See :class:`parl.types.Algorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
+        super().__init__(device, seed)
         self._config, self._network = config, network
         self._actions = spec.num_actions or 0
-        self._generator = torch.Generator(device).manual_seed(seed)
 
     def act(self, observations: Tensor, env_steps: int) -> Tensor:
         """Returns actions (N,) int64 with exploration; does not synchronize with the device."""
-        config, count = self._config, len(observations)
+        config = self._config
         if config.noisy:
-            resample_noise(self._network, self._generator)
+            resample_noise(self._network, self.generator)
         epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_steps)
         with torch.no_grad():
             greedy = self._network.mean(self._network(observations)).argmax(dim=1)
-        where, own = observations.device, self._generator
-        any_action = torch.randint(self._actions, (count,), generator=own, device=where)
-        explores = torch.rand(count, generator=own, device=where) < epsilon
-        return torch.where(explores, any_action, greedy)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state that :meth:`load_state_dict` restores."""
-        return {"generator": self._generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
-        self._generator.set_state(state["generator"])
+        return self.epsilon_greedy(greedy, epsilon, self._actions)
 
 
 class DQNLearner:

@@ -70,7 +70,8 @@ class GADecoder:
         self._shape = WeightLayout(config, spec)
         self._sigma = config.sigma
         self._cache: dict[Member, Tensor] = {}
-        # A generation's parents and their parents: a parent decoded elsewhere is one mutation from its own.
+        # Room for a generation's parents and for their parents: another process may have decoded a parent,
+        # whose weights are then one mutation away from those of its own parent.
         self._cache_size = max(_MIN_CACHE_SIZE, 2 * config.parents)
 
     def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:

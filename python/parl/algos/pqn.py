@@ -1,6 +1,7 @@
 """Parallelized Q-network (PQN): Q-learning on rollouts, without replay and without a target network.
 
-Layer normalization keeps it stable. For a rollout of T steps of N environments, with the old Q in G::
+Layer normalization keeps it stable. For a rollout of T steps of N environments, where G is computed once,
+with the Q from before the updates::
 
     G_t  = r_t + gamma (1 - terminated_t) ((1 - lam_t) max_a Q(s'_t, a) + lam_t G_{t+1})
     lam_t = lambda, or 0 where the episode ended at t and on the last row
@@ -16,7 +17,6 @@ here in place of rectified Adam).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
@@ -32,7 +32,7 @@ from parl.algos.common.on_policy import (
     check_recordable,
     check_vectors,
 )
-from parl.algos.common.seeded import SeededPolicy
+from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.envs import rows_of
 from parl.nets import MLP, check_actions, check_observations, flatten, make_torso
 from parl.nets.fused import MLPWithHeads
@@ -246,13 +246,13 @@ class PQNPolicy(SeededPolicy):
         return (network(observations).argmax(dim=1),)
 
 
-class DevicePQNPolicy:
+class DevicePQNPolicy(DevicePolicy):
     """As :class:`PQNPolicy`, with the learner's network. See :class:`parl.types.RolloutAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
+        super().__init__(device, seed)
         self._config, self._network = config, network
         self._actions = spec.num_actions or 0
-        self.generator = torch.Generator(device).manual_seed(seed)
         self._epsilon = torch.zeros((), device=device)
 
     def schedule(self, env_steps: int) -> None:
@@ -264,20 +264,10 @@ class DevicePQNPolicy:
 
     def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Returns actions (N,) int64 with exploration, and zeros; does not synchronize."""
-        where, own, count = observations.device, self.generator, (len(observations),)
         with torch.no_grad():
             greedy = self._network(observations).argmax(dim=1)
-        any_action = torch.randint(self._actions, count, generator=own, device=where)
-        explores = torch.rand(count, generator=own, device=where) < self._epsilon
-        return torch.where(explores, any_action, greedy), torch.zeros(count, device=where)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state that :meth:`load_state_dict` restores."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
-        self.generator.set_state(state["generator"])
+        action = self.epsilon_greedy(greedy, self._epsilon, self._actions)
+        return action, torch.zeros(len(action), device=action.device)
 
 
 class PQNLearner(OnPolicyLearner):

@@ -100,7 +100,7 @@ class Config(CriticsConfig):
             ("target_entropy_share", 0, 1),
         )
         if not 0 < self.temperature < math.inf:
-            raise ConfigError(f"temperature = {self.temperature} is not above 0")
+            raise ConfigError(f"temperature = {self.temperature} is not above 0 and finite")
         if self.target_entropy is not None and not math.isfinite(self.target_entropy):
             raise ConfigError(f"target_entropy = {self.target_entropy} is not finite")
 

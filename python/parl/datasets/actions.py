@@ -1,7 +1,8 @@
 """Actions of an episode as bytes: many of them in a number of 64 bits, or compressed.
 
-Of A actions, k with ``A**k <= 2**64`` are the digits of a number: 40 of a game with 3 actions, 15 of one with
-all 18. An action then takes 0.1 to 0.3 bits more than its entropy in random play.
+In a game with A actions, k of them in a row are the digits in base A of one number, with the largest k for
+which ``A**k <= 2**64``: 40 with 3 actions, 15 with all 18. An action then takes 0.1 to 0.3 bits more than its
+entropy in random play.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def digits_of(num_actions: int) -> int:
 
 
 def digit_bytes(steps: int, num_actions: int) -> int:
-    """Bytes of so many actions."""
+    """Returns the number of bytes of ``steps`` actions that are stored as digits."""
     count = digits_of(num_actions)
     whole, left = divmod(steps, count)
     return 8 * whole + -(-(max(2, num_actions) ** left - 1).bit_length() // 8)
@@ -51,7 +52,7 @@ def decode_actions(encoding: int, data: bytes, steps: int, num_actions: int) -> 
     """The actions (steps,) uint8 that :func:`encode_actions` encoded.
 
     Raises:
-        ValueError: the bytes are not those of so many actions.
+        ValueError: the bytes are not those of ``steps`` actions.
     """
     if encoding == _ZLIB:
         inflate = zlib.decompressobj()

@@ -142,8 +142,8 @@ class AtariHead:
     def fill(self, replay: Any, *, steps: int | None = None, **options: Any) -> int:
         """Adds steps to a replay buffer; see :meth:`Dataset.fill`. ``options``: those of :meth:`replay`.
 
-        Each trial is an environment of its own: ``num_envs`` of the buffer is at least their number, whatever
-        ``batch_size`` is.
+        Each trial is an environment of its own: ``num_envs`` of the buffer must be at least their number,
+        whatever ``batch_size`` is.
         """
         from parl.datasets.buffers import fill
 

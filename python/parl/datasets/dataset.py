@@ -62,7 +62,9 @@ class Dataset:
             if not isinstance(self.header.get(name), kind):
                 raise DatasetError(f"{path} has {name} = {self.header.get(name)!r} in its header")
         if self.header["interval"] < 1:
-            raise DatasetError(f"{path} has interval = {self.header['interval']} in its header, expected 1")
+            raise DatasetError(
+                f"{path} has interval = {self.header['interval']} in its header, expected at least 1"
+            )
         self._index = read_index(self.path, first)
         # Made by the first :meth:`state_at`.
         self._console: SeekConsole | None = None

@@ -114,5 +114,6 @@ def acting(policy: Any, num_actions: int, rng: np.random.Generator) -> Any:
     if callable(policy):
         return FunctionActions(policy, num_actions)
     raise ConfigError(
-        f"policy is {policy!r}, expected None, a function of observations, a parl.Policy or the path of a run"
+        f"policy is {policy!r}, expected None, a function of observations, a policy of parl.load or the path "
+        "of a run"
     )

@@ -311,16 +311,6 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
             f"action space is {action}, expected Discrete, Box, or a MultiDiscrete from 0 on: make the "
             "environment with parl.envs.EnvMaker"
         )
-    if "autoreset_mode" not in env.metadata:
-        warnings.warn(
-            f"{env} has no metadata['autoreset_mode']: taken for NEXT_STEP, in which the step after the end "
-            "of an episode only resets",
-            stacklevel=2,
-        )
-    mode = env.metadata.get("autoreset_mode", "next_step")
-    autoreset = str(getattr(mode, "name", mode)).lower()
-    if autoreset not in AUTORESETS:
-        raise ConfigError(f"autoreset mode is {autoreset!r}, expected one of {', '.join(AUTORESETS)}")
     # Looked up on the class: a wrapper forwards attributes, but may have changed the images.
     stacked: Any = env if hasattr(type(env), "frame_stack") else None
     stack, padding = (1, "zero") if stacked is None else stacked.frame_stack
@@ -330,7 +320,7 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         action_shape=action_shape,
         action_dtype=action_dtype,
         num_actions=num_actions,
-        autoreset=AUTORESETS[autoreset],
+        autoreset=_autoreset_of(env),
         action_low=low,
         action_high=high,
         observation_parts=parts,
@@ -339,6 +329,20 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         action_branches=branches,
         mask_size=env.mask_size if isinstance(env, AdaptedSpaces) else 0,
     )
+
+
+def _autoreset_of(env: VectorEnv[Any, Any, Any]) -> Autoreset:
+    if "autoreset_mode" not in env.metadata:
+        warnings.warn(
+            f"{env} has no metadata['autoreset_mode']: taken for NEXT_STEP, in which the step after the end "
+            "of an episode only resets",
+            stacklevel=3,
+        )
+    mode = env.metadata.get("autoreset_mode", "next_step")
+    name = str(getattr(mode, "name", mode)).lower()
+    if name not in AUTORESETS:
+        raise ConfigError(f"autoreset mode is {name!r}, expected one of {', '.join(AUTORESETS)}")
+    return AUTORESETS[name]
 
 
 def _dtype_of(space: Any) -> str:

@@ -201,7 +201,7 @@ class Flattener(nn.Module):
         # Lower bound, so that features that have hardly changed yet are not amplified; of bytes, 2 units.
         self.lowest_deviation = 2 / 255 if dtype == "uint8" else 1e-4
         self.statistics_every = 1
-        """The statistics are those of every that many steps of a rollout."""
+        """Steps of a rollout between two whose observations enter the statistics; 1: all."""
         self._scale = 1 / 255 if dtype == "uint8" else None
         self.normalizer = Normalizer(inputs) if normalize else None
 

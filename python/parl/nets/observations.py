@@ -1,4 +1,4 @@
-"""Encoders of observations: vectors are flattened, images pass convolutions, dictionaries go by part."""
+"""Encoders: vectors are flattened, images pass convolutions, dictionaries have an encoder for each part."""
 
 from __future__ import annotations
 

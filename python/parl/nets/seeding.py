@@ -1,4 +1,4 @@
-"""The random numbers that networks begin with."""
+"""Seeding of the initial weights of networks."""
 
 from __future__ import annotations
 

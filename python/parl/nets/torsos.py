@@ -150,7 +150,40 @@ class FrameDeltasMLP(MLP):
         return torch.cat([newest.to(torch.float32) * (1 / 64), (deltas * (1 / 4)).clamp(-4, 4)], dim=1)
 
 
-class NatureCNN(ExecutionModule):
+class _ConvolutionalTorso(ExecutionModule):
+    """Convolutions and a dense layer, which also takes stored outputs of the convolutions, see :meth:`embed`.
+
+    Args:
+        shape: (C, H, W).
+        convolutions: from (B, C, H, W) float32 to (B, L).
+        hidden: width of the dense layer; 0: there is none.
+        layer_norm: normalize before the dense layer's ReLU.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], convolutions: nn.Sequential, hidden: int, layer_norm: bool
+    ) -> None:
+        super().__init__()
+        self.convolutions = convolutions
+        with torch.no_grad():
+            self.embedding_size: int = self.convolutions(torch.zeros(1, *shape)).shape[1]
+        self.dense, self.features = _dense(self.embedding_size, hidden, layer_norm)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Returns features (B, features)."""
+        if is_embedding(observations):
+            return self.dense(observations.to(torch.float32))
+        return self.dense(self._convolve(observations))
+
+    def embed(self, observations: Tensor) -> Tensor:
+        """Returns the outputs of the convolutions for images, (B, L) float16."""
+        return embeddings_of(self._convolve(observations))
+
+    def _convolve(self, observations: Tensor) -> Tensor:
+        return self.convolutions(_floats(observations, self.channels_last))
+
+
+class NatureCNN(_ConvolutionalTorso):
     """Three convolutions and one dense layer for stacked 8-bit frames.
 
     Input (B, C, H, W) uint8, or float32 if normalized, H and W of at least 36, or embeddings (B, L) float16,
@@ -167,30 +200,16 @@ class NatureCNN(ExecutionModule):
     """Outputs, kernel size and stride of each convolution."""
 
     def __init__(self, shape: Sequence[int], hidden: int, layer_norm: bool) -> None:
-        super().__init__()
         layers: list[nn.Module] = []
         channels = shape[0]
         for outputs, kernel, stride in self.sizes:
             layers += [nn.Conv2d(channels, outputs, kernel, stride), nn.ReLU(inplace=True)]
             channels = outputs
-        self.convolutions = nn.Sequential(*layers, nn.Flatten())
-        with torch.no_grad():
-            self.embedding_size: int = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.dense, self.features = _dense(self.embedding_size, hidden, layer_norm)
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """Returns features (B, features)."""
-        if is_embedding(observations):
-            return self.dense(observations.to(torch.float32))
-        return self.dense(self._convolve(observations))
-
-    def embed(self, observations: Tensor) -> Tensor:
-        """Returns the outputs of the convolutions for images, (B, L) float16."""
-        return embeddings_of(self._convolve(observations))
+        super().__init__(shape, nn.Sequential(*layers, nn.Flatten()), hidden, layer_norm)
 
     def _convolve(self, observations: Tensor) -> Tensor:
         if not self.channels_last:
-            return self.convolutions(_floats(observations, False))
+            return super()._convolve(observations)
         first, *rest = self.convolutions
         assert isinstance(first, nn.Conv2d)
         x = _convolve_blocks(first, observations)
@@ -221,7 +240,7 @@ class _Residual(nn.Module):
         return x + self.second(torch.relu_(self.first(torch.relu(x))))
 
 
-class ImpalaResNet(ExecutionModule):
+class ImpalaResNet(_ConvolutionalTorso):
     """Fifteen convolutions in three residual stages, each of which halves the image, and one dense layer.
 
     Input (B, C, H, W) uint8, or embeddings (B, L) float16, see :meth:`embed`; output (B, hidden) float32.
@@ -242,7 +261,6 @@ class ImpalaResNet(ExecutionModule):
     def __init__(
         self, shape: Sequence[int], hidden: int, layer_norm: bool, channels: Sequence[int] = (16, 32, 32)
     ) -> None:
-        super().__init__()
         layers: list[nn.Module] = []
         inputs = shape[0]
         for width in channels:
@@ -253,20 +271,8 @@ class ImpalaResNet(ExecutionModule):
                 _Residual(width),
             ]
             inputs = width
-        self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
-        with torch.no_grad():
-            self.embedding_size: int = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.dense, self.features = _dense(self.embedding_size, hidden, layer_norm)
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """Returns features (B, features)."""
-        if is_embedding(observations):
-            return self.dense(observations.to(torch.float32))
-        return self.dense(self.convolutions(_floats(observations, self.channels_last)))
-
-    def embed(self, observations: Tensor) -> Tensor:
-        """Returns the outputs of the convolutions for images, (B, L) float16."""
-        return embeddings_of(self.convolutions(_floats(observations, self.channels_last)))
+        convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
+        super().__init__(shape, convolutions, hidden, layer_norm)
 
 
 def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:

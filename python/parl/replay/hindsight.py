@@ -80,7 +80,7 @@ class Hindsight:
 
         Args:
             flat: columns of the batch by name, with the goals drawn in ``hindsight_goal``, which is removed.
-            gamma: discount per step, for rows that terminated and by ``terminated_fn`` do not.
+            gamma: discount of the rows that terminated in the environment and do not by ``terminated_fn``.
 
         Raises:
             ValueError: a function returned another shape than (m,).
@@ -102,7 +102,7 @@ class Hindsight:
         flat["reward"][rows] = _per_row("reward_fn", self.reward_fn(achieved, goals, info), len(rows))
         if self.terminated_fn is not None:
             ended = _per_row("terminated_fn", self.terminated_fn(achieved, goals, info), len(rows))
-            # A row that terminated has lost its own factor of the discount with the rest of it.
+            # The discount of a row that terminated is stored as 0, so its own factor is unknown.
             going_on = np.where(flat["terminated"][rows], gamma, flat["discount"][rows])
             flat["terminated"][rows] = ended
             flat["discount"][rows] = np.where(np.asarray(ended, bool), 0.0, going_on)

@@ -70,7 +70,7 @@ class Prefetch(Iterator["Batch"]):
     """Iterator over batches of a replay that a thread samples in advance; made by ``replay.prefetch``.
 
     The first ``depth`` batches are sampled at once, and another one each time a batch is taken. With
-    ``ordered``, calls through the same object that change the replay or its random generator, or save it
+    ``ordered``, calls of the same replay object that change the replay or its random generator, or save it
     (``add``, ``update_priorities``, ``end_episodes``, ``evict``, ``sample``, ``save``, ``rng_state``), and
     :meth:`close` wait until these batches are sampled. The same seed then gives the same batches in every
     run, those of a loop that samples ``depth`` batches in advance without a thread.

@@ -59,8 +59,8 @@ class PrioritizedReplay:
     Any number of threads, and with ``shared`` or ``path`` any number of processes, can add, sample and update
     concurrently; sampling does not block. A sampled row is never partly written. A priority for a row that
     has been overwritten is dropped and counted (:attr:`stale_updates`). Powers are stored as multiples of
-    ``2**-16``: a smaller one above 0 as ``2**-16``, one from 4096 on (2048 and 1024 with ``fan_out`` 32 and
-    64) as that value and counted (:attr:`saturated`). With ``alpha`` 1, scale TD errors below 0.001 up.
+    ``2**-16``, from ``2**-16`` for any power above 0 to 4096 (2048 and 1024 with ``fan_out`` 32 and 64);
+    larger ones are counted (:attr:`saturated`). With ``alpha`` 1, scale TD errors below 0.001 up.
 
     Fields may be nested, as dictionary observations are: ``{"obs": {"image": ..., "speed": ...}}``. ``add``
     takes rows, and ``sample`` returns batches, with the same nesting.
@@ -825,8 +825,9 @@ class PrioritizedReplay:
     def counters(self) -> dict[str, int]:
         """Counts of events since the replay was made; reading them does not block other calls.
 
-        The names are ``added``, ``sampled``, ``redrawn``, ``updated``, ``stale``, ``saturated``, ``restarts``
-        and ``recovered``.
+        Rows ``added`` and ``sampled``; draws ``redrawn`` because their row was being overwritten; priorities
+        ``updated``, ``stale`` (dropped: row overwritten) and ``saturated`` (above the largest weight);
+        ``restarts`` of draws at nodes that a writer emptied; ``recovered`` processes, which died in a call.
         """
         return self._native.counters()
 

@@ -87,7 +87,7 @@ def _steps_in_turn(env: Any) -> bool:
 def _is_out_of_reach(goal: float, returns: np.ndarray[Any, Any]) -> bool:
     """Whether the mean of a sample of ``returns`` (n,) is significantly below ``goal``.
 
-    Equal returns say nothing of how rare others are: none of ten episodes may have had a rare reward.
+    False if all returns are equal: a reward may be so rare that no episode of the sample had it.
     """
     error = returns.std(ddof=1) / np.sqrt(len(returns))
     return bool(error > 0 and returns.mean() + _STANDARD_ERRORS * error < goal)

@@ -174,14 +174,14 @@ class ThreadAllReduce:
         self._group.barrier.abort()
 
 
-def pack_flag(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:
-    """Copies ``gradients`` (P,) and ``sign`` into a buffer (P + 1,); zeros the former unless sign is 0."""
+def pack_flag(buffer: Tensor, gradients: Tensor, flag: float) -> Tensor:
+    """Returns ``gradients`` (P,), or zeros unless ``flag`` is 0, and ``flag``, in a buffer (P + 1,)."""
     size = len(gradients)
     if len(buffer) != size + 1:
         buffer = torch.zeros(size + 1, device=buffer.device, dtype=buffer.dtype)
-    if sign == 0.0:
+    if flag == 0.0:
         buffer[:size] = gradients
     else:
         buffer.zero_()
-    buffer[size] = sign
+    buffer[size] = flag
     return buffer

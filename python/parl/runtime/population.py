@@ -288,7 +288,9 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
                 playing[request] = actor, batch
             for deadline in (answer, generation):
                 if not deadline.remaining_s():
-                    names = ", ".join(actor.name for actor, _ in playing.values()) or "no actor is placed and"
+                    if not playing:
+                        raise WorkerTimeoutError(f"no actor was placed within {deadline}")
+                    names = ", ".join(actor.name for actor, _ in playing.values())
                     raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
             ready = self._wait(list(playing), SLICE_S)
             if ready:

@@ -1,12 +1,12 @@
 """Seeds of environments. Training, a run's evaluations and later evaluations use ranges that do not overlap.
 
-====================  =====================================================================
+====================  ========================================================================
 Seeds                 Use
-====================  =====================================================================
-0 .. 2**23            :func:`parl.evaluate` and :func:`parl.record`, chosen by the caller
+====================  ========================================================================
+0 .. 2**23            :func:`parl.evaluate` and :func:`parl.train.record`, chosen by the caller
 2**23 .. 2**24        evaluations of a run during training, one seed per episode
 2**24 .. 2**31        training environments
-====================  =====================================================================
+====================  ========================================================================
 
 A vector environment gives environment i the seed ``seed + i``; some vector environments (CartPole) have
 one generator, seeded with ``seed``.

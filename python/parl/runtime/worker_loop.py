@@ -27,12 +27,12 @@ def send_state(connection: Connection, actor: Saveable) -> None:
 def answer_while_parked(
     connection: Connection, actor: Saveable, requests: Mapping[str, Callable[[], None]] | None = None
 ) -> None:
-    """Does what the driver asks of a parked actor within :data:`IDLE_S`, by default sending its state.
+    """Waits for a request of the driver for :data:`IDLE_S`, and answers it.
 
     Args:
         connection: to the driver.
-        actor: the actor.
-        requests: what else it may ask for, by message; the answer follows when it is done.
+        actor: the parked actor, whose state is the answer to a message that ``requests`` does not have.
+        requests: functions by message; the function is called, and the answer sent when it has returned.
     """
     if not connection.poll(IDLE_S):
         return

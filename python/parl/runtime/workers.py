@@ -38,10 +38,10 @@ PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"
 
 
 def _torch_works_in_a_fork(threads: int) -> bool:
-    """Whether autograd, and operations in so many threads, work in a forked child.
+    """Whether autograd, and operations in ``threads`` threads, work in a forked child.
 
-    With some builds of torch autograd does not once the parent has used it. Operations in several threads
-    wait forever once the parent has made some, because a fork has none of the threads of OpenMP's pool.
+    With some builds of torch autograd fails in the child if the parent has used it. Operations in several
+    threads wait forever if the parent has made some, because a fork has none of the threads of OpenMP's pool.
     """
     import torch
 
@@ -88,18 +88,15 @@ def _share_by_files_without_shm() -> None:
 def choose_context(processes: bool, device: str = "cpu", threads: int = 1) -> Any:
     """Chooses the fastest safe way to start processes: ``fork`` where that is safe, else a ``forkserver``.
 
+    A fork takes milliseconds, because torch is loaded; a forkserver first imports torch, which takes seconds.
+    A fork is safe while this process has no other Python thread, no CUDA context and has not used autograd,
+    nor several threads of torch if workers do. Windows has neither and gets ``spawn``, with which each
+    process imports torch. Without ``processes`` the context only allocates shared memory: any is suitable.
+
     Args:
         processes: whether workers are processes.
         device: device of the run.
         threads: number of threads of torch's operations in a worker, at most.
-
-    Windows has neither and gets ``spawn``, with which each process imports torch.
-
-    Without ``processes`` the context only allocates shared memory, so that any context is suitable.
-
-    A fork takes milliseconds, because torch is loaded; a forkserver first imports torch, which takes seconds.
-    A fork is safe while this process has no other Python thread, no CUDA context and has not used autograd,
-    nor several threads of torch if workers do.
     """
     import torch
 
@@ -220,22 +217,22 @@ class Worker:
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
-    def answer(self, patience: Deadline | float) -> Any:
+    def answer(self, timeout: Deadline | float) -> Any:
         """Waits for the worker's next message and returns it.
 
         Args:
-            patience: how long to wait; a number is in seconds.
+            timeout: a deadline, or seconds to wait.
 
         Raises:
             WorkerTimeoutError: the worker sent nothing in that time.
             WorkerError: it failed or died.
         """
-        if not isinstance(patience, Deadline):
-            patience = Deadline(patience, lambda: False)
+        if not isinstance(timeout, Deadline):
+            timeout = Deadline(timeout, lambda: False)
         try:
-            while not self.connection.poll(min(SLICE_S, patience.remaining_s())):
-                if not patience.remaining_s():
-                    raise WorkerTimeoutError(f"{self.name} did not answer within {patience}")
+            while not self.connection.poll(min(SLICE_S, timeout.remaining_s())):
+                if not timeout.remaining_s():
+                    raise WorkerTimeoutError(f"{self.name} did not answer within {timeout}")
             kind, value = self.connection.recv()
             if kind == "error":
                 self._fail(value)
@@ -243,11 +240,11 @@ class Worker:
         except (EOFError, ConnectionResetError):
             self._fail(None)
 
-    def state(self, patience: Deadline, other: Callable[[Any], object] = lambda _: None) -> Any:
+    def state(self, timeout: Deadline, other: Callable[[Any], object] = lambda _: None) -> Any:
         """Waits for the actor's state, which was requested; after an interrupt, returns why there is none.
 
         Args:
-            patience: how long to wait.
+            timeout: the deadline.
             other: called with each message that the worker sends before its state.
 
         Raises:
@@ -256,12 +253,12 @@ class Worker:
         """
         try:
             while True:
-                kind, value = self.answer(patience)
+                kind, value = self.answer(timeout)
                 if kind == "state":
                     return value
                 other(value)
         except WorkerTimeoutError as error:
-            if not patience.is_cut_short:
+            if not timeout.is_cut_short:
                 raise
             return str(error)
 

@@ -553,10 +553,11 @@ def resume(
 
     If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
     the results are the same as those of a run without interruption, unless ``bc`` learns from a dataset that
-    does not fit into its memory. A run that has ended continues with a
-    larger ``total_steps``, over which learning rates fall; one that has reached ``stop_at_return`` then
-    continues without this goal, unless a new one is given. Checkpoints keep both limits, so that a later
-    call need not repeat them.
+    does not fit into its memory.
+
+    A run that has ended continues with a larger ``total_steps``, over which learning rates fall; one that has
+    reached ``stop_at_return`` then continues without this goal, unless a new one is given. Checkpoints keep
+    both limits, so that a later call need not repeat them.
 
     Args:
         path: the run directory.

@@ -14,9 +14,6 @@ process of rank 0. Training waits for them.
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parl.errors import CallbackError, ConfigError
+from parl.functions import import_module
 
 if TYPE_CHECKING:
     from parl.train.trainer import Run
@@ -198,13 +196,7 @@ def load_callback(name: str) -> Any:
     module, _, kind = name.partition(":")
     if not module or not kind:
         raise ConfigError(f"callback {name!r} is not of the form module:Class")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        return getattr(importlib.import_module(module), kind)()
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        raise ConfigError(f"callback {name!r}: there is no module {module!r}") from error
-    except AttributeError as error:
-        raise ConfigError(f"callback {name!r}: {error}") from error
+    found = getattr(import_module(module, f"callback {name!r}"), kind, None)
+    if found is None:
+        raise ConfigError(f"callback {name!r}: module {module} has no {kind!r}")
+    return found()

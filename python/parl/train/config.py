@@ -260,8 +260,11 @@ class OffPolicyRunConfig(RayConfig, RunConfig):
             ("learner_kind", kinds),
             ("gradient_compression", ("none", "fp16", "bf16")),
         )
-        if self.double_buffer and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
-            raise ConfigError(f"double_buffer needs two environments per actor; num_envs = {self.num_envs}")
+        least = 2 * (1 if self.actors == "auto" else self.actors)
+        if self.double_buffer and self.num_envs < least:
+            raise ConfigError(
+                f"double_buffer needs two environments per actor: num_envs = {self.num_envs} is below {least}"
+            )
         if self.engine == "local":
             refuse_unused(self, ("ray_steps",), "engine = 'local'")
         self._check_ray(self.schedule)

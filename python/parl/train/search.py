@@ -17,7 +17,7 @@ import platform
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from parl.signatures import show_options
 from parl.train import _env_maker, _options_layer, _probe_env, train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.options import Options
-from parl.train.registry import preset_layer, resolve
+from parl.train.registry import Layer, preset_layer, resolve
 from parl.train.trainer import TrainingInterrupted
 
 try:
@@ -105,7 +105,7 @@ def tune(
     a trial that Ctrl-C, an error or a kill ended is repeated by the next one, with its seed and its settings.
 
     Args:
-        algorithm: one of :data:`parl._algorithms.ALGORITHMS`.
+        algorithm: one of :func:`parl.train.algorithm_names`.
         env: as for :func:`parl.train`.
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
@@ -183,12 +183,8 @@ def tune(
     def write_best() -> dict[str, Any]:
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
-        run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
-        own: dict[str, Any] = {}
-        for layer in (*preset_layer(algorithm, preset), _options_layer(algorithm, kept)):
-            run |= layer.run
-            own |= layer.algorithm
-        write_atomically(config, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
+        layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, kept)]
+        _write_settings(config, algorithm, maker.env, layers)
         return best
 
     while len(_trials(found, TrialState.COMPLETE, TrialState.PRUNED)) < trials:
@@ -243,6 +239,16 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
         finally:
             pyplot.switch_backend(before)
     return files
+
+
+def _write_settings(path: Path, algorithm: str, env: Any, layers: Sequence[Layer]) -> None:
+    """Writes a file for ``parl train --config``; later layers take precedence."""
+    run: dict[str, Any] = {"env": env} if isinstance(env, str) else {}
+    own: dict[str, Any] = {}
+    for layer in layers:
+        run |= layer.run
+        own |= layer.algorithm
+    write_atomically(path, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
 
 
 def _position(study: optuna.Study, number: int) -> int:

@@ -95,17 +95,7 @@ class OffPolicyTopology:
             return _resolve_on_device(config, print_line)
         group = Group.from_environment()
         if group is not None:
-            if config.schedule == "deterministic":
-                raise ConfigError("schedule = 'deterministic' is one process; torchrun needs 'async'")
-            if config.learners not in ("auto", 1):
-                raise ConfigError(
-                    f"learners = {config.learners}: under torchrun every process is one learner; "
-                    "set --nproc-per-node instead"
-                )
-            config = dataclasses.replace(config, learners=1)
-            print_line(f"{group.size} processes of torchrun share environments, batch, replay and steps")
-            if config.actors == "auto":
-                config = dataclasses.replace(config, actors=_actors_per_process(group, config, print_line))
+            config = self._resolve_in_group(group, config, print_line)
         if config.threads == "auto":
             config = dataclasses.replace(config, threads=self._threads(algorithm, config, print_line))
         if "auto" not in (config.actors, config.learners):
@@ -122,17 +112,44 @@ class OffPolicyTopology:
             if actors is None:
                 actors = _ray_actors(config, config.num_envs, learners, print_line)
             return dataclasses.replace(config, actors=actors, learners=learners)
+        return self._measure(algorithm, config, maker, spec, print_line)
+
+    def _resolve_in_group(
+        self, group: Group, config: OffPolicyRunConfig, print_line: Callable[[str], None]
+    ) -> OffPolicyRunConfig:
+        """Sets the numbers of actors and learners of a process of torchrun."""
+        if config.schedule == "deterministic":
+            raise ConfigError("schedule = 'deterministic' is one process; torchrun needs 'async'")
+        if config.learners not in ("auto", 1):
+            raise ConfigError(
+                f"learners = {config.learners}: under torchrun every process is one learner; "
+                "set --nproc-per-node instead"
+            )
+        config = dataclasses.replace(config, learners=1)
+        print_line(f"{group.size} processes of torchrun share environments, batch, replay and steps")
+        if config.actors == "auto":
+            config = dataclasses.replace(config, actors=_actors_per_process(group, config, print_line))
+        return config
+
+    def _measure(
+        self,
+        algorithm: Any,
+        config: OffPolicyRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        print_line: Callable[[str], None],
+    ) -> OffPolicyRunConfig:
+        """Sets numbers of actors and learners that are ``auto`` to those with the highest measured rate."""
+        from parl.runtime import autotune
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
         divisible = config.num_envs // (2 if config.double_buffer else 1)
-        from parl.runtime import autotune
-
         rates = autotune.measure(
             self.setup(algorithm, config, maker, spec),
-            [actors] if actors else list(range(1, min(cores, 16, divisible) + 1)),
-            [learners]
-            if learners
-            else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
+            list(range(1, min(cores, 16, divisible) + 1)) if config.actors == "auto" else [config.actors],
+            [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0]
+            if config.learners == "auto"
+            else [config.learners],
         )
         split = autotune.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
         kind = "processes" if _uses_processes(config, maker) else "threads"
@@ -186,9 +203,9 @@ class OffPolicyTopology:
         # steps.
         drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
         starts = max(config.learning_starts, drawable)
-        far = config.engine == "ray"
+        uses_ray = config.engine == "ray"
         # Ray actors collect several vector steps per request.
-        at_once = config.num_envs * (config.ray_steps if far else 1)
+        at_once = config.num_envs * (config.ray_steps if uses_ray else 1)
         pacer = Pacer(config.replay_ratio, config.batch_size, at_once, starts, config.total_steps)
         setup = OffPolicySetup(
             algorithm=algorithm,
@@ -196,7 +213,7 @@ class OffPolicyTopology:
             spec=spec,
             seed=config.seed,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=not far and _uses_processes(config, maker),
+            processes=not uses_ray and _uses_processes(config, maker),
             learners=1 if config.learners == "auto" else config.learners,
             learner_threads=config.learner_kind == "thread",
             num_envs=config.num_envs,
@@ -205,7 +222,7 @@ class OffPolicyTopology:
             pacer=pacer,
             device=config.device,
             threads=1 if config.threads == "auto" else config.threads,
-            remote=RayCluster(config.ray_address, config.ray_steps) if far else None,
+            remote=RayCluster(config.ray_address, config.ray_steps) if uses_ray else None,
             prefetch=_prefetch(config),
             priority_delay=config.priority_delay,
             group=group,

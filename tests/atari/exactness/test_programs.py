@@ -72,7 +72,7 @@ def _check(expectation, frames):
 
 
 @pytest.mark.parametrize("test", TIA, ids=[test["id"] for test in TIA])
-def test_tia(test):
+def test_a_tia_program_has_the_pictures_and_memory_of_ale_py(test):
     code = bytes.fromhex(test["code"])
     console = _console(code + bytes(4092 - len(code)) + bytes([0, 0xF0, 0, 0xF0]), "koolaid")
     frames = []
@@ -84,7 +84,7 @@ def test_tia(test):
 
 
 @pytest.mark.parametrize("test", SYSTEM, ids=[test["id"] for test in SYSTEM])
-def test_system(test):
+def test_a_program_has_the_results_of_ale_py(test):
     image = bytearray([test["fill"]]) * test["size"]
     for offset, text in test["segments"]:
         image[offset : offset + len(text) // 2] = bytes.fromhex(text)

@@ -103,7 +103,7 @@ def test_game_over_and_game_return_equal_those_of_the_cpu(life_loss: str) -> Non
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_presets(preset: str) -> None:
+def test_every_preset_equals_the_cpu(preset: str) -> None:
     cpu, gpu = (parl.make_vec("breakout", 2, preset=preset, device=device) for device in ("cpu", "cuda"))
     # No episode is over after four steps.
     assert run(cpu, gpu, 4) == 0
@@ -111,7 +111,7 @@ def test_presets(preset: str) -> None:
     gpu.close()
 
 
-def test_exact_boots() -> None:
+def test_exact_boots_equal_those_of_the_cpu() -> None:
     cpu, gpu = pair("breakout", 2, boot="exact", max_num_frames_per_episode=20)
     assert run(cpu, gpu, 6) == 1
     # Without a seed the console boots on its current RAM.

@@ -268,7 +268,7 @@ def test_graphs_give_the_same_numbers(
         ({"actors": 2}, "actors = 2: with environments on a CUDA device the run is one process: set 1"),
         ({"learners": 2}, "learners = 2: "),
         ({"double_buffer": True, "num_envs": 4}, "double_buffer = True: "),
-        ({"initial_priority": "td"}, "initial_priority = 'td' needs environments of the CPU"),
+        ({"initial_priority": "td"}, "initial_priority = 'td' needs environments on the CPU"),
     ],
 )
 def test_unsupported_settings_are_refused(

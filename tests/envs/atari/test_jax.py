@@ -143,12 +143,12 @@ def test_scan_equals_single_steps(pong: parl.jax.AtariEnv, state: Any) -> None:
     same(last, expected)
 
 
-def test_without_jit(pong: parl.jax.AtariEnv, state: Any) -> None:
+def test_a_step_without_jit_equals_one_with_it(pong: parl.jax.AtariEnv, state: Any) -> None:
     actions = jnp.arange(N) % pong.num_actions
     same(pong.step(state, actions), jax.jit(pong.step)(state, actions))
 
 
-def test_vmap_is_each_one(pong: parl.jax.AtariEnv) -> None:
+def test_vmap_equals_separate_calls(pong: parl.jax.AtariEnv) -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     states, obs = jax.jit(jax.vmap(pong.reset))(keys)
     assert obs.shape == (3, N, 4, 84, 84)
@@ -259,7 +259,7 @@ def test_the_shapes_of_other_programs(pong: parl.jax.AtariEnv, state: Any) -> No
     assert "parl_atari_step" in text and pong._attributes["rom_md5"] in text
 
 
-def test_no_environments(pong: parl.jax.AtariEnv) -> None:
+def test_zero_environments_give_empty_arrays(pong: parl.jax.AtariEnv) -> None:
     state, obs = jax.jit(pong.reset_with_seeds)(jnp.zeros((0,), jnp.uint32))
     assert obs.shape == (0, 4, 84, 84)
     assert jax.jit(pong.step)(state, jnp.zeros((0,), jnp.int32))[2].shape == (0,)
@@ -296,7 +296,7 @@ def test_pictures_that_later_frames_show_are_kept(frameskip: int) -> None:
     assert most > 5_000
 
 
-def test_too_many_pictures() -> None:
+def test_pictures_beyond_picture_bytes_are_an_error() -> None:
     """Without idle frames after a reset the picture of the boot is kept, until a whole step has run."""
     options: dict[str, Any] = {"noop_max": 0, "use_fire_reset": False}
     env = parl.jax.make("pong", 2, **options)
@@ -330,12 +330,12 @@ def test_too_many_pictures() -> None:
         (TypeError, "batch_size is no option", {"batch_size": 1}),
     ],
 )
-def test_wrong_settings(error: type[Exception], message: str, arguments: dict[str, Any]) -> None:
+def test_wrong_settings_are_refused(error: type[Exception], message: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(error, match=message):
         parl.jax.make(**{"game": "pong", "num_envs": 2, **arguments})
 
 
-def test_wrong_arrays(pong: parl.jax.AtariEnv, state: Any) -> None:
+def test_wrong_arrays_are_refused(pong: parl.jax.AtariEnv, state: Any) -> None:
     actions = jnp.zeros(N, jnp.int32)
     step = jax.jit(pong.step)
     with pytest.raises(TypeError, match="actions have dtype float32, expected integers"):
@@ -368,7 +368,7 @@ def damaged(state: Any, row: int, first: int, values: Any) -> Any:
     return state._replace(rows=state.rows.at[row, first : first + len(values)].set(values))
 
 
-def test_damaged_rows(pong: parl.jax.AtariEnv, state: Any) -> None:
+def test_damaged_rows_are_named(pong: parl.jax.AtariEnv, state: Any) -> None:
     actions, step = jnp.zeros(N, jnp.int32), jax.jit(pong.step)
 
     def message(state: Any) -> str:

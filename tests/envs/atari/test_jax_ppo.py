@@ -38,11 +38,11 @@ def test_equal_seeds_give_equal_networks() -> None:
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
 
 
-def test_images() -> None:
+def test_updates_from_images_change_every_parameter() -> None:
     changes("images", 2, 1)
 
 
-def test_advantages() -> None:
+def test_advantages_are_sums_of_discounted_errors() -> None:
     """By the definition: sums of discounted errors up to the end of the episode."""
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=(2, 6, 3)).astype(np.float32)

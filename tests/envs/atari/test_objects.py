@@ -211,7 +211,7 @@ def test_a_dataset_is_replayed_as_objects(tmp_path):
             np.testing.assert_array_equal(expected(memory[name]), fields[name])
 
 
-def test_values_of_fields():
+def test_a_field_applies_its_mask_scale_and_offset():
     ram = np.zeros((2, 128), np.uint8)
     ram[:, 5] = 0x47, 0xF2
     assert ObjectField("a", "counter", 5, decimal=True).read(ram).tolist() == [47, 152]

@@ -347,7 +347,7 @@ def test_settings_are_data() -> None:
     assert again.variations == envs.variations
 
 
-def test_infinite_lives() -> None:
+def test_infinite_lives_never_end_the_game() -> None:
     """Of a thousand lost balls none ends the game; without the modification five do."""
     envs = parl.AtariVectorEnv(
         "breakout", 2, modifications=["infinite_lives", None], max_num_frames_per_episode=20_000

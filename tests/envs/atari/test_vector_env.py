@@ -402,7 +402,7 @@ def test_disabled_autoreset() -> None:
 # ---------------------------------------------------------------------- Gymnasium
 
 
-def test_gymnasium_ids() -> None:
+def test_gymnasium_ids_make_vector_and_single_environments() -> None:
     envs = gymnasium.make_vec("parl:parl/Breakout-v0", num_envs=3)
     assert isinstance(envs.unwrapped, parl.AtariVectorEnv) and envs.num_envs == 3
     assert envs.spec.kwargs["game"] == "breakout"
@@ -427,7 +427,7 @@ def test_gymnasium_vector_wrappers() -> None:
     assert info["episode"]["l"].tolist() == [5, 5]
 
 
-def test_torchrl_wrapper() -> None:
+def test_torchrls_wrapper_takes_a_vector_environment() -> None:
     torchrl = pytest.importorskip("torchrl.envs")
     env = torchrl.GymWrapper(parl.AtariVectorEnv("pong", 2, num_threads=1, autoreset_mode="SameStep"))
     rollout = env.rollout(3, break_when_any_done=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from parl.algos.common.on_policy import OnPolicyConfig, OnPolicyLearner, check_recordable, check_vectors
-from parl.algos.common.seeded import SeededPolicy
+from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
@@ -264,7 +264,7 @@ class RecurrentPolicy(StochasticPolicy):
         self._network.memory = state["memory"].clone()
 
 
-class DeviceStochasticPolicy:
+class DeviceStochasticPolicy(DevicePolicy):
     """As :class:`StochasticPolicy`, with the learner's network and device.
 
     See :class:`parl.types.RolloutAlgorithm`.
@@ -273,8 +273,8 @@ class DeviceStochasticPolicy:
     def __init__(
         self, network: ActorCritic | UserActorCritic, spec: EnvSpec, device: torch.device, seed: int
     ) -> None:
+        super().__init__(device, seed)
         self._network, self._shape = network, spec.action_shape
-        self.generator = torch.Generator(device).manual_seed(seed)
 
     def schedule(self, env_steps: int) -> None:
         """Does nothing: the policy has no schedules."""
@@ -292,14 +292,6 @@ class DeviceStochasticPolicy:
             noise = torch.empty_like(parameters).normal_(generator=self.generator)
             action = parameters + log_std.exp() * noise
             return action.view(-1, *self._shape), gaussian(parameters, log_std, action)[0]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state that :meth:`load_state_dict` restores."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
-        self.generator.set_state(state["generator"])
 
 
 class ActorCriticLearner(OnPolicyLearner):
@@ -392,7 +384,7 @@ class ActorCriticAlgorithm:
     def check_device(self, grouped: bool) -> None:
         """See :class:`parl.types.RolloutAlgorithm`."""
         if self.config.lstm:
-            raise ConfigError(f"lstm = {self.config.lstm} needs environments of the CPU: leave it at 0")
+            raise ConfigError(f"lstm = {self.config.lstm} needs environments on the CPU: leave it at 0")
         check_recordable(self.config, grouped)
 
     def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:

@@ -160,7 +160,7 @@ class ActionBox:
 
     def scaled(self, action: Tensor) -> Tensor:
         """Scales actions (N, D) in -1..1 to the environment's bounds, (N, *shape) float32."""
-        # Rounding takes about one bound in seven a little too far, say 0.7 of -1..0.7.
+        # Clamped, because rounding exceeds about one of seven bounds a little, such as 0.7 of -1..0.7.
         scaled = torch.addcmul(self.center, action, self.half)
         return torch.clamp(scaled, self.low, self.high).view(-1, *self.shape)
 
@@ -518,7 +518,7 @@ class CriticsLearner(ABC):
 
     def use_threads(self, count: int) -> None:
         """Lets :meth:`compute` use two threads, if ``count`` is more than one."""
-        # MKL has a number of threads per calling thread; in this one it is 1.
+        # MKL's number of threads is set for each calling thread: in the pool's thread it is 1.
         self._pool = ThreadPoolExecutor(1, "parl-learner", torch.set_num_threads, (1,)) if count > 1 else None
 
     def squared(self, q: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -57,7 +57,7 @@ class CorrelatedNoise:
         first = self._next if self._next + count <= len(self.values) else 0
         self._next = first + count
         rows = slice(first, first + count)
-        # The first noise is a sample of the process's distribution at all times.
+        # An environment's first noise is a sample of the process's stationary distribution, N(0, 1).
         share = np.where(
             self._begun[rows, None], np.float32(math.sqrt(1 - self.correlation**2)), np.float32(1)
         )

@@ -51,11 +51,11 @@ class OffPolicyConfig(NetworkConfig):
     """Hindsight experience replay, for environments with goals: sampled transitions get a goal that a later
     step of their episode achieved (future), its last step (final) or any step (episode). none: off."""
     goals_per_transition: float = 4.0
-    """Sampled transitions with another goal per transition that keeps its own."""
+    """Number of sampled transitions with another goal for each one that keeps its own."""
 
     freeze_after: int = 0
     """Transitions after which the convolutions for images stop learning and the replay stores their outputs
-    (float16) in place of images, rows that it has already included; 0: never."""
+    (float16) in place of images, also for the rows that it already has; 0: never."""
 
     precision: Precision = "float32"
     """Precision of the learner's matrix products; bfloat16 is faster on hardware that supports it. Weights

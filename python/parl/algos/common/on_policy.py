@@ -111,7 +111,9 @@ def check_recordable(config: Any, grouped: bool) -> None:
                 "cuda_graph = True"
             )
     if grouped:
-        raise ConfigError("several processes average gradients between steps: cuda_graph = True is for one")
+        raise ConfigError(
+            "cuda_graph = True works in one process only: several average gradients between steps"
+        )
 
 
 def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -> None:

@@ -116,7 +116,7 @@ class PopulationNetwork(nn.Module):
     """One network as a module: observations (N, ...) to outputs (N, outputs) float32.
 
     Args:
-        shape: of the network.
+        shape: layout of the network's weights.
         weights: (P,) float32, of which the parameters are views.
         dtype: numpy name of the observations; bytes are scaled to 0..1.
     """
@@ -174,7 +174,7 @@ class PopulationNetworks:
     long to start so many products. The matrices of a layer are contiguous in memory.
 
     Args:
-        shape: of each network.
+        shape: layout of the weights of each network.
         layers: matrices (N, inputs, outputs) and biases (N, 1, outputs) of each layer, see
             :class:`WeightLayout`.
         scale: factor of observations, None for 1.

@@ -29,14 +29,14 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class CoreConfig:
-    """What the arguments say.
+    """The checked arguments of a vector environment.
 
     Attributes:
         games: ids of the games.
         num_envs, batch_size, players: as the arguments, with N in place of a ``batch_size`` of 0.
         autoreset: when an ended environment is reset.
         obs_type: what observations show, also where ``grayscale`` says it.
-        fields: of the memory, with which observations are replaced; empty if they show something else.
+        fields: of the memory, which are the observations with obs_type "objects"; else empty.
         variations: (N,) what each environment plays.
         sliding_planes: planes of a sliding buffer, or 0.
         reward_dtype: of the rewards.

@@ -197,7 +197,7 @@ class Stack:
         return found
 
     def forward(self, x: Tensor) -> _Saved:
-        """Runs the networks on x (B, inputs); the last of ``seen``, from the pool: features (E, B, width)."""
+        """Runs the networks on x (B, inputs). The last of ``inputs``, (E, B, width), is from the pool."""
         pool = self.pool
         h = x.expand(len(self.layers[0].weight.value), *x.shape)
         saved = _Saved([h], [])

@@ -125,7 +125,7 @@ class CudaOffPolicyLoop(CudaLoop[Learner], LocalOffPolicyLoop):
         algorithm: Any = setup.algorithm
         require_cuda_policy(algorithm, "dqn and rainbow")
         if algorithm.actor_priorities:
-            raise ConfigError("initial_priority = 'td' needs environments of the CPU: leave it at 'max'")
+            raise ConfigError("initial_priority = 'td' needs environments on the CPU: leave it at 'max'")
         super().__init__(setup, setup.device, saved)
         policy_seed, env_seed = actor_seeds(setup.seed, 0)
         policy = algorithm.make_device_policy(self._learner, policy_seed)

@@ -27,7 +27,6 @@ import torch
 
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
-from parl.runtime import shared_counters as b
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.distributed.ray_actors import run_ray_actor
 from parl.runtime.distributed.ray_cluster import WeightsRef, connect, disconnect
@@ -45,7 +44,19 @@ from parl.runtime.off_policy.learner_worker import LearnerWorker
 from parl.runtime.off_policy.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
 from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
 from parl.runtime.off_policy.setup import OffPolicySetup
-from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_WAIT_NS,
+    FAILURES,
+    LAG_SUM,
+    LEARNER_WAIT_NS,
+    PARK,
+    RUN,
+    STEPS,
+    STOP,
+    UPDATES,
+    VECTOR_STEPS,
+    SharedCounters,
+)
 from parl.runtime.weights import SharedWeights
 from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
 from parl.runtime.workers import WorkerGroup, choose_context
@@ -94,21 +105,21 @@ def _run_actor(
     requests = {_PARKED: lambda: None, _STORE_EMBEDDINGS: store_embeddings}
     while True:
         command = counters.command
-        if command == b.STOP:
+        if command == STOP:
             break
-        if command == b.PARK:
+        if command == PARK:
             answer_while_parked(connection, actor, requests)
             continue
         if not counters.may_run(index):
             time.sleep(PARKED_PAUSE_S)
             continue
         env_steps = counters.env_steps
-        if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
+        if not setup.pacer.may_collect(env_steps, int(updates[UPDATES])):
             started = time.perf_counter_ns()
             # The pause grows, because each wake-up takes CPU time from a learner that needs all cores.
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, ACTOR_PAUSE_MAX_S)
-            row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
+            row[ACTOR_WAIT_NS] += time.perf_counter_ns() - started
             continue
         pause_s = ACTOR_PAUSE_S
         version = shared_weights.read(weights, version)
@@ -130,7 +141,8 @@ def _run_learner(
 ) -> None:
     """The loop of learner ``rank >= 1``, in a process or thread; ``replay`` as in :func:`_run_actor`.
 
-    A thread gets its ``learner``, because seeding torch affects the whole process.
+    ``where`` is the file by which processes find each other, or the group of the threads. A thread gets its
+    ``learner``, because seeding torch affects the whole process.
     """
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
@@ -168,9 +180,9 @@ def _learn(
 ) -> None:
     worker = setup.make_learner_worker(learner, replay, allreduce, rank)
     row = counters.learner[rank]
-    row[b.UPDATES] = updates
+    row[UPDATES] = updates
     while True:
-        if counters.command != b.RUN:
+        if counters.command != RUN:
             worker.skip()
             if _stop_requested_while_parked(counters):
                 break
@@ -179,19 +191,19 @@ def _learn(
         if not setup.pacer.may_learn(env_steps, updates):
             started = time.perf_counter_ns()
             time.sleep(LEARNER_PAUSE_S)
-            row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+            row[LEARNER_WAIT_NS] += time.perf_counter_ns() - started
         elif worker.update(env_steps):
             updates += 1
-            row[b.UPDATES] = updates
+            row[UPDATES] = updates
         elif _stop_requested_while_parked(counters):
             break
 
 
 def _stop_requested_while_parked(counters: SharedCounters) -> bool:
     """Waits while the workers are parked; returns whether they must stop then."""
-    while counters.command == b.PARK:
+    while counters.command == PARK:
         time.sleep(IDLE_S)
-    return counters.command == b.STOP
+    return counters.command == STOP
 
 
 class AsyncOffPolicyLoop(CommandedLoop[Learner]):
@@ -247,12 +259,12 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         counters, workers, learner = self._counters, self._workers, self._learner
         if saved is not None and setup.group is not None:
             self._env_steps = int(saved.counters.get(_OWN_STEPS, self._env_steps))
-        counters.actor[0, b.STEPS] = self._env_steps
+        counters.actor[0, STEPS] = self._env_steps
         if setup.group is not None:
             # All take the state of rank 0: a process that was killed may have saved an older one.
             state, self._updates = setup.group.from_rank_zero((learner.state_dict(), self._updates))
             learner.load_state_dict(state)
-        counters.learner[:, b.UPDATES] = self._updates
+        counters.learner[:, UPDATES] = self._updates
         self._shared_weights = SharedWeights(context, len(learner.weights))
         self._shared_weights.publish(learner.weights)
         if in_processes:
@@ -322,7 +334,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if not self._setup.pacer.may_learn(env_steps, self._updates):
             started = time.perf_counter_ns()
             time.sleep(LEARNER_PAUSE_S)
-            self._counters.learner[0, b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+            self._counters.learner[0, LEARNER_WAIT_NS] += time.perf_counter_ns() - started
         elif self._with_peer_errors(lambda: self._learner_zero.update(self.env_steps)):
             self._after_update()
         else:
@@ -331,7 +343,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
 
     def _after_update(self) -> None:
         self._updates += 1
-        self._counters.learner[0, b.UPDATES] = self._updates
+        self._counters.learner[0, UPDATES] = self._updates
         self._shared_weights.publish(self._learner.weights)
         if self._freezing is None:
             return
@@ -341,10 +353,10 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             self._replace_replay()
 
     def _replace_replay(self) -> None:
-        """Goes on with a replay of the same rows with embeddings, while no actor steps."""
+        """Replaces the replay by one of the same rows that stores embeddings, while no actor steps."""
         assert self._freezing is not None
         assert self._allreduce is not None
-        self._counters.command = b.PARK
+        self._counters.command = PARK
         try:
             self._request_of_actors(_PARKED)
             self._learner_zero.flush()
@@ -357,7 +369,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             self._request_of_actors(_STORE_EMBEDDINGS)
             old.close()
         finally:
-            self._counters.command = b.RUN
+            self._counters.command = RUN
 
     def _request_of_actors(self, request: str) -> None:
         """Sends a request to all parked actors and waits until they have done it."""
@@ -380,7 +392,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         """Parks or wakes actors, depending on how long each side has waited since the last call."""
         assert self._parking is not None
         parking, counters = self._parking, self._counters
-        waits = (counters.actor[:, b.ACTOR_WAIT_NS].sum(), counters.learner[:, b.LEARNER_WAIT_NS].mean())
+        waits = (counters.actor[:, ACTOR_WAIT_NS].sum(), counters.learner[:, LEARNER_WAIT_NS].mean())
         (old_waits, then), self._waits_before = self._waits_before, (waits, now)
         self._next_parking = now + PERIOD_S
         if counters.env_steps < self._setup.pacer.learning_starts:
@@ -433,16 +445,16 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def _report_totals(self) -> dict[str, float]:
         actors, learners = self._counters.actor, self._counters.learner
         return {
-            "lag": int(actors[:, b.LAG_SUM].sum()),
-            "vector_steps": int(actors[:, b.VECTOR_STEPS].sum()),
-            "actors_wait": float(actors[:, b.ACTOR_WAIT_NS].mean()) * 1e-9,
-            "learners_wait": float(learners[:, b.LEARNER_WAIT_NS].mean()) * 1e-9,
+            "lag": int(actors[:, LAG_SUM].sum()),
+            "vector_steps": int(actors[:, VECTOR_STEPS].sum()),
+            "actors_wait": float(actors[:, ACTOR_WAIT_NS].mean()) * 1e-9,
+            "learners_wait": float(learners[:, LEARNER_WAIT_NS].mean()) * 1e-9,
         }
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
         new, counters = self._since_report(**self._report_totals()), self._counters
         steps = new["vector_steps"]
-        failures = {"actor_failures": int(counters.actor[:, b.FAILURES].sum())}
+        failures = {"actor_failures": int(counters.actor[:, FAILURES].sum())}
         return {
             "replay_ratio": self._setup.pacer.measured(counters.env_steps, self._updates),
             "replay_size": len(self._replay),

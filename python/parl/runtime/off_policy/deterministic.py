@@ -130,7 +130,7 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
             self._replace_replay(self._freezing.finish())
 
     def _replace_replay(self, replay: PrioritizedReplay) -> None:
-        """Goes on with a replay of the same rows with embeddings; batches drawn in advance stay images."""
+        """Continues with a replay of the same rows that stores embeddings; sampled batches keep images."""
         old, self._replay = self._replay, replay
         self._actors_replay.replay = replay
         self._samplers = self._make_samplers()

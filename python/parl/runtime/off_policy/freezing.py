@@ -96,7 +96,8 @@ class Freezing:
         conversion = self._conversion
         assert conversion is not None
         try:
-            # Passes until only rows are left that were added during a short one, or that come as fast.
+            # Each pass converts the rows that were added during the one before. Another follows while it has
+            # at most half as many rows: until none is left, or actors add rows as fast as they are converted.
             before, left = math.inf, conversion.left
             while left and left <= before / 2:
                 for _ in range(0, left, conversion.rows):

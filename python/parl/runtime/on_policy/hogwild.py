@@ -20,11 +20,19 @@ from typing import Any, cast
 import torch
 
 from parl.runtime import checkpoint
-from parl.runtime import shared_counters as b
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
 from parl.runtime.on_policy.setup import RolloutSetup
-from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.shared_counters import (
+    ACTOR_UPDATES,
+    LAG_MAX,
+    LAG_SUM,
+    PARK,
+    STEPS,
+    STOP,
+    Row,
+    SharedCounters,
+)
 from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
 from parl.runtime.workers import choose_context
 from parl.types import HogwildLearner
@@ -34,13 +42,13 @@ _CHECK_EVERY_S = 0.05
 _METRICS_EVERY_S = 0.25
 
 
-def _lag_counter(parameters: HogwildParameters, row: b.Row, since: int) -> Callable[[torch.Tensor], None]:
+def _lag_counter(parameters: HogwildParameters, row: Row, since: int) -> Callable[[torch.Tensor], None]:
     """Returns a function to call before each step, which adds the steps since ``since`` to the lag."""
 
     def count(gradients: torch.Tensor) -> None:
         lag = int(parameters.count) - since
-        row[b.LAG_SUM] += lag
-        row[b.LAG_MAX] = max(lag, int(row[b.LAG_MAX]))
+        row[LAG_SUM] += lag
+        row[LAG_MAX] = max(lag, int(row[LAG_MAX]))
 
     return count
 
@@ -64,9 +72,9 @@ def _run_worker(
     buffer = setup.make_buffer(index)
     row = counters.actor[index]
     reported = 0.0
-    while counters.command != b.STOP:
+    while counters.command != STOP:
         env_steps = counters.env_steps
-        if counters.command == b.PARK or env_steps >= setup.total_steps:
+        if counters.command == PARK or env_steps >= setup.total_steps:
             answer_while_parked(connection, actor)
             continue
         learner.refresh()
@@ -75,7 +83,7 @@ def _run_worker(
         collected = actor.collect(buffer, env_steps)
         progress = min(1.0, env_steps / setup.total_steps)
         lag_counter = _lag_counter(parameters, row, since)
-        row[b.ACTOR_UPDATES] += learner.learn(buffer.tensors(), progress, lag_counter)
+        row[ACTOR_UPDATES] += learner.learn(buffer.tensors(), progress, lag_counter)
         counters.count(index, collected)
         now = time.monotonic()
         if index == 0 and now >= reported + _METRICS_EVERY_S:
@@ -87,8 +95,8 @@ def _run_worker(
 class HogwildLoop(CommandedLoop[HogwildLearner]):
     """See the module. An iteration reads the workers' messages and waits a moment.
 
-    A checkpoint has weights and counters of the end of :meth:`advance`, which may have been evaluated since;
-    meanwhile the workers learn.
+    The workers go on learning between two calls of :meth:`advance`, while the driver evaluates. A checkpoint
+    has the weights and counters that :meth:`advance` read at its end, those of such an evaluation.
 
     Args:
         setup: the run.
@@ -103,8 +111,8 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         self._parameters = HogwildParameters(context, len(learner.weights))
         self._parameters.attach(learner, fill=True)
         counters = self._counters
-        counters.actor[0, b.STEPS] = self._env_steps
-        counters.actor[0, b.ACTOR_UPDATES] = self._updates
+        counters.actor[0, STEPS] = self._env_steps
+        counters.actor[0, ACTOR_UPDATES] = self._updates
         self._latest: dict[str, float] = {}
         self._next_check = 0.0
         self._since_report(lag=0, updates=self._updates)
@@ -144,15 +152,15 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         """Reads the newest weights and counters."""
         self._learner.refresh()
         self._env_steps = self._counters.env_steps
-        self._updates = int(self._counters.actor[:, b.ACTOR_UPDATES].sum())
+        self._updates = int(self._counters.actor[:, ACTOR_UPDATES].sum())
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
         """See :class:`Loop`; ``policy_lag_max`` is the largest since the start."""
         rows = self._counters.actor
-        new = self._since_report(lag=int(rows[:, b.LAG_SUM].sum()), updates=self._updates)
+        new = self._since_report(lag=int(rows[:, LAG_SUM].sum()), updates=self._updates)
         return {
             "policy_lag": new["lag"] / max(new["updates"], 1),
-            "policy_lag_max": float(rows[:, b.LAG_MAX].max()),
+            "policy_lag_max": float(rows[:, LAG_MAX].max()),
         }
 
     def _metrics(self) -> dict[str, float]:

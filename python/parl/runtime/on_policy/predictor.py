@@ -163,7 +163,7 @@ class PredictorLoop(AsyncRolloutLoop):
 
     def _attach(self, fill: bool) -> None:
         """Makes the newest learner update the shared weights; ``fill``: its own are first copied there."""
-        # Without shareable there is one learner, whose running statistics are part of its weights.
+        # An algorithm that is not shareable has one learner, with its running statistics among its weights.
         if self._setup.algorithm.shareable:
             self._parameters.attach(self._learners[-1], fill)
 
