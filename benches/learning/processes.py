@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
-from record import Record, add_option, version_of
+from record import Record, add_option, commit, version_of
 
 __all__ = ["Record", "add_option", "version_of"]
 
@@ -88,7 +88,8 @@ def run_in_process(file, case, seed=0, finished=None):
         if result is None:
             result = run_in_process(file, case, seed)
             with finished.open("a", encoding="utf-8") as out:
-                out.write(json.dumps({"case": case, "seed": seed, "result": result}) + "\n")
+                line = {"case": case, "seed": seed, "result": result, "commit": commit()}
+                out.write(json.dumps(line) + "\n")
         return result
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
@@ -101,10 +102,16 @@ def run_in_process(file, case, seed=0, finished=None):
 
 
 def finished_result(finished, case, seed):
-    """The result of a run in a file of :func:`run_in_process`; None if the file does not have it."""
+    """The result of a run in a file of :func:`run_in_process`; None if the file does not have it.
+
+    A record names the commit of the tree that writes it: a result of another one is reported.
+    """
     lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
     for line in map(json.loads, lines):
         if (line["case"], line["seed"]) == (case, seed):
+            if line.get("commit") != commit():
+                made = line.get("commit", "a commit that was not kept")
+                print(f"{finished}: {case}, seed {seed} is of {made}, not {commit()}", file=sys.stderr)
             return line["result"]
     return None
 

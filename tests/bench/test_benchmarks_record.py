@@ -230,6 +230,21 @@ def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
     assert len(finished.read_text().splitlines()) == 3
 
 
+def test_finished_runs_of_another_commit_are_reported(record, monkeypatch, tmp_path, capsys):
+    """The record names the commit that writes it, which would be wrong for them."""
+    import processes
+
+    script, finished = tmp_path / "script.py", tmp_path / "finished"
+    script.write_text("print(1)\n")
+    monkeypatch.setattr(processes, "commit", lambda: "older")
+    processes.run_in_process(script, {"steps": 1}, 0, finished)
+    processes.run_in_process(script, {"steps": 1}, 0, finished)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(processes, "commit", lambda: "newer")
+    assert processes.run_in_process(script, {"steps": 1}, 0, finished) == 1
+    assert "seed 0 is of older, not newer" in capsys.readouterr().err
+
+
 def test_runs_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
     def a_run(_, case, seed, __):
         rows = [
