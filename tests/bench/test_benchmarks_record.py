@@ -324,3 +324,11 @@ def test_prices_have_a_date_and_a_source(record):
     for machine in machines:
         assert machine["date"].year >= 2026, machine["name"]
         assert machine["source"].startswith("https://"), machine["name"]
+
+
+def test_a_run_that_is_measured_for_some_time_ends(record):
+    """It ended by an interrupt, which raises since `parl.train` says where an interrupted run is saved."""
+    import processes
+
+    options = {"env": "CartPole-v1", "learning_starts": 200, "hidden": (16,), "actors": 1, "learners": 1}
+    assert processes.train_for("dqn", 0.3, skip=0, **options)["updates_per_s"] > 0
