@@ -332,3 +332,26 @@ def test_a_run_that_is_measured_for_some_time_ends(record):
 
     options = {"env": "CartPole-v1", "learning_starts": 200, "hidden": (16,), "actors": 1, "learners": 1}
     assert processes.train_for("dqn", 0.3, skip=0, **options)["updates_per_s"] > 0
+
+
+def test_the_share_of_the_replay_is_measured_in_a_learner(record, monkeypatch):
+    import offpolicy
+
+    monkeypatch.setattr(offpolicy, "TURNS", 1)
+    found = offpolicy.share("dqn/CartPole-v1/prioritized", 0, None)
+    assert all(found["parts_us"][part] > 0 for part in ("add", "draw", "give"))
+
+
+def test_one_lock_is_held_by_the_samples_of_a_learner(record, monkeypatch):
+    """Batches that a learner fills again and again went around the locked method."""
+    import ablation
+
+    import parl
+    from parl.runtime.off_policy.learner_worker import BatchSampler
+
+    replay = ablation.locked(parl.PrioritizedReplay)(100, {"obs": ((4,), "float32")})
+    replay.add(obs=[[0.0] * 4] * 8)
+    calls, sample = [], replay.sample
+    monkeypatch.setattr(replay, "sample", lambda size, **given: calls.append(size) or sample(size, **given))
+    BatchSampler(replay, 4, 2, 0, 1).draw(0.4)
+    assert calls == [4]
