@@ -232,11 +232,12 @@ class Record:
         if interval is not None:
             low, high = map(digits, interval)
             spread = "bootstrap 95 %"
-        elif len(found) > 1 and spread == "quartiles":
+        elif len(found) > 2 and spread == "quartiles":
             quarter, _, three = statistics.quantiles(found, n=4)
             low, high = digits(quarter), digits(three)
         elif len(found) > 1:
-            low, high = digits(min(found)), digits(max(found))
+            # Quartiles of two values would lie outside of them.
+            low, high, spread = digits(min(found)), digits(max(found)), "range"
         self.rows.append(
             Row(
                 claim=claim,

@@ -67,8 +67,15 @@ def locked(kind):
 
         return call
 
+    def empty_batch(self, *args, **kwargs):
+        batch = kind.empty_batch(self, *args, **kwargs)
+        if hasattr(batch, "prepared"):
+            del batch.prepared  # A run would sample with it, without the lock.
+        return batch
+
     names = ("add", "sample", "update_priorities")
-    return type("LockedReplay", (kind,), {name: holding(getattr(kind, name)) for name in names})
+    methods = {name: holding(getattr(kind, name)) for name in names}
+    return type("LockedReplay", (kind,), methods | {"empty_batch": empty_batch})
 
 
 def main():

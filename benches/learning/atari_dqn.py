@@ -23,6 +23,7 @@ from processes import Record, add_cores, add_option, median, run_in_process, use
 STARTS = 1_500
 BATCH, EVERY = 32, 4
 CAPACITY = 20_000
+EPSILON_STEPS = 10_000
 CASE = "Pong, Nature CNN, batch 32"
 
 
@@ -52,7 +53,7 @@ def parl(steps, seed, score):
             n_step=1,
             learning_rate=1e-4,
             target_period=250,
-            epsilon_steps=10_000,
+            epsilon_steps=EPSILON_STEPS,
             evaluation_episodes=0,
             log_every_s=0.5,
             quiet=True,
@@ -94,7 +95,8 @@ def sb3(steps, seed, score):
         train_freq=EVERY,
         gradient_steps=1,
         target_update_interval=1_000,
-        exploration_fraction=0.1,
+        # As many random actions as the others take, which need no network.
+        exploration_fraction=EPSILON_STEPS / (STARTS + steps),
         exploration_final_eps=0.01,
     )
     model.learn(STARTS)
@@ -153,7 +155,7 @@ def one_file(steps, seed, score):
     for step in range(STARTS + steps):
         if step == STARTS:
             started, updates = time.time(), 0
-        epsilon = max(0.01, 1 - step / 10_000)
+        epsilon = max(0.01, 1 - step / EPSILON_STEPS)
         if rng.random() < epsilon:
             action = int(rng.integers(6))
         else:

@@ -36,6 +36,7 @@ GOALS = {
     "acrobot-dqn": ("dqn", {"preset": "acrobot", "actors": 1, "learners": 1}, -90.0),
     "lunarlander-dqn": ("dqn", {"preset": "lunarlander", "actors": 1, "learners": 1}, 200.0),
 }
+TURNS = 60  # pairs of blocks with and without the replay
 CHEETAH = 2_000  # steps, of which the first 500 are not counted
 # name: kind, steps
 PEERS = {
@@ -226,7 +227,8 @@ def share(case, _seed, _steps):
 
     while updates < 20:
         steps(0.05)
-    places = {"add": (replay, "add"), "draw": (part._draws, "draw"), "give": (part._late, "give")}
+    places = {"add": (replay, "add"), "draw": (part._sampler, "draw")}
+    places["give"] = (part._delayed_priorities, "add")
     if ahead:
         places["draw"] = (part, "_next")
     latest, spent = {}, dict.fromkeys(places, 0.0)
@@ -253,7 +255,7 @@ def share(case, _seed, _steps):
     block({name: timed(getattr(*place), name) for name, place in places.items()}, 2.0)
     parts = {name: seconds / (updates - before) * 1e6 for name, seconds in spent.items()}
     without = {name: lambda *_, name=name, **__: latest[name] for name in places}
-    turns = [(block({}, 0.1), block(without, 0.1)) for _ in range(60)]
+    turns = [(block({}, 0.1), block(without, 0.1)) for _ in range(TURNS)]
     whole, rest = (median(column) for column in zip(*turns, strict=True))
     part.close()
     return {

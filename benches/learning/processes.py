@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
-from record import Record, add_option, version_of
+from record import Record, add_option, commit, version_of
 
 __all__ = ["Record", "add_option", "version_of"]
 
@@ -88,7 +88,8 @@ def run_in_process(file, case, seed=0, finished=None):
         if result is None:
             result = run_in_process(file, case, seed)
             with finished.open("a", encoding="utf-8") as out:
-                out.write(json.dumps({"case": case, "seed": seed, "result": result}) + "\n")
+                line = {"case": case, "seed": seed, "result": result, "commit": commit()}
+                out.write(json.dumps(line) + "\n")
         return result
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
@@ -101,10 +102,16 @@ def run_in_process(file, case, seed=0, finished=None):
 
 
 def finished_result(finished, case, seed):
-    """The result of a run in a file of :func:`run_in_process`; None if the file does not have it."""
+    """The result of a run in a file of :func:`run_in_process`; None if the file does not have it.
+
+    A record names the commit of the tree that writes it: a result of another one is reported.
+    """
     lines = finished.read_text(encoding="utf-8").splitlines() if finished.exists() else []
     for line in map(json.loads, lines):
         if (line["case"], line["seed"]) == (case, seed):
+            if line.get("commit") != commit():
+                made = line.get("commit", "a commit that was not kept")
+                print(f"{finished}: {case}, seed {seed} is of {made}, not {commit()}", file=sys.stderr)
             return line["result"]
     return None
 
@@ -168,8 +175,6 @@ def train_for(name, seconds, seed=0, skip=1, **options):
 
     Rates are computed between two rows of the metrics, so that start and end of the run are excluded.
     """
-    import threading
-
     from parl.run import read_metrics
     from parl.train import train
 
@@ -178,13 +183,10 @@ def train_for(name, seconds, seed=0, skip=1, **options):
             "log_every_s": 0.25,
             "evaluation_episodes": 0,
             "quiet": True,
+            "callbacks": [_UntilLearned(seconds + skip)],
         } | options
         options.setdefault("total_steps", 10**9)
-        timer = threading.Timer(seconds + skip, lambda: os.kill(os.getpid(), 2))
-        seen = threading.Thread(target=_start_when_learning, args=(runs, timer), daemon=True)
-        seen.start()
         run = train(name, seed=seed, runs=runs, checkpoint_every=2**52, **options)
-        timer.cancel()
         records = [r for r in read_metrics(run.path) if r.get("updates", 0) > 0 and "updates_per_s" in r]
         began = records[0]["wall_time_s"] + skip
         records = [r for r in records if r["wall_time_s"] >= began] or records[-2:]
@@ -199,10 +201,13 @@ def train_for(name, seconds, seed=0, skip=1, **options):
         }
 
 
-def _start_when_learning(runs, timer):
-    import time
-    from pathlib import Path
+class _UntilLearned:
+    """A callback that ends a run ``seconds`` after the first record with an update."""
 
-    while not any('"q_mean"' in path.read_text() for path in Path(runs).glob("*/metrics.jsonl")):
-        time.sleep(0.05)
-    timer.start()
+    def __init__(self, seconds):
+        self.seconds, self.end = seconds, None
+
+    def on_record(self, record):
+        if self.end is None and record.updates:
+            self.end = record.wall_time_s + self.seconds
+        return self.end is None or record.wall_time_s < self.end

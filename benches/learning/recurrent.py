@@ -205,7 +205,7 @@ def add_to_record(record, own, ours, theirs):
         same = {"peer": PEER, "version": version, "seeds": len(ours), "threads": 1}
         label = f"{goal}, Zoo's settings"
         ratios = [two["cpu_s"] / one["cpu_s"] for one, two in zip(ours, theirs, strict=True)]
-        record.add("recurrent", label, "processor-time ratio", "x", ratios, **same)
+        record.add("recurrent", label, "processor-time speed ratio", "x", ratios, **same)
 
 
 if __name__ == "__main__":

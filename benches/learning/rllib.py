@@ -406,7 +406,7 @@ def add_goal(record, name, split, goal, ours, theirs, limit_s):
         if not all(row["reached"] for row in theirs):
             same["conditions"] = "at least: RLlib did not reach the goal on every seed"
         ratios = [two["cpu_s"] / one["cpu_s"] for one, two in zip(ours, theirs, strict=True)]
-        record.add("rllib-goals", label, "processor-time ratio", "x", ratios, **same)
+        record.add("rllib-goals", label, "processor-time speed ratio", "x", ratios, **same)
 
 
 def median_of(rows, key):

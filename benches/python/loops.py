@@ -591,6 +591,18 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
 }
 
 
+def version_of_replay(name: str, kind: str) -> str:
+    """The package of a group's loop and its version; in the loop of one file that of the buffer."""
+    if name == "one-file":
+        packages = {"own uniform": "stable-baselines3", "cpprb prioritized": "cpprb"}
+        if kind not in packages:
+            return "CleanRL's rainbow_atari.py" if kind == "own prioritized" else ""
+        package = packages[kind]
+    else:
+        package = {"sb3": "stable-baselines3"}.get(name, name)
+    return f"{package} {version_of(package)}"
+
+
 def measure(name: str, setting: Setting, rounds: int, steps: int, record: Record) -> None:
     make, kinds, pairs = GROUPS[name]
     if name == "one-file" and not CLEANRL:
@@ -622,14 +634,14 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, record: Record
     libraries = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "tianshou": "Tianshou"}
     library = libraries.get(name, "one-file loop with CleanRL's settings")
     case = f"{library}, {shape if setting.pixels else '4 float32'}, {work}"
-    package = {"sb3": "stable-baselines3", "one-file": "cpprb"}.get(name, name)
     about = {"rounds": rounds, "steps": steps, "threads": 1, "spread": "quartiles"}
-    about |= {"conditions": f"{setting.capacity} rows", "version": f"{package} {version_of(package)}"}
+    about |= {"conditions": f"{setting.capacity} rows"}
     record.print(f"{'':20}{'whole step':>12}{'in the buffer':>16}{'its share':>12}")
     for kind in kinds:
         per_step, _, of_it = zip(*figures[kind], strict=True)
-        record.add("replay-loops", case, "processor time per step", "us", per_step, library=kind, **about)
-        record.add("replay-loops", case, "of it in the replay", "us", of_it, library=kind, **about)
+        who = {"library": kind, "version": version_of_replay(name, kind)} | about
+        record.add("replay-loops", case, "processor time per step", "us", per_step, **who)
+        record.add("replay-loops", case, "of it in the replay", "us", of_it, **who)
         whole, _, inside = (statistics.median(values) for values in zip(*figures[kind], strict=True))
         record.print(f"{kind:20}{whole:12.0f}{inside:16.1f}{inside / whole:12.0%}")
     record.print(
@@ -643,7 +655,7 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, record: Record
         cpu, wall, inside = (statistics.quantiles(values, n=4) for values in ratios)
         limit = statistics.median(whole / (whole - buffer) for whole, _, buffer in figures[peer])
         bar = BARS.get(peer)
-        pair = {"library": mine, "peer": peer} | about
+        pair = {"library": mine, "peer": peer, "version": version_of_replay(name, peer)} | about
         asked = {"bar": "" if bar is None else f">= {bar}"}
         record.add("replay-loops", case, "speed ratio", "x", ratios[0], **asked, **pair)
         record.add("replay-loops", case, "wall-clock speed ratio", "x", ratios[1], **pair)

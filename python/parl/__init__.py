@@ -1,6 +1,6 @@
 """parl: parallel actors and learners.
 
-Prioritized replay on a lock-free K-ary sum tree, batched Atari 2600 environments, and reinforcement learning
+Prioritized replay on a K-ary sum tree, batched Atari 2600 environments, and reinforcement learning
 algorithms that train on them. ``import parl`` imports only NumPy; everything else is imported on first use.
 """
 

@@ -4,6 +4,7 @@ import itertools
 import re
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,12 +120,30 @@ def test_an_invalid_strategy_is_named(text):
 
 
 @pytest.mark.parametrize(
-    "options", [{"device": "tpu"}, {"num_envs": (0,)}, {"seconds": 0.0}, {"threads": -1}]
+    ("benchmark", "options"),
+    [
+        (atari.AtariOptions, {"device": "tpu"}),
+        (atari.AtariOptions, {"num_envs": (0,)}),
+        (atari.AtariOptions, {"seconds": 0.0}),
+        (atari.AtariOptions, {"seconds": float("inf")}),
+        (atari.AtariOptions, {"threads": -1}),
+        (atari.AtariOptions, {"algorithms": ("ppo", "dqn")}),
+        (atari.AtariOptions, {"out": Path("rates.txt")}),
+        (tradeoff.TradeoffOptions, {"seconds": -1.0}),
+        (tradeoff.TradeoffOptions, {"goal": float("nan")}),
+        (tradeoff.TradeoffOptions, {"out": Path("tradeoff.txt")}),
+    ],
 )
-def test_options_out_of_bounds_are_named(options):
+def test_options_out_of_bounds_are_named(benchmark, options):
     name = next(iter(options))
     with pytest.raises(ParlError, match=name):
-        atari.AtariOptions(**options)
+        benchmark(**options)
+
+
+@pytest.mark.parametrize("name", ["impala", "a3c", "ga3c"])
+def test_algorithms_without_torch_threads_are_measured(name):
+    options = atari.AtariOptions(num_envs=(2,), seconds=0.05, threads=1, algorithms=(name,))
+    assert atari._training(options, name, 2)["env_steps_per_s"] >= 0
 
 
 def test_an_unknown_benchmark_is_refused(capsys):

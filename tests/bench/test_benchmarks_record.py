@@ -230,6 +230,21 @@ def test_finished_runs_are_taken_from_the_file(record, monkeypatch, tmp_path):
     assert len(finished.read_text().splitlines()) == 3
 
 
+def test_finished_runs_of_another_commit_are_reported(record, monkeypatch, tmp_path, capsys):
+    """The record names the commit that writes it, which would be wrong for them."""
+    import processes
+
+    script, finished = tmp_path / "script.py", tmp_path / "finished"
+    script.write_text("print(1)\n")
+    monkeypatch.setattr(processes, "commit", lambda: "older")
+    processes.run_in_process(script, {"steps": 1}, 0, finished)
+    processes.run_in_process(script, {"steps": 1}, 0, finished)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(processes, "commit", lambda: "newer")
+    assert processes.run_in_process(script, {"steps": 1}, 0, finished) == 1
+    assert "seed 0 is of older, not newer" in capsys.readouterr().err
+
+
 def test_runs_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
     def a_run(_, case, seed, __):
         rows = [
@@ -309,3 +324,34 @@ def test_prices_have_a_date_and_a_source(record):
     for machine in machines:
         assert machine["date"].year >= 2026, machine["name"]
         assert machine["source"].startswith("https://"), machine["name"]
+
+
+def test_a_run_that_is_measured_for_some_time_ends(record):
+    """It ended by an interrupt, which raises since `parl.train` says where an interrupted run is saved."""
+    import processes
+
+    options = {"env": "CartPole-v1", "learning_starts": 200, "hidden": (16,), "actors": 1, "learners": 1}
+    assert processes.train_for("dqn", 0.3, skip=0, **options)["updates_per_s"] > 0
+
+
+def test_the_share_of_the_replay_is_measured_in_a_learner(record, monkeypatch):
+    import offpolicy
+
+    monkeypatch.setattr(offpolicy, "TURNS", 1)
+    found = offpolicy.share("dqn/CartPole-v1/prioritized", 0, None)
+    assert all(found["parts_us"][part] > 0 for part in ("add", "draw", "give"))
+
+
+def test_one_lock_is_held_by_the_samples_of_a_learner(record, monkeypatch):
+    """Batches that a learner fills again and again went around the locked method."""
+    import ablation
+
+    import parl
+    from parl.runtime.off_policy.learner_worker import BatchSampler
+
+    replay = ablation.locked(parl.PrioritizedReplay)(100, {"obs": ((4,), "float32")})
+    replay.add(obs=[[0.0] * 4] * 8)
+    calls, sample = [], replay.sample
+    monkeypatch.setattr(replay, "sample", lambda size, **given: calls.append(size) or sample(size, **given))
+    BatchSampler(replay, 4, 2, 0, 1).draw(0.4)
+    assert calls == [4]

@@ -214,3 +214,18 @@ def test_two_rows_for_one_cell_of_a_table_are_refused(report, record):
 )
 def test_numbers_keep_their_sign_and_get_separators(report, text, shown):
     assert report.number(text) == shown
+
+
+def test_pages_with_the_overview_name_the_record_that_it_is_drawn_from(report):
+    """The figure is that of the record in claims.toml; the pages described older records."""
+    overview = next(claim for claim in report.plotted_claims() if claim["key"] == "overview")
+    for page in ("README.md", "docs/index.md"):
+        caption = (ROOT / page).read_text().partition("benchmarks/overview.svg)")[2].partition("\n\n")[2]
+        caption = caption.partition("\n\n")[0]
+        assert re.findall(r"records/([\w-]+)\.md", caption) == overview["records"], page
+
+
+def test_quartiles_of_two_values_lie_between_them(record):
+    out = record.Record("speed")
+    out.add("claim", "pong", "speed ratio", "x", [1.0, 2.0], spread="quartiles", peer="ale-py")
+    assert 1 <= float(out.rows[0].low) <= float(out.rows[0].median) <= float(out.rows[0].high) <= 2

@@ -20,10 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from parl.bench.loops import GpuUtilization, axes_of, figure_line, make_loop, rates, save, table
+from parl.bench.loops import (
+    GpuUtilization,
+    axes_of,
+    check_figure,
+    check_seconds,
+    figure_line,
+    make_loop,
+    rates,
+    save,
+    table,
+)
+from parl.cuda import ordinal
 from parl.envs import usable_cores
 from parl.errors import ParlError
 from parl.train.presets import PRESETS
+from parl.train.registry import entry, topology_of
 
 ROWS, _SHORTEST = 16_384, 4
 _SKIP = 4
@@ -44,7 +56,7 @@ class AtariOptions:
     device: str = "cpu"
     """Device of environments and networks: cpu or cuda."""
     algorithms: tuple[str, ...] = ("ppo",)
-    """Algorithms to train, which must be on-policy."""
+    """Algorithms to train, which must learn from rollouts: ppo, pqn, a2c, impala, a3c, ga3c."""
     seconds: float = 5.0
     """Smallest duration of each measurement."""
     threads: int = 0
@@ -53,14 +65,17 @@ class AtariOptions:
     """File of the figure."""
 
     def __post_init__(self) -> None:
-        if self.device.split(":")[0] not in _DEFAULTS:
-            raise ParlError(f"device is {self.device!r}, expected cpu or cuda")
+        if self.device != "cpu":
+            ordinal(self.device)
         if any(count < 1 for count in self.num_envs):
             raise ParlError(f"num_envs has {min(self.num_envs)}, expected at least 1")
         if not 0 <= self.threads <= 4096:
             raise ParlError(f"threads is {self.threads}, expected 0 to 4096")
-        if not self.seconds > 0:
-            raise ParlError(f"seconds is {self.seconds}, expected more than 0")
+        check_seconds(self.seconds)
+        for name in self.algorithms:
+            if not hasattr(topology_of(name).config, "random_starts") or entry(name).topology == "data":
+                raise ParlError(f"algorithms has {name!r}, which does not learn from rollouts")
+        check_figure(self.out)
 
 
 def bench(options: AtariOptions) -> Iterator[str]:
@@ -112,7 +127,7 @@ def _training(options: AtariOptions, name: str, count: int) -> dict[str, Any]:
         preset = PRESETS[name].get("atari-gpu")
         settings = preset.algorithm if preset is not None else {}
         own |= {key: settings[key] for key in _EXECUTION if key in settings}
-    else:
+    elif hasattr(topology_of(name).config, "threads"):
         own["threads"] = options.threads or usable_cores()
     if name in ("ppo", "pqn"):
         own["minibatch_size"] = max(1, own["rollout_steps"] * count // 4)

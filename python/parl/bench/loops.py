@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import shutil
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parl.errors import ParlError
 from parl.train.config import keywords
 from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
@@ -138,6 +140,30 @@ def figure_line(draw: Callable[[], Path]) -> str:
     if importlib.util.find_spec("matplotlib") is None:
         return "no figure: that needs matplotlib: pip install 'parl-rl[plot]'"
     return f"figure: {draw()}"
+
+
+def check_figure(out: Path) -> None:
+    """Raises if ``out`` ends in no format of figures; without matplotlib, which draws none, never.
+
+    Raises:
+        ParlError: names the file and the formats.
+    """
+    if out.suffix and importlib.util.find_spec("matplotlib") is not None:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        formats = sorted(FigureCanvasBase.get_supported_filetypes())
+        if out.suffix[1:].lower() not in formats:
+            raise ParlError(f"out is {str(out)!r}, expected a name that ends in .{', .'.join(formats)}")
+
+
+def check_seconds(seconds: float) -> None:
+    """Raises if a duration is not above 0 and finite.
+
+    Raises:
+        ParlError: names the value.
+    """
+    if not 0 < seconds < math.inf:
+        raise ParlError(f"seconds is {seconds}, expected more than 0 and a finite number")
 
 
 def save(figure: Any, out: Path) -> Path:

@@ -11,6 +11,7 @@ Source of the strategies: Dalton and Frosio (2020), "Accelerating RL through GPU
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -18,7 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parl.bench.loops import axes_of, figure_line, make_loop, save, table
+from parl.bench.loops import (
+    axes_of,
+    check_figure,
+    check_seconds,
+    figure_line,
+    make_loop,
+    save,
+    table,
+)
 from parl.errors import ParlError
 
 _RECENT = 50
@@ -48,6 +57,12 @@ class TradeoffOptions:
     """Device of the learner."""
     out: Path = Path("tradeoff.png")
     """File of the figure."""
+
+    def __post_init__(self) -> None:
+        check_seconds(self.seconds)
+        if not math.isfinite(self.goal):
+            raise ParlError(f"goal is {self.goal}, expected a finite number")
+        check_figure(self.out)
 
 
 @dataclass(frozen=True)
