@@ -268,6 +268,17 @@ def test_a_pickled_environment_needs_trust_or_another(tmp_path, monkeypatch):
     assert parl.load(path, env="CartPole-v1").env_maker(2).num_envs == 2
 
 
+def test_an_environment_in_place_of_the_runs_has_its_spaces(tmp_path):
+    path = train_small(tmp_path, "a2c").path
+    with pytest.raises(ConfigError) as caught:
+        parl.load(path, env="Pendulum-v1")
+    for spaces in (
+        "float32 (3,) and actions Box(1,) from [-2.0] to [2.0]",
+        "float32 (4,) and actions Discrete(2)",
+    ):
+        assert spaces in str(caught.value)
+
+
 def test_the_file_can_be_used_without_parl(tmp_path):
     path = train_small(tmp_path, "ppo", env="Pendulum-v1", normalize_observations=True).path
     folder = RunDirectory.open(path).checkpoints.best()

@@ -647,6 +647,7 @@ def load(
         trust: load the environment of the run if it is a pickle, see :func:`resume`.
 
     Raises:
+        ConfigError: the spaces of ``env`` are not those of the policy.
         FileNotFoundError: there is no such folder, or the run has no checkpoint.
         RunDirectoryError: a file is missing, damaged or of another run. The message names it.
         UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
@@ -660,6 +661,10 @@ def load(
     opened = _open(path, trust, env, saved.spec)
     if saved.algorithm != opened.name:
         raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
+    if env is not None and (found := _probe_env(opened.maker)[0].spaces) != saved.spec.spaces:
+        raise ConfigError(
+            f"env = {opened.maker.name} has {found}; the policy of {path} takes {saved.spec.spaces}"
+        )
     acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
     policy_file.load_into(acting, saved.tensors)
     return Policy(
