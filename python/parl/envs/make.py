@@ -171,11 +171,21 @@ class EnvMaker:
 
         Raises:
             ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword),
-                a function does not return what it should, or a space cannot be converted.
+                a function does not return what it should, or a space cannot be converted; or the environment
+                starts processes in an actor process.
         """
         from parl.envs.spaces import adapt
 
-        return adapt(self._make(num_envs), self.masks)
+        try:
+            made = self._make(num_envs)
+        except AssertionError as error:
+            if "daemonic processes" not in str(error):
+                raise
+            raise ConfigError(
+                f"env = {self.name} starts processes, which an actor process cannot: make a SyncVectorEnv, "
+                "since actors step at the same time, or set actor_kind = 'thread' if the algorithm has it"
+            ) from error
+        return adapt(made, self.masks)
 
     def _make(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
         """As :meth:`__call__`, with the environment's own spaces."""
