@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class EnvMaker:
         self,
         env: Any,
         options: Mapping[str, Any] | None = None,
-        wrappers: Sequence[str | Callable[[Any], Any]] = (),
+        wrappers: Iterable[str | Callable[[Any], Any]] = (),
         masks: bool = False,
     ) -> None:
         if not isinstance(env, str) and not callable(env) and not hasattr(env, "step"):
@@ -87,14 +87,15 @@ class EnvMaker:
                 f"env options {sorted(options)} are for Gymnasium ids and classes, env is a "
                 f"{'function' if callable(env) else 'instance'}: set them there"
             )
-        if isinstance(wrappers, str):
-            raise ConfigError(f"wrappers = {wrappers!r} is text, expected a list: [{wrappers!r}]")
+        if isinstance(wrappers, str) or not hasattr(wrappers, "__iter__"):
+            raise ConfigError(f"wrappers = {wrappers!r} is no list, expected [{wrappers!r}]")
+        wrappers = tuple(wrappers)
         for number, wrapper in enumerate(wrappers):
             if not isinstance(wrapper, str) and not callable(wrapper):
                 raise ConfigError(f"wrappers[{number}] = {wrapper!r} is neither a function, a class nor text")
         self.env = _without_processes(env)
         self.options = dict(options or {})
-        self.wrappers = tuple(wrappers)
+        self.wrappers = wrappers
         self.masks = masks
 
     @property

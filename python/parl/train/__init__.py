@@ -15,6 +15,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import secrets
 import sys
 import types
 import warnings
@@ -46,6 +47,7 @@ from parl.train.registry import (
     ALGORITHMS,
     Layer,
     algorithm_names,
+    check_configs,
     check_known,
     class_of,
     default_settings,
@@ -161,6 +163,7 @@ def train(
         command: command line to keep in ``run.json``.
         callbacks: objects with methods of :class:`parl.Callback`, which are called during the run.
         **options: settings of the run or of the algorithm by name; they take precedence over the rest.
+            ``seed=None`` draws a seed, which the run directory keeps.
 
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
@@ -172,6 +175,7 @@ def train(
     _refuse_workers_import()
     name = algorithm
     topology = topology_of(name)
+    check_configs(name, run_config, algorithm_config)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
     if run_config is None:
         layers = _with_dataset(layers, env)
@@ -338,6 +342,8 @@ def _join_process_group(name: str, device: str) -> Group | None:
 def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
     """Divides the keywords of :func:`train` into settings of the run and of the algorithm."""
     where = f"train({name!r})"
+    if "seed" in options and options["seed"] is None:
+        options = {**options, "seed": secrets.randbelow(2**31)}
     run = {field.name for field in dataclasses.fields(topology_of(name).config)}
     own = {field.name for field in dataclasses.fields(module_of(name).Config)}
     check_keys(options, run | own, where)

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from parl._algorithms import ALGORITHMS, Entry
 from parl._algorithms import entry_points as _entry_points
 from parl.errors import ConfigError
@@ -253,6 +255,30 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
     return Layer(str(where), table.get("run", {}), table.get(name, {}))
 
 
+def check_configs(name: str, run: Any, own: Any) -> None:
+    """Checks the types of settings that are given as dataclasses; None is right.
+
+    Args:
+        name: name of the algorithm.
+        run: settings of the run.
+        own: settings of the algorithm.
+
+    Raises:
+        ConfigError: one is of another type; names it and the right one.
+    """
+    kinds = {"run_config": (run, topology_of(name).config), "algorithm_config": (own, module_of(name).Config)}
+    for label, (given, kind) in kinds.items():
+        if given is not None and not isinstance(given, kind):
+            raise ConfigError(
+                f"{label} is a {_full_name(type(given))}, {name} takes a {_full_name(kind)}, which "
+                f"parl.train.default_settings({name!r}) returns"
+            )
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def resolve(
     name: str, spec: EnvSpec | None, layers: Sequence[Layer] = (), run: Any = None, own: Any = None
 ) -> tuple[Any, Any]:
@@ -363,18 +389,22 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
         return os.fspath(value)
     if value is default:
         return value
+    if name == "device":  # text, or a torch.device
+        return str(value)
     number_or_auto = default == "auto" and "int" in str(field.type)
     types = [one for one in str(field.type).split(" | ") if one != "None"]
     try:
         if isinstance(default, bool):
-            if not isinstance(value, bool):
+            if not isinstance(value, bool | np.bool_):
                 raise ConfigError("not true or false")
-            return value
+            return bool(value)
         if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
         if isinstance(default, float) or (default is None and types == ["float"]):
+            if isinstance(value, bool):
+                raise ConfigError("not a number")
             return float(value)
-        if default is None and types == ["str"] and not isinstance(value, str):
+        if types == ["str"] and not isinstance(value, str):
             raise ConfigError("not text")
         if isinstance(default, tuple):
             if name.endswith("env_options"):
