@@ -130,6 +130,7 @@ def test_one_observation_or_a_batch(tmp_path):
     assert state is None and isinstance(action, np.int64) and env.action_space.contains(action)
     actions, _ = policy.predict(np.stack([obs, -obs]))
     assert actions.shape == (2,) and actions[0] == action
+    assert policy.predict(np.zeros((0, 4), np.float32))[0].shape == (0,)
     with pytest.raises(ConfigError, match=r"observation has shape \(3,\), expected \(4,\) or a batch"):
         policy.predict(np.zeros(3))
     with pytest.raises(ConfigError, match=r"observation has shape \(\), expected \(4,\)"):
@@ -180,7 +181,10 @@ def test_actions_that_are_not_deterministic_explore(tmp_path):
 
 def test_a_recording_is_the_episode_of_an_evaluation_also_with_an_lstm(tmp_path):
     run = train_small(tmp_path, "ppo", lstm=3)
-    for seed in range(5):
+    for option, wrong in (("scale", 0), ("scale", 1.5), ("seed", -1)):
+        with pytest.raises(ConfigError, match=f"{option} = {wrong} is not an integer of at least"):
+            record(run.path, tmp_path / "one.png", **{option: wrong})
+    for seed in np.arange(5):
         (played,) = parl.evaluate(run.path, episodes=1, seed=seed)
         assert record(run.path, tmp_path / "one.png", seed=seed) == played
 

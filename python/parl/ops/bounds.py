@@ -17,6 +17,17 @@ def _qualified_name(name: str, algorithm_name: str) -> str:
     return f"{algorithm_name}: {name}" if algorithm_name else name
 
 
+def integer(name: str, value: Any, lowest: int) -> int:
+    """``value`` as an int.
+
+    Raises:
+        ConfigError: it is not an integer of at least ``lowest``; names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < lowest:
+        raise ConfigError(f"{name} = {value!r} is not an integer of at least {lowest}")
+    return int(value)
+
+
 def check_bounds(
     config: Any,
     *rows: tuple[str, float, float],

@@ -27,6 +27,7 @@ import numpy as np
 
 from parl import functions, pickles
 from parl.errors import ConfigError, RunDirectoryError, WorkerError
+from parl.ops.bounds import integer
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train import start_states
@@ -753,9 +754,7 @@ def evaluate_with_protocol(
     """
     from parl.runtime.evaluate import Evaluator
 
-    for name, value, lowest in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value < lowest:
-            raise ConfigError(f"{name} = {value} is below {lowest}")
+    episodes, seed = integer("episodes", episodes, 1), integer("seed", seed, 0)
     policy = _load_for_playing(path, checkpoint, trust)
     facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
@@ -829,11 +828,14 @@ def record(
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
-        ConfigError: the environment does not render pictures, or the type of the file is not supported.
+        ConfigError: the environment does not render pictures, the type of the file is not supported, or
+            ``seed`` or ``scale`` is out of its bounds.
     """
     from parl.atari.pictures import write_frames
     from parl.train.player import Player
 
+    seed = integer("seed", seed, 0)
+    scale = None if scale is None else integer("scale", scale, 1)
     policy = _load_for_playing(path, checkpoint, trust)
     player = Player(policy.env_maker, sound=Path(out).suffix.lower() == ".mp4")
     Path(out).parent.mkdir(parents=True, exist_ok=True)

@@ -110,6 +110,8 @@ class Policy:
         """
         batch, single = self._batch_of(observation)
         count = len(next(iter(batch.values()))) if isinstance(batch, Mapping) else len(batch)
+        if not count:
+            return np.zeros((0, *self.spec.action_shape), self.spec.action_dtype), state
         recurrent = isinstance(self.acting, RecurrentPolicy)
         if recurrent:
             self._set_memory(count, state, episode_start)

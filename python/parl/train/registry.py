@@ -57,7 +57,7 @@ def register_algorithm(name: str, algorithm: type[RegisteredAlgorithm]) -> None:
     Raises:
         ConfigError: the name is not valid or belongs to another algorithm, or the class lacks a member.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", f"{name}") or name in _RESERVED:
         raise ConfigError(
             f"{name!r} is not a name for an algorithm: it takes lower-case letters, digits, - and _, begins "
             f"with a letter, and is none of {', '.join(_RESERVED)}"
@@ -252,7 +252,11 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
     check_keys(table, {*_RESERVED, name}, str(where))
     if table.get("algorithm", name) != name:
         raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
-    return Layer(str(where), table.get("run", {}), table.get(name, {}))
+    run, own = table.get("run", {}), table.get(name, {})
+    for key, value in (("run", run), (name, own)):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {key} = {value!r} is not a table of settings")
+    return Layer(str(where), run, own)
 
 
 def check_configs(name: str, run: Any, own: Any) -> None:
