@@ -82,6 +82,14 @@ class EnvSpec:
         return f"Box{self.action_shape}"
 
     @property
+    def spaces(self) -> str:
+        """Observation and action space as text; descriptions with the same text suit the same policies."""
+        parts = [f"{name}: {dtype} {shape}" for name, shape, dtype in self.observation_parts]
+        seen = f"Dict({', '.join(parts)})" if parts else f"{self.observation_dtype} {self.observation_shape}"
+        bounds = f" from {list(self.action_low)} to {list(self.action_high)}" if self.action_low else ""
+        return f"observations {seen} and actions {self.action_space}{bounds}"
+
+    @property
     def without_mask(self) -> EnvSpec:
         """The description without the part :data:`MASK`: of what networks take."""
         if not self.mask_size:

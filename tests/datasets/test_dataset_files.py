@@ -1,6 +1,7 @@
 """Files: damaged, cut off, unfinished, merged and split ones."""
 
 import pickle
+import shutil
 import signal
 import struct
 import subprocess
@@ -270,6 +271,21 @@ def test_wrong_shares_are_errors(small, tmp_path, paths, shares, error, message)
     with pytest.raises(error, match=message):
         datasets.split(small.path, [tmp_path / name for name in paths], shares)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dataset_is_not_split_into_itself_or_twice_into_one_file(breakout, tmp_path):
+    source = tmp_path / "source"
+    shutil.copy(breakout.path, source)
+    for paths in (["source", "a"], ["a", "a"], ["a", "./a"]):
+        with pytest.raises(ConfigError, match="is named twice"):
+            datasets.split(source, [f"{tmp_path}/{name}" for name in paths], [1, 1], overwrite=True)
+    assert list(tmp_path.iterdir()) == [source]
+    assert source.read_bytes() == breakout.path.read_bytes()
+
+
+def test_episodes_are_integers(breakout):
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        breakout.replay(episodes=[0.5])
 
 
 def test_datasets_are_pickled(breakout):

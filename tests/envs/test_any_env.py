@@ -157,6 +157,21 @@ def _size_of(maker):
     return maker(1).get_attr("size")
 
 
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [
+        (lambda num_envs: AsyncVectorEnv([Grid] * num_envs), {}),
+        ("CartPole-v1", {"vectorization_mode": "async"}),
+    ],
+)
+def test_processes_of_an_environment_in_an_actor_process_are_refused_with_what_works(env, options):
+    maker = EnvMaker(env, options)
+    with multiprocessing.Pool(1) as pool:
+        with pytest.raises(ConfigError, match=r"starts processes, .* make a SyncVectorEnv.*actor_kind"):
+            pool.apply(_size_of, (maker,))
+    maker(1).close()
+
+
 def test_a_wrapper_that_cannot_be_called_is_named():
     with pytest.raises(ConfigError, match=r"wrappers\[1\] = 3 is neither a function, a class nor text"):
         EnvMaker(Grid, wrappers=[gymnasium.wrappers.Autoreset, 3])

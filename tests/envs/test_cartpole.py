@@ -53,7 +53,7 @@ def test_wrong_actions_are_named():
     env = EnvMaker("CartPole-v1")(2)
     env.reset(seed=0)
     for wrong in ([0, 2], [-1, 0]):
-        with pytest.raises(ValueError, match="expected 0 or 1"):
+        with pytest.raises(ValueError, match="expected 0 to 1"):
             env.step(np.array(wrong))
     with pytest.raises(ValueError, match="float64 of shape"):
         env.step(np.zeros(2))

@@ -20,7 +20,13 @@ X = {"x": ((), "int64")}
         ({"capacity": 0}, ValueError, r"capacity 0 is outside 1\.\."),
         ({"capacity": -1}, ValueError, "capacity -1 is outside"),
         ({"capacity": 2**40}, ValueError, "capacity 1099511627776 is outside"),
-        ({"capacity": 2.5}, AttributeError, "__index__"),
+        ({"capacity": 2.5}, TypeError, r"capacity is 2\.5, expected an integer"),
+        ({"capacity": True}, TypeError, "capacity is True, expected an integer"),
+        ({"seed": 1.5}, TypeError, r"seed is 1\.5, expected an integer"),
+        ({"seed": 2**64}, ValueError, r"seed 18446744073709551616 is outside 0\.\.2\*\*64"),
+        ({"frame_stack": (2,)}, TypeError, r"frame_stack is \(2,\), expected an integer"),
+        ({"fields": 3}, ValueError, "fields is 3, expected a mapping"),
+        ({"fields": {"env_id": ((), "int64")}}, ValueError, "'env_id', which is an argument of add"),
         ({"n_step": 0}, ValueError, r"n_step 0 is outside 1\.\.=1024"),
         (
             {"capacity": 3, "n_step": 3},
@@ -197,6 +203,9 @@ def test_bad_calls_of_sample_and_update_priorities_raise():
                 buffer.sample(1, beta=beta, **options)
     with pytest.raises(ValueError, match="batch_size -1 is outside"):
         buffer.sample(-1)
+    for size in (1.5, True, None, "3"):
+        with pytest.raises(TypeError, match=f"batch_size is {size!r}, expected an integer"):
+            buffer.sample(size)
     with pytest.raises(IndexError, match=r"ticket 0x1000000ff at position 1 names slot 255, outside 0\.\.12"):
         buffer.update_priorities(np.array([ticket[0], 0x1000000FF], np.uint64), [1.0, 2.0])
     with pytest.raises(ValueError, match="priority NaN at position 0"):

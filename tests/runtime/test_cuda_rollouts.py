@@ -124,7 +124,7 @@ def test_rows_are_the_transitions_of_the_environments(name):
                     seen = torch.full((4,), 7.0 if n % 3 == 0 else 6.0) if cut else rows.obs[t + 1, n]
                     torch.testing.assert_close(following[t, n], learner.values_of(seen.unsqueeze(0))[0])
     assert rows.terminated[:, [2, 5]].any() and not rows.terminated[:, [0, 1, 3, 4]].any()
-    finished, reward = one.episodes.take()
+    finished, _, reward = one.episodes.take()
     assert {length for _, length in finished} == {5, 6, 7} and len(finished) == 2 * (3 + 3 + 4)
     assert reward >= sum(value for value, _ in finished)
 
@@ -304,6 +304,17 @@ def test_rewards_are_those_of_the_environments():
     assert found == sum(rewards) > 0 and ended == len(loop.take_episodes()) > 0
     assert loop.env_steps == 6 * len(rewards)
     loop.close()
+
+
+def test_episodes_that_are_not_kept_are_counted(monkeypatch):
+    loops = [TensorLoop(setup(algorithm(minibatch_size=24), random_steps=3)) for _ in range(2)]
+    monkeypatch.setattr(loops[0]._actors[0].episodes, "_capacity", 1)
+    for loop in loops:
+        loop.advance(200, 0.0)
+    few, all_ = ((loop.rewards_and_episodes(), len(loop.take_episodes())) for loop in loops)
+    assert few[0] == all_[0] and few[1] == 1 < all_[1]
+    for loop in loops:
+        loop.close()
 
 
 @pytest.mark.parametrize(("group", "more"), [(None, 0), (Group(2, 3, 0), 4_000_058)])

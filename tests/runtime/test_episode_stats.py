@@ -30,29 +30,30 @@ def test_episodes_are_those_of_the_cpu(autoreset: str, lives: bool) -> None:
         resets = done if autoreset == "next_step" else resets
         if step % 37 == 36:
             # Saves and restores the state, as a checkpoint does.
-            some, reward_sum = stats.take()
+            some, count, reward_sum = stats.take()
             state, stats = stats.state(), EpisodeStats(5, autoreset == "next_step", "cpu")
             stats.restore(state)
+            assert count == len(some)
             found += some
             rewards -= reward_sum
             takes += 1
-    some, reward_sum = stats.take()
+    some, count, reward_sum = stats.take()
     found += some
     assert takes == 5
     assert len(found) > (25 if lives else 50)
     assert [length for _, length in found] == [length for _, length in expected]
     np.testing.assert_allclose([value for value, _ in found], [value for value, _ in expected], atol=1e-5)
     assert rewards == pytest.approx(reward_sum, abs=1e-3)
-    assert stats.take() == ([], 0.0)
+    assert stats.take() == ([], 0, 0.0)
 
 
-def test_episodes_beyond_the_capacity_are_left_out() -> None:
+def test_episodes_beyond_the_capacity_are_only_counted() -> None:
     stats = EpisodeStats(3, False, "cpu", capacity=4)
     for _ in range(3):
         stats.step(torch.ones(3), torch.ones(3, dtype=torch.bool))
-    assert stats.take() == ([(1.0, 1)] * 4, 9.0)
+    assert stats.take() == ([(1.0, 1)] * 4, 9, 9.0)
     stats.step(torch.ones(3), torch.tensor([False, True, False]))
-    assert stats.take() == ([(1.0, 1)], 3.0)
+    assert stats.take() == ([(1.0, 1)], 1, 3.0)
 
 
 def test_the_state_is_two_sums_and_two_masks_per_environment() -> None:

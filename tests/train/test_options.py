@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from gymnasium import Space
+    from torch import device as Device
     from torch.nn import Module
 
 '''
 # Keywords that accept more types than their setting.
 TYPES = {name: "Mapping[str, object] | tuple[str, ...]" for name in ("env_options", "evaluation_env_options")}
 TYPES["logger"] = "Sequence[str]"
+TYPES |= {"seed": "int | None", "device": "str | Device", "runs": "str | PathLike[str]"}
 TYPES |= dict.fromkeys(("init_from", "start_states"), "str | PathLike[str] | None")
 TYPES |= {
     "torso": "str | Callable[[Space[Any]], Module] | None",

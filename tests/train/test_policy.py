@@ -130,6 +130,7 @@ def test_one_observation_or_a_batch(tmp_path):
     assert state is None and isinstance(action, np.int64) and env.action_space.contains(action)
     actions, _ = policy.predict(np.stack([obs, -obs]))
     assert actions.shape == (2,) and actions[0] == action
+    assert policy.predict(np.zeros((0, 4), np.float32))[0].shape == (0,)
     with pytest.raises(ConfigError, match=r"observation has shape \(3,\), expected \(4,\) or a batch"):
         policy.predict(np.zeros(3))
     with pytest.raises(ConfigError, match=r"observation has shape \(\), expected \(4,\)"):
@@ -180,7 +181,10 @@ def test_actions_that_are_not_deterministic_explore(tmp_path):
 
 def test_a_recording_is_the_episode_of_an_evaluation_also_with_an_lstm(tmp_path):
     run = train_small(tmp_path, "ppo", lstm=3)
-    for seed in range(5):
+    for option, wrong in (("scale", 0), ("scale", 1.5), ("seed", -1)):
+        with pytest.raises(ConfigError, match=f"{option} = {wrong} is not an integer of at least"):
+            record(run.path, tmp_path / "one.png", **{option: wrong})
+    for seed in np.arange(5):
         (played,) = parl.evaluate(run.path, episodes=1, seed=seed)
         assert record(run.path, tmp_path / "one.png", seed=seed) == played
 
@@ -266,6 +270,17 @@ def test_a_pickled_environment_needs_trust_or_another(tmp_path, monkeypatch):
     assert parl.load(path, trust=True).env_maker(2).num_envs == 2
     monkeypatch.setattr("cloudpickle.loads", lambda _: pytest.fail("a pickle was loaded"))
     assert parl.load(path, env="CartPole-v1").env_maker(2).num_envs == 2
+
+
+def test_an_environment_in_place_of_the_runs_has_its_spaces(tmp_path):
+    path = train_small(tmp_path, "a2c").path
+    with pytest.raises(ConfigError) as caught:
+        parl.load(path, env="Pendulum-v1")
+    for spaces in (
+        "float32 (3,) and actions Box(1,) from [-2.0] to [2.0]",
+        "float32 (4,) and actions Discrete(2)",
+    ):
+        assert spaces in str(caught.value)
 
 
 def test_the_file_can_be_used_without_parl(tmp_path):

@@ -159,6 +159,7 @@ def config_with(**fields):
     ("name", "kind", "message"),
     [
         ("Mine", Mine, "'Mine' is not a name for an algorithm"),
+        (3, Mine, "3 is not a name for an algorithm"),
         ("run", Mine, "'run' is not a name for an algorithm.*none of algorithm, module, run"),
         ("dqn", Mine, r"'dqn' exists already: parl\.algos\.dqn:DQN; choose another name"),
         ("mine", 3, "algorithm 'mine' is 3, not a class"),

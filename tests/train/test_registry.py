@@ -46,6 +46,12 @@ def test_a_file_without_an_environment_and_one_with_it_get_its_defaults():
     assert settings_for("dqn", env_options=memory, table=table)[1].learning_rate == 2e-3
 
 
+@pytest.mark.parametrize("key", ["run", "dqn"])
+def test_a_value_in_place_of_a_table_is_named(key):
+    with pytest.raises(ConfigError, match=f"mine.toml: {key} = 3 is not a table"):
+        settings_from("dqn", {key: 3}, "mine.toml")
+
+
 def test_bounds_that_tie_two_settings_are_checked_when_all_are_known():
     # learning_starts alone is above the default replay_capacity.
     table = {"run": {"learning_starts": 60_000}}

@@ -176,8 +176,8 @@ def test_settings_that_cannot_run_are_pruned_with_the_reason(tmp_path):
     [
         ({"learning_rat": 0.1}, "learning_rat"),
         ({"space": {"learning_rat": FloatDistribution(0, 1)}}, "learning_rat"),
-        ({"trials": 0}, "trials = 0 is below 1"),
-        ({"evaluations": 0}, "evaluations = 0 is below 1"),
+        ({"trials": 0}, "trials = 0 is not an integer"),
+        ({"evaluations": 0}, "evaluations = 0 is not an integer"),
         ({"evaluation_episodes": 0}, "evaluation_episodes = 0"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -91,9 +92,10 @@ def test_threads_of_torch_are_those_of_before(tmp_path):
 
 def test_an_evaluation_without_episodes_is_refused(tmp_path):
     for wrong, message in (
-        ({"episodes": 0}, "episodes = 0 is below 1"),
-        ({"episodes": -1}, "episodes = -1 is below 1"),
-        ({"seed": -1}, "seed = -1 is below 0"),
+        ({"episodes": 0}, "episodes = 0 is not an integer of at least 1"),
+        ({"episodes": math.nan}, "episodes = nan is not an integer of at least 1"),
+        ({"seed": -1}, "seed = -1 is not an integer of at least 0"),
+        ({"seed": 1.5}, "seed = 1.5 is not an integer of at least 0"),
     ):
         with pytest.raises(ConfigError, match=message):
             evaluate(tmp_path, **wrong)

@@ -77,6 +77,7 @@ class Config(ActorCriticConfig):
             ("env_groups", 1, 2**20),
             ("rho_max", 0, float("inf")),
             ("c_max", 0, float("inf")),
+            infinite=("rho_max", "c_max"),
         )
         check_choices(self, ("advantage", ("gae", "vtrace")))
         if self.window % self.rollout_steps:

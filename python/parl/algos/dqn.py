@@ -242,7 +242,9 @@ class Config(OffPolicyConfig):
             ("epsilon_last", 0, 1),
             ("epsilon_steps", 0, math.inf),
             ("epsilon_spread", 0, math.inf),
+            ("munchausen_temperature", 0, math.inf),
             algorithm_name="dqn",
+            infinite=("munchausen_clip", "max_gradient_norm"),
         )
         for name in ("huber_delta", "munchausen_temperature"):
             if not getattr(self, name) > 0:

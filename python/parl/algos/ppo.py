@@ -67,6 +67,7 @@ class Config(ActorCriticConfig):
             ("clip", 0, float("inf")),
             ("value_clip", 0, float("inf")),
             ("target_kl", 0, float("inf")),
+            infinite=("clip", "value_clip", "target_kl"),
         )
 
 

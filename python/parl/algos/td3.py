@@ -104,6 +104,7 @@ class Config(CriticsConfig):
             ("preactivation_penalty", 0, math.inf),
             ("target_noise", 0, math.inf),
             ("target_noise_clip", 0, math.inf),
+            infinite=("target_noise_clip",),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,7 +196,9 @@ class Dataset:
         from parl.envs.atari import arguments
 
         count = arguments.integer("batch_size", batch_size, 1, arguments.INT32_MAX)
-        order = range(self.num_episodes) if episodes is None else [int(number) for number in episodes]
+        order = (
+            range(self.num_episodes) if episodes is None else [operator.index(number) for number in episodes]
+        )
         for number in order:
             if not 0 <= number < self.num_episodes:
                 raise IndexError(f"episode {number} is outside 0..{self.num_episodes}")

@@ -77,7 +77,8 @@ def split(
         overwrite: whether existing files are replaced.
 
     Raises:
-        ConfigError: there is no share for each file, or one is not above 0.
+        ConfigError: there is no share for each file, one is not above 0, or two of the files, that of the
+            dataset included, are the same.
         DatasetError: the file is damaged, or has too few episodes.
         FileExistsError: a new file exists already.
     """
@@ -88,6 +89,10 @@ def split(
     for share in shares:
         if not share > 0 or share == float("inf"):
             raise ConfigError(f"a share is {share}, expected a number above 0")
+    files = [Path(one).resolve() for one in (path, *paths)]
+    for file in files:
+        if files.count(file) > 1:
+            raise ConfigError(f"{file} is named twice: the dataset and the new files must be different files")
     dataset = load(path)
     ends = np.cumsum([episode.steps for episode in dataset.episodes])
     limits = np.cumsum(shares)[:-1] / sum(shares) * dataset.num_steps

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.classic_control import cartpole
 
+from parl.envs.spaces import discrete_actions
 from parl.types import Array
 
 _SIGNS = np.array([-1.0, 1.0])
@@ -84,14 +85,7 @@ class CartPoleVectorEnv(cartpole.CartPoleVectorEnv):
             return super().step(action)
         state = self.state
         assert state is not None, "Call reset before using step method."
-        actions = np.asarray(action)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(
-                f"actions are {actions.dtype} of shape {actions.shape}, expected integers of "
-                f"({self.num_envs},)"
-            )
-        if actions.astype(np.uint64, copy=False).max() > 1:
-            raise ValueError(f"actions are from {actions.min()} to {actions.max()}, expected 0 or 1")
+        actions = discrete_actions(action, self.num_envs, 2)
         change = np.empty_like(state)
         change[0::2] = state[1::2]
         theta, theta_dot = state[2], state[3]

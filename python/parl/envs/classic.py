@@ -22,6 +22,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from parl.envs.spaces import discrete_actions
 from parl.types import Array
 
 _GRAVITY = 9.8
@@ -143,15 +144,7 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
         Raises:
             ValueError: actions are not (N,) integers, or not 0 to 2.
         """
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(
-                f"actions are {actions.dtype} of shape {actions.shape}, expected integers of "
-                f"({self.num_envs},)"
-            )
-        if actions.astype(np.uint64, copy=False).max() > 2:
-            raise ValueError(f"actions are from {actions.min()} to {actions.max()}, expected 0 to 2")
-        torque = _TORQUES[actions]
+        torque = _TORQUES[discrete_actions(actions, self.num_envs, 3)]
         begin = np.nonzero(self._over)[0]
         state = self._state
         k_1 = _derivative(state, torque)

@@ -21,6 +21,8 @@ Wrapper = Callable[[Any], Any]
 """Takes an environment and returns it wrapped."""
 # Extras of parl that install the packages of environments which Gymnasium registers.
 _EXTRAS = ("box2d", "mujoco")
+# What a single environment has.
+_MEMBERS = ("reset", "step", "observation_space", "action_space")
 
 
 def load_env(text: str) -> Any:
@@ -140,6 +142,9 @@ def make_by_function(
                 )
             for wrapper in wrappers:
                 made = wrapper(made)
+            missing = [one for one in _MEMBERS if not hasattr(made, one)]
+            if missing:
+                raise ConfigError(f"{name}() returned {made!r}, which lacks {', '.join(missing)} of an Env")
             return made
 
         return SyncVectorEnv([make] * num_envs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class EnvMaker:
         self,
         env: Any,
         options: Mapping[str, Any] | None = None,
-        wrappers: Sequence[str | Callable[[Any], Any]] = (),
+        wrappers: Iterable[str | Callable[[Any], Any]] = (),
         masks: bool = False,
     ) -> None:
         if not isinstance(env, str) and not callable(env) and not hasattr(env, "step"):
@@ -87,14 +87,15 @@ class EnvMaker:
                 f"env options {sorted(options)} are for Gymnasium ids and classes, env is a "
                 f"{'function' if callable(env) else 'instance'}: set them there"
             )
-        if isinstance(wrappers, str):
-            raise ConfigError(f"wrappers = {wrappers!r} is text, expected a list: [{wrappers!r}]")
+        if isinstance(wrappers, str) or not hasattr(wrappers, "__iter__"):
+            raise ConfigError(f"wrappers = {wrappers!r} is no list, expected [{wrappers!r}]")
+        wrappers = tuple(wrappers)
         for number, wrapper in enumerate(wrappers):
             if not isinstance(wrapper, str) and not callable(wrapper):
                 raise ConfigError(f"wrappers[{number}] = {wrapper!r} is neither a function, a class nor text")
         self.env = _without_processes(env)
         self.options = dict(options or {})
-        self.wrappers = tuple(wrappers)
+        self.wrappers = wrappers
         self.masks = masks
 
     @property
@@ -171,11 +172,21 @@ class EnvMaker:
 
         Raises:
             ConfigError: Gymnasium cannot make the environment (unknown id, missing package, unknown keyword),
-                a function does not return what it should, or a space cannot be converted.
+                a function does not return what it should, or a space cannot be converted; or the environment
+                starts processes in an actor process.
         """
         from parl.envs.spaces import adapt
 
-        return adapt(self._make(num_envs), self.masks)
+        try:
+            made = self._make(num_envs)
+        except AssertionError as error:
+            if "daemonic processes" not in str(error):
+                raise
+            raise ConfigError(
+                f"env = {self.name} starts processes, which an actor process cannot: make a SyncVectorEnv, "
+                "since actors step at the same time, or set actor_kind = 'thread' if the algorithm has it"
+            ) from error
+        return adapt(made, self.masks)
 
     def _make(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
         """As :meth:`__call__`, with the environment's own spaces."""

@@ -164,6 +164,27 @@ def convert_actions(space: Any, actions: Array) -> Any:
     return found if isinstance(space, Dict) else tuple(found.values())
 
 
+def discrete_actions(actions: Any, num_envs: int, num_actions: int) -> Array:
+    """``actions`` as an array, checked to be (N,) integers from 0 to ``num_actions`` - 1.
+
+    Args:
+        actions: those of a step.
+        num_envs: number of environments N.
+        num_actions: number of actions of each.
+
+    Raises:
+        ValueError: they are of another shape, dtype or range; names it.
+    """
+    array = np.asarray(actions)
+    if array.shape != (num_envs,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"actions are {array.dtype} of shape {array.shape}, expected integers of ({num_envs},)"
+        )
+    if array.astype(np.uint64, copy=False).max() >= num_actions:
+        raise ValueError(f"actions are from {array.min()} to {array.max()}, expected 0 to {num_actions - 1}")
+    return array
+
+
 class AdaptedSpaces(VectorWrapper):
     """A vector environment with converted spaces, see the module.
 

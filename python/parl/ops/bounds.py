@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+from numbers import Integral
 from typing import Any
 
 from parl.errors import ConfigError
@@ -14,13 +17,30 @@ def _qualified_name(name: str, algorithm_name: str) -> str:
     return f"{algorithm_name}: {name}" if algorithm_name else name
 
 
-def check_bounds(config: Any, *rows: tuple[str, float, float], algorithm_name: str = "") -> None:
-    """Raises if a field is NaN or outside its bounds (name, lowest, highest).
+def integer(name: str, value: Any, lowest: int) -> int:
+    """``value`` as an int.
+
+    Raises:
+        ConfigError: it is not an integer of at least ``lowest``; names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < lowest:
+        raise ConfigError(f"{name} = {value!r} is not an integer of at least {lowest}")
+    return int(value)
+
+
+def check_bounds(
+    config: Any,
+    *rows: tuple[str, float, float],
+    algorithm_name: str = "",
+    infinite: Collection[str] = (),
+) -> None:
+    """Raises if a field is not finite or outside its bounds (name, lowest, highest).
 
     Args:
         config: has the fields.
         rows: bounds, both inclusive.
         algorithm_name: name of the algorithm, with which the message begins; may be empty.
+        infinite: names of fields that may be infinite, such as limits.
 
     Raises:
         ConfigError: names the field, its value and the bounds.
@@ -29,6 +49,8 @@ def check_bounds(config: Any, *rows: tuple[str, float, float], algorithm_name: s
         value = getattr(config, name)
         if not low <= value <= high:
             raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is outside {low}..{high}")
+        if abs(value) == math.inf and name not in infinite:
+            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not finite")
 
 
 def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_name: str = "") -> None:
@@ -51,11 +73,12 @@ def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_nam
 
 
 def check_hidden(config: Any, algorithm_name: str = "") -> None:
-    """Raises if ``config.hidden``, the widths of layers, is empty or holds a width below 1.
+    """Raises unless ``config.hidden``, the widths of layers, has one or more integers of at least 1.
 
     Raises:
         ConfigError: names the value.
     """
-    if not config.hidden or min(config.hidden) < 1:
+    whole = all(not isinstance(width, bool) and isinstance(width, Integral) for width in config.hidden)
+    if not config.hidden or not whole or min(config.hidden) < 1:
         name = _qualified_name("hidden", algorithm_name)
-        raise ConfigError(f"{name} = {config.hidden} needs one or more widths of at least 1")
+        raise ConfigError(f"{name} = {config.hidden} needs one or more widths, integers of at least 1")

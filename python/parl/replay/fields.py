@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 # Separator of the names of nested fields: {"obs": {"speed": ...}} is the column obs/speed.
 SEPARATOR = "/"
 BATCH_BITS = 40
+# Arguments of `add` that are no fields.
+_ARGUMENTS = ("self", "env_id", "priorities")
 ROW_BYTES_MAX = 2**40
 
 
@@ -33,12 +36,17 @@ def flatten_specs(fields: Mapping[str, FieldSpec], prefix: str = "") -> dict[str
         Column name -> (shape, dtype) or gymnasium space.
 
     Raises:
-        ValueError: a name is not a string, or contains the separator.
+        ValueError: a name is not a string, contains the separator, or is another argument of ``add``; or
+            ``fields`` is no mapping.
     """
     flat: dict[str, FieldSpec] = {}
+    if not isinstance(cast("Any", fields), Mapping):
+        raise ValueError(f"fields is {fields!r}, expected a mapping of names to (shape, dtype)")
     for name, spec in fields.items():
         if not isinstance(cast("Any", name), str) or SEPARATOR in name:
             raise ValueError(f"field name is {name!r}, expected a string without {SEPARATOR!r}")
+        if not prefix and name in _ARGUMENTS:
+            raise ValueError(f"field name is {name!r}, which is an argument of add: choose another name")
         inner = getattr(spec, "spaces", spec)
         if isinstance(inner, Mapping) and set(inner) != {"shape", "dtype"}:
             flat |= flatten_specs(inner, prefix + name + SEPARATOR)
@@ -202,8 +210,18 @@ def split_objects(name: str, value: Any, names: Sequence[str]) -> dict[str, Any]
 
 
 def unsigned(name: str, value: int, bits: int = 63) -> int:
-    """Checks that ``value`` is an int with ``0 <= value < 2**bits`` and returns it; ValueError otherwise."""
-    number = value.__index__()
+    """``value`` as an int.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is not in ``0..2**bits``.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected an integer")
     if number < 0 or number >> bits:
         raise ValueError(f"{name} {number} is outside 0..2**{bits}")
     return number

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from parl.errors import NotSampleableError
+from parl.replay.fields import unsigned
 
 if TYPE_CHECKING:
     from parl.replay.batch import Batch
@@ -91,7 +92,7 @@ class Prefetch(Iterator["Batch"]):
         pin_memory: bool,
         options: dict[str, Any],
     ) -> None:
-        number = depth.__index__()
+        number = unsigned("depth", depth)
         if not 1 <= number <= 1024:
             raise ValueError(f"depth is {number}, expected 1 to 1024")
         work = _Work(replay, batch_size, number, options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -37,8 +38,6 @@ from parl.replay.prefetch import Prefetch
 from parl.signatures import show_init
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import ArrayLike, NDArray
 
     from parl.replay.fields import FieldSpec
@@ -114,6 +113,7 @@ class PrioritizedReplay:
 
     Raises:
         ValueError: a setting is out of its bounds.
+        TypeError: a setting is of another type.
         MemoryError: there is not enough memory.
         SharedMemoryError: ``shared`` exists with other settings.
         CudaUnavailableError: there is no such CUDA device; the message says why.
@@ -170,7 +170,7 @@ class PrioritizedReplay:
             num_envs=unsigned("num_envs", num_envs),
             autoreset=str(autoreset),
             weight_norm=str(weight_norm),
-            seed=int(seed) & (2**64 - 1),
+            seed=unsigned("seed", seed, 64),
             shared=shared,
             stack_padding=str(stack_padding),
             sequence=None,
@@ -191,7 +191,7 @@ class PrioritizedReplay:
     ) -> None:
         del device  # Classes for CUDA devices override this method.
         flat = flatten_specs(fields)
-        if isinstance(frame_stack, int):
+        if not isinstance(frame_stack, Mapping):
             stacks = {
                 name: unsigned("frame_stack", frame_stack)
                 for name in flat

@@ -118,7 +118,7 @@ class SequenceReplay(PrioritizedReplay):
             num_envs=unsigned("num_envs", num_envs),
             autoreset=str(autoreset),
             weight_norm=str(weight_norm),
-            seed=int(seed) & (2**64 - 1),
+            seed=unsigned("seed", seed, 64),
             shared=shared,
             stack_padding=str(stack_padding),
             sequence=(steps - shared_steps, unsigned("burn_in", burn_in), float(eta)),

@@ -7,8 +7,11 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from parl.errors import ConfigError
 
@@ -128,8 +131,8 @@ def parse_count(value: int | float | str) -> int:
         number = float(match[1].replace("_", "")) * _SUFFIXES[match[2].lower()]
     else:
         number = value
-    # A float that is not finite fails the comparison with its own floor, or overflows int().
-    if not 0 <= number < 2**63 or number != int(number):
+    # A float that is not finite fails the first comparison.
+    if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= number < 2**63 or number % 1:
         raise ConfigError(f"{value!r} is not a whole number in 0..2**63")
     return int(number)
 
@@ -184,7 +187,8 @@ def load_toml(path: str | Path) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Converts a value to the types of TOML and JSON: dataclasses to tables, tuples to arrays, paths to text.
 
-    Keys with the value None are left out: TOML has no null, and a missing key means the default.
+    Numbers of numpy become those of Python. Keys with the value None are left out: TOML has no null, and a
+    missing key means the default.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -194,7 +198,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, bool | int | float | str):
         return value
-    return str(value)
+    return value.item() if isinstance(value, np.number | np.bool_) else str(value)
 
 
 def dump_toml(settings: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import secrets
 import sys
 import types
 import warnings
@@ -26,6 +27,7 @@ import numpy as np
 
 from parl import functions, pickles
 from parl.errors import ConfigError, RunDirectoryError, WorkerError
+from parl.ops.bounds import integer
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train import start_states
@@ -46,6 +48,7 @@ from parl.train.registry import (
     ALGORITHMS,
     Layer,
     algorithm_names,
+    check_configs,
     check_known,
     class_of,
     default_settings,
@@ -161,6 +164,7 @@ def train(
         command: command line to keep in ``run.json``.
         callbacks: objects with methods of :class:`parl.Callback`, which are called during the run.
         **options: settings of the run or of the algorithm by name; they take precedence over the rest.
+            ``seed=None`` draws a seed, which the run directory keeps.
 
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
@@ -172,6 +176,7 @@ def train(
     _refuse_workers_import()
     name = algorithm
     topology = topology_of(name)
+    check_configs(name, run_config, algorithm_config)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
     if run_config is None:
         layers = _with_dataset(layers, env)
@@ -338,6 +343,8 @@ def _join_process_group(name: str, device: str) -> Group | None:
 def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
     """Divides the keywords of :func:`train` into settings of the run and of the algorithm."""
     where = f"train({name!r})"
+    if "seed" in options and options["seed"] is None:
+        options = {**options, "seed": secrets.randbelow(2**31)}
     run = {field.name for field in dataclasses.fields(topology_of(name).config)}
     own = {field.name for field in dataclasses.fields(module_of(name).Config)}
     check_keys(options, run | own, where)
@@ -648,6 +655,7 @@ def load(
         trust: load the environment of the run if it is a pickle, see :func:`resume`.
 
     Raises:
+        ConfigError: the spaces of ``env`` are not those of the policy.
         FileNotFoundError: there is no such folder, or the run has no checkpoint.
         RunDirectoryError: a file is missing, damaged or of another run. The message names it.
         UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
@@ -661,6 +669,10 @@ def load(
     opened = _open(path, trust, env, saved.spec)
     if saved.algorithm != opened.name:
         raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
+    if env is not None and (found := _probe_env(opened.maker)[0].spaces) != saved.spec.spaces:
+        raise ConfigError(
+            f"env = {opened.maker.name} has {found}; the policy of {path} takes {saved.spec.spaces}"
+        )
     acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
     policy_file.load_into(acting, saved.tensors)
     return Policy(
@@ -743,9 +755,7 @@ def evaluate_with_protocol(
     """
     from parl.runtime.evaluate import Evaluator
 
-    for name, value, lowest in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value < lowest:
-            raise ConfigError(f"{name} = {value} is below {lowest}")
+    episodes, seed = integer("episodes", episodes, 1), integer("seed", seed, 0)
     policy = _load_for_playing(path, checkpoint, trust)
     facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
@@ -819,11 +829,14 @@ def record(
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
-        ConfigError: the environment does not render pictures, or the type of the file is not supported.
+        ConfigError: the environment does not render pictures, the type of the file is not supported, or
+            ``seed`` or ``scale`` is out of its bounds.
     """
     from parl.atari.pictures import write_frames
     from parl.train.player import Player
 
+    seed = integer("seed", seed, 0)
+    scale = None if scale is None else integer("scale", scale, 1)
     policy = _load_for_playing(path, checkpoint, trust)
     player = Player(policy.env_maker, sound=Path(out).suffix.lower() == ".mp4")
     Path(out).parent.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from parl.errors import CallbackError, ConfigError
 from parl.functions import import_module
 
@@ -170,7 +172,10 @@ class CallbackList:
         failed: CallbackError | None = None
         for number, name, method in self._hooks[hook]:
             try:
-                self.stop |= method(event) is False and hook not in ("on_start", "on_end")
+                answer = method(event)
+                # Comparisons with numbers of numpy give numpy's bool.
+                is_false = isinstance(answer, bool | np.bool_) and not answer
+                self.stop |= is_false and hook not in ("on_start", "on_end")
             except Exception as error:
                 if failed is None:
                     at = traceback.extract_tb(error.__traceback__)[-1]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
+
+import numpy as np
 
 from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds, check_choices
@@ -126,6 +129,7 @@ class RunConfig:
             ("checkpoint_every", 0, 2**53),
             ("checkpoint_every_s", 0, math.inf),
             ("log_every_s", 0, math.inf),
+            infinite=("checkpoint_every_s", "log_every_s"),
         )
         if self.stop_at_return is not None:
             check_bounds(self, ("stop_at_return", -math.inf, math.inf))
@@ -139,7 +143,7 @@ class RunConfig:
         keywords(self.evaluation_env_options)
 
 
-def keywords(options: Iterable[str]) -> dict[str, Any]:
+def keywords(options: Iterable[Any]) -> dict[str, Any]:
     """Parses words such as ``obs_type=ram`` or ``stack_num=2``; values are Python literals, else text.
 
     Raises:
@@ -147,21 +151,48 @@ def keywords(options: Iterable[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for word in options:
-        name, sign, text = word.partition("=")
+        name, sign, text = word.partition("=") if isinstance(word, str) else ("", "", "")
         if not sign or not name.isidentifier():
             raise ConfigError(f"env_options: {word!r} is not of the form name=value")
-        try:
-            found[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            found[name] = text
+        found[name] = _literal(text)
     return found
 
 
-def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
-    """Converts a mapping to the words that :func:`keywords` parses; words are returned unchanged."""
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (TypeError, ValueError, SyntaxError):
+        return text
+
+
+def words(options: Any) -> tuple[str, ...]:
+    """Converts a mapping to the words that :func:`keywords` parses; words are returned as a tuple.
+
+    Raises:
+        ConfigError: a value is no Python literal, or ``options`` is neither a mapping nor words.
+    """
+    if isinstance(options, str):
+        return (options,)
     if isinstance(options, Mapping):
-        return tuple(f"{name}={value}" for name, value in options.items())
+        return tuple(_word(name, value) for name, value in options.items())
+    if not isinstance(options, Iterable):
+        raise ConfigError(f"env_options = {options!r} is neither a dictionary nor words such as obs_type=ram")
     return tuple(options)
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    for text in (str(value), repr(value)):
+        parsed = _literal(text)
+        if type(parsed) is type(value) and parsed == value:
+            return f"{name}={text}"
+    raise ConfigError(
+        f"env_options: {name} = {value!r} is no Python literal, which run directories keep: set it in a "
+        "function that makes the environment"
+    )
 
 
 @dataclass(frozen=True)
@@ -405,6 +436,7 @@ class PredictorRunConfig(AsyncRunConfig):
             ("trainers", 1, 4096),
             ("rollouts_per_update", 1, 4096),
             ("tune_every_s", 0, math.inf),
+            infinite=("tune_every_s",),
         )
         if self.schedule == "deterministic":
             names = ("predictors", "trainers", "rollouts_per_update", "tune_every_s")

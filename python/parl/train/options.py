@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from gymnasium import Space
+    from torch import device as Device
     from torch.nn import Module
 
 
@@ -19,7 +20,7 @@ class RunOptions(TypedDict, total=False):
 
     env_options: Mapping[str, object] | tuple[str, ...]
     evaluation_env_options: Mapping[str, object] | tuple[str, ...]
-    seed: int
+    seed: int | None
     total_steps: int
     num_envs: int
     schedule: Literal["async", "deterministic"]
@@ -30,8 +31,8 @@ class RunOptions(TypedDict, total=False):
     checkpoint_every: int
     checkpoint_every_s: float
     log_every_s: float
-    device: str
-    runs: str
+    device: str | Device
+    runs: str | PathLike[str]
     name: str | None
     logger: Sequence[str]
     quiet: bool

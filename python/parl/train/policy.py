@@ -110,6 +110,8 @@ class Policy:
         """
         batch, single = self._batch_of(observation)
         count = len(next(iter(batch.values()))) if isinstance(batch, Mapping) else len(batch)
+        if not count:
+            return np.zeros((0, *self.spec.action_shape), self.spec.action_dtype), state
         recurrent = isinstance(self.acting, RecurrentPolicy)
         if recurrent:
             self._set_memory(count, state, episode_start)
@@ -223,13 +225,9 @@ class Policy:
         return hub.push(self, repo_id, private, token, commit_message)
 
     def __repr__(self) -> str:
-        parts = {name: shape for name, shape, _ in self.spec.observation_parts}
-        seen = parts or f"{self.spec.observation_shape} {self.spec.observation_dtype}"
-        actions = self.spec.num_actions or f"{self.spec.action_shape} {self.spec.action_dtype}"
-        size = len(self.acting.weights)
         return (
             f"<Policy of {self.algorithm} for {self.env_maker.name} after {self.env_steps:,} steps: "
-            f"observations {seen}, actions {actions}, {size:,} weights, from {self.folder}>"
+            f"{self.spec.spaces}, {len(self.acting.weights):,} weights, from {self.folder}>"
         )
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from parl._algorithms import ALGORITHMS, Entry
 from parl._algorithms import entry_points as _entry_points
 from parl.errors import ConfigError
@@ -55,7 +57,7 @@ def register_algorithm(name: str, algorithm: type[RegisteredAlgorithm]) -> None:
     Raises:
         ConfigError: the name is not valid or belongs to another algorithm, or the class lacks a member.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", f"{name}") or name in _RESERVED:
         raise ConfigError(
             f"{name!r} is not a name for an algorithm: it takes lower-case letters, digits, - and _, begins "
             f"with a letter, and is none of {', '.join(_RESERVED)}"
@@ -250,7 +252,35 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
     check_keys(table, {*_RESERVED, name}, str(where))
     if table.get("algorithm", name) != name:
         raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
-    return Layer(str(where), table.get("run", {}), table.get(name, {}))
+    run, own = table.get("run", {}), table.get(name, {})
+    for key, value in (("run", run), (name, own)):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {key} = {value!r} is not a table of settings")
+    return Layer(str(where), run, own)
+
+
+def check_configs(name: str, run: Any, own: Any) -> None:
+    """Checks the types of settings that are given as dataclasses; None is right.
+
+    Args:
+        name: name of the algorithm.
+        run: settings of the run.
+        own: settings of the algorithm.
+
+    Raises:
+        ConfigError: one is of another type; names it and the right one.
+    """
+    kinds = {"run_config": (run, topology_of(name).config), "algorithm_config": (own, module_of(name).Config)}
+    for label, (given, kind) in kinds.items():
+        if given is not None and not isinstance(given, kind):
+            raise ConfigError(
+                f"{label} is a {_full_name(type(given))}, {name} takes a {_full_name(kind)}, which "
+                f"parl.train.default_settings({name!r}) returns"
+            )
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def resolve(
@@ -363,18 +393,22 @@ def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
         return os.fspath(value)
     if value is default:
         return value
+    if name == "device":  # text, or a torch.device
+        return str(value)
     number_or_auto = default == "auto" and "int" in str(field.type)
     types = [one for one in str(field.type).split(" | ") if one != "None"]
     try:
         if isinstance(default, bool):
-            if not isinstance(value, bool):
+            if not isinstance(value, bool | np.bool_):
                 raise ConfigError("not true or false")
-            return value
+            return bool(value)
         if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
         if isinstance(default, float) or (default is None and types == ["float"]):
+            if isinstance(value, bool):
+                raise ConfigError("not a number")
             return float(value)
-        if default is None and types == ["str"] and not isinstance(value, str):
+        if types == ["str"] and not isinstance(value, str):
             raise ConfigError("not text")
         if isinstance(default, tuple):
             if name.endswith("env_options"):

@@ -27,6 +27,7 @@ import numpy as np
 
 from parl._system import locked_folder, process_exists
 from parl.errors import ConfigError, NonFiniteError
+from parl.ops.bounds import integer
 from parl.run import dump_toml
 from parl.run.integrity import write_atomically
 from parl.signatures import show_options
@@ -126,14 +127,14 @@ def tune(
         ConfigError: a setting is unknown or out of its bounds; the algorithm has no search space; the study
             has another one; or no trial was completed.
     """
-    for name, value in {"trials": trials, "evaluations": evaluations}.items():
-        if value < 1:
-            raise ConfigError(f"{name} = {value} is below 1")
+    trials, evaluations = integer("trials", trials, 1), integer("evaluations", evaluations, 1)
     given: dict[str, Any] = {"evaluation_episodes": 20, **options}
     layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, given)]
     maker = _env_maker(algorithm, env, layers)
     spec, _ = _probe_env(maker)
     settings, own = resolve(algorithm, spec, layers)
+    if options.get("seed", 0) is None:
+        options["seed"] = settings.seed
     if not settings.evaluation_episodes:
         raise ConfigError("tune needs evaluations: evaluation_episodes = 0")
     given.setdefault("evaluation_every", max(settings.total_steps // evaluations, 1))

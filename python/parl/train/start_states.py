@@ -104,13 +104,8 @@ def play(policy: Policy, maker: EnvMaker, spec: EnvSpec, config: Any) -> SavedSt
     Raises:
         ConfigError: the policy is for another game, or for other observations or actions.
     """
-    mine = {"env": maker.name, "observations": spec.observation_shape, "actions": spec.num_actions}
-    other = policy.spec
-    theirs = {
-        "env": policy.env_maker.name,
-        "observations": other.observation_shape,
-        "actions": other.num_actions,
-    }
+    mine = f"{maker.name}, {spec.spaces}"
+    theirs = f"{policy.env_maker.name}, {policy.spec.spaces}"
     if mine != theirs:
         raise ConfigError(
             f"start_states = {config.start_states!r} is of a policy for {theirs}, not for {mine}"

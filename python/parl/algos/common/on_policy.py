@@ -80,15 +80,15 @@ class OnPolicyConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        infinite = float("inf")
         check_bounds(
             self,
             ("rollout_steps", 1, 2**20),
             ("gamma", 0, 1),
-            ("reward_scale", 0, infinite),
-            ("learning_rate", 0, infinite),
-            ("optimizer_epsilon", 0, infinite),
-            ("max_gradient_norm", 0, infinite),
+            ("reward_scale", 0, math.inf),
+            ("learning_rate", 0, math.inf),
+            ("optimizer_epsilon", 0, math.inf),
+            ("max_gradient_norm", 0, math.inf),
+            infinite=("max_gradient_norm",),
         )
         check_choices(self, ("optimizer", ("adam", "rmsprop")), ("precision", ("float32", "bfloat16")))
         check_hidden(self)

@@ -52,14 +52,18 @@ class EpisodeStats:
         self._count += over.sum()
         self._running.masked_fill_(over, 0.0)
 
-    def take(self) -> tuple[list[tuple[float, int]], float]:
-        """Return and length of the episodes ended since the last call, and sum of rewards; synchronizes."""
-        count = min(int(self._count), self._capacity)
-        returns, lengths = self._finished[:, :count].tolist()
-        reward = float(self._reward)
+    def take(self) -> tuple[list[tuple[float, int]], int, float]:
+        """Counts since the last call; synchronizes.
+
+        Returns:
+            Return and length of the episodes that ended, at most the capacity; the number of all that ended;
+            and the sum of rewards.
+        """
+        count, reward = int(self._count), float(self._reward)
+        returns, lengths = self._finished[:, : min(count, self._capacity)].tolist()
         self._count.zero_()
         self._reward.zero_()
-        return [(value, int(length)) for value, length in zip(returns, lengths, strict=True)], reward
+        return [(value, int(length)) for value, length in zip(returns, lengths, strict=True)], count, reward
 
     def restart(self, mask: Tensor) -> None:
         """Restarts the episodes of the environments in ``mask`` (N,) bool, which the caller has reset."""

@@ -20,8 +20,9 @@ class CudaLoop(LocalLoop[L]):
 
     def _read_episodes(self) -> None:
         """Counts the episodes and rewards since the last call; synchronizes."""
-        finished, reward = self._actor.episodes.take()
+        finished, count, reward = self._actor.episodes.take()
         self.count(Counts(0, finished, reward))
+        self._finished_episodes += count - len(finished)
 
     def take_episodes(self) -> list[tuple[float, int]]:
         """Return and length of the episodes finished since the last call; synchronizes."""
