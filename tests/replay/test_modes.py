@@ -68,6 +68,12 @@ def test_mixtures_sample_with_the_probabilities_of_their_weights():
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-5)
 
 
+def test_priorities_too_small_for_float32_are_not_zero(make_replay):
+    replay = make_replay(3, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
+    replay.add(x=np.arange(3), priorities=np.array([1e-300, 0.0, 1.0]))
+    assert sorted(replay.sample(2, mode="without_replacement").x.tolist()) == [0, 2]
+
+
 def test_newest_rows_are_found_across_the_end_of_the_ring(make_replay):
     replay = make_replay(64, {"x": ((), "int64")}, alpha=1.0)
     for start in range(0, 400, 7):
