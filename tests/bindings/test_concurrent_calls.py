@@ -43,6 +43,38 @@ def test_importing_parl_leaves_the_gil_off():
     assert done.returncode == 0, done.stderr
 
 
+WRITE_DURING_UPDATE = """
+import threading
+import numpy as np, parl
+
+tree = parl.SumTree(1000)
+indices, priorities, ends = np.zeros(100_000, int), np.ones(100_000), threading.Event()
+
+def write():
+    while not ends.is_set():
+        indices[-1] = 1 << 50
+        indices[-1] = 0
+
+thread = threading.Thread(target=write)
+thread.start()
+for _ in range(200):
+    try:
+        tree.update(indices, priorities)
+    except IndexError:
+        pass
+ends.set()
+thread.join()
+tree.verify()
+"""
+
+
+def test_another_thread_may_write_to_the_indices_of_an_update():
+    # In a new process, which an index that is used without a check would end.
+    code = [sys.executable, "-P", "-c", WRITE_DURING_UPDATE]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_method_of_a_tree_may_be_called_at_once():
     tree = parl.SumTree(5000, seed=1)
     tree.update(np.arange(5000), 1.0)

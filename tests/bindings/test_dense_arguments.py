@@ -58,6 +58,15 @@ def test_a_frozen_network_has_no_backward_pass():
         net.backward(x, [out.copy()])
 
 
+def test_a_batch_may_be_empty():
+    one, two = layer(4, 3), layer(2, 4)
+    net, x, out = Dense([one], [two]), zeros(0, 3), zeros(0, 2)
+    net.forward(x, [out], True)
+    net.backward(x, [out.copy()])
+    net.backward_to_inputs(0, [out.copy()], zeros(0, 3))
+    assert not any(gradient.any() for gradient in (*one[2:], *two[2:]))
+
+
 def test_weights_are_read_at_each_call():
     one, two = layer(4, 3), layer(2, 4)
     net = Dense([one], [two])

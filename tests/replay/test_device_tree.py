@@ -284,6 +284,11 @@ def test_mixtures_have_the_probabilities_of_the_cpu():
     law = np.array([expected.get(i, 0) for i in range(10)])
     assert law.sum() == pytest.approx(1)
     assert chi_square_z(counts[alive], 1801 * law[alive]) < 5
+    # With two shares of one half, a call that draws one leaf never draws it by priority.
+    halves = {"uniform": 0.5, "newest": 0.5, "newest_from": 1, "newest_count": 1}
+    single = np.concatenate([tree.sample_mixture(1, **halves)[0].numpy() for _ in range(600)])
+    found = np.bincount(single, minlength=10)[alive]
+    assert chi_square_z(found, 600 * np.array([8, 1, 1, 1, 1, 1, 1]) / 14) < 5
     # Without shares, one leaf per stratum is drawn by priority.
     indices = tree.sample_mixture(30)[0].numpy()
     assert (np.diff(indices) >= 0).all()

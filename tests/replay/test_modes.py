@@ -68,6 +68,12 @@ def test_mixtures_sample_with_the_probabilities_of_their_weights():
     np.testing.assert_allclose(batch.weights, expected, rtol=1e-5)
 
 
+def test_priorities_too_small_for_float32_are_not_zero(make_replay):
+    replay = make_replay(3, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
+    replay.add(x=np.arange(3), priorities=np.array([1e-300, 0.0, 1.0]))
+    assert sorted(replay.sample(2, mode="without_replacement").x.tolist()) == [0, 2]
+
+
 def test_newest_rows_are_found_across_the_end_of_the_ring(make_replay):
     replay = make_replay(64, {"x": ((), "int64")}, alpha=1.0)
     for start in range(0, 400, 7):
@@ -82,6 +88,16 @@ def test_newest_rows_are_found_across_the_end_of_the_ring(make_replay):
         waiting.add(obs=[n], reward=[0.0], terminated=[False])
     batch = waiting.sample(16, newest=1.0, newest_rows=2)
     assert set(batch.obs.tolist()) <= {4, 5, 6}
+
+
+def test_shares_hold_in_batches_of_one_row(make_replay):
+    replay = make_replay(50, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
+    replay.add(x=np.arange(50), priorities=np.where(np.arange(50) == 0, 1000.0, 0.1))
+    options = {"uniform": 0.5, "newest": 0.5, "newest_rows": 5}
+    x = np.array([int(replay.sample(1, **options).x[0]) for _ in range(600)])
+    # No share is left for draws by priority, nearly all of which would be row 0.
+    assert (x == 0).sum() < 30
+    assert abs((x >= 45).mean() - 0.55) < 0.1
 
 
 def test_global_weights_of_a_mixture_have_one_scale():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -220,6 +221,31 @@ def test_a_killed_process_loses_no_flushed_row(tmp_path):
             first = newest + 10
             step(replay, first)
             first += 1
+
+
+def _sample_and_close(replay: parl.UniformReplay) -> None:
+    replay.sample(4)
+    replay.close()
+
+
+def test_a_fork_that_closes_the_file_leaves_it_open_in_its_parent(tmp_path):
+    path = tmp_path / "replay.map"
+    with parl.UniformReplay(50, {"x": ((), "int64")}, path=path) as replay:
+        replay.add(x=np.arange(30))
+        child = multiprocessing.get_context("fork").Process(target=_sample_and_close, args=(replay,))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        # Another process finds that it does not have the file alone, so that it does not seal it on closing.
+        code = "import parl, sys; parl.UniformReplay.open(sys.argv[1]).close()"
+        subprocess.run([sys.executable, "-c", code, path], check=True)
+        replay.add(x=np.arange(30, 40))
+        # As a killed process leaves the file.
+        shutil.copy(path, tmp_path / "killed.map")
+    for name in ("killed.map", "replay.map"):
+        with parl.UniformReplay.open(tmp_path / name) as replay:
+            replay.verify()
+            assert len(replay) == 40
 
 
 def test_verify_accepts_a_file_that_is_not_full(tmp_path):

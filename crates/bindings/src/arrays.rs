@@ -2,7 +2,8 @@
 //!
 //! Slices stay borrowed while the interpreter is detached. numpy does not resize an array that has other
 //! references. If the caller writes into an argument from another thread during a call, results are
-//! unspecified.
+//! unspecified; numbers that are used unchecked after a check, such as the indices of a sum tree, are copied
+//! before it.
 #![allow(unsafe_code)] // Slices over the memory of arrays; each block states its invariants.
 
 use numpy::npyffi::flags::{NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};

@@ -48,6 +48,13 @@ pub fn draws_from_mode(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> 
     }
 }
 
+/// A copy of a caller's array, which other threads cannot change.
+fn copied<T: Copy>(array: &[T]) -> Result<Vec<T>, SumTreeError> {
+    let mut copy = vec_with_capacity(array.len())?;
+    copy.extend_from_slice(array);
+    Ok(copy)
+}
+
 /// Number of leaves by the number of significant bits of their weight.
 pub fn histogram_array<'py>(py: Python<'py>, tree: &sumtree::SumTree) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let (array, out) = new_array::<u64>(py, sumtree::SIZES)?;
@@ -79,6 +86,8 @@ impl SumTree {
     }
 
     fn set(&self, indices: &[i64], priorities: &Reals<'_>) -> Result<(), SumTreeError> {
+        // The tree checks all indices before it uses them, so no other thread may write to them in between.
+        let indices = &copied(indices)?;
         let mut weights = vec_of_zeros(priorities.len())?;
         let saturated = match priorities.slice {
             Priorities::F32(p) => self.scale.weights(p, &mut weights)?,

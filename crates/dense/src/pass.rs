@@ -49,6 +49,11 @@ impl Shape {
         ))
     }
 
+    /// Zeros for the outputs of the hidden layers, (rows, width) each.
+    fn hidden_outputs(&self, rows: usize) -> Vec<Array2<f32>> {
+        self.hidden.iter().map(|width| Array2::zeros((rows, *width))).collect()
+    }
+
     /// Widths of the heads.
     pub fn heads(&self) -> impl Iterator<Item = usize> + '_ {
         self.heads.iter().copied()
@@ -89,7 +94,8 @@ impl Pass {
     /// Creates an empty pass for a network of this shape.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
-        Self { shape, rows: 0, activations: Vec::new(), gradients: Vec::new() }
+        let (activations, gradients) = (shape.hidden_outputs(0), shape.hidden_outputs(0));
+        Self { shape, rows: 0, activations, gradients }
     }
 
     /// Computes the outputs of the heads for `rows` rows of inputs `x`, and writes them to `outputs`.
@@ -109,7 +115,7 @@ impl Pass {
             ArrayViewMut2::from_shape((rows, width), array)
         })?;
         if self.rows != rows {
-            let memory = || self.shape.hidden.iter().map(|width| Array2::zeros((rows, *width))).collect();
+            let memory = || self.shape.hidden_outputs(rows);
             (self.rows, self.activations, self.gradients) = (rows, memory(), memory());
         }
         let (hidden, heads) = layers.split_at(self.activations.len());

@@ -108,7 +108,7 @@ PARL_NOINLINE uint32_t weight_of(const Replay& replay, double priority, bool& sa
     saturated = scaled > most;
     // Rounds half up; a positive priority never becomes weight 0.
     uint32_t weight = static_cast<uint32_t>(add_rn(saturated ? most : scaled, 0.5f));
-    if (weight == 0 && base > 0.0f) weight = 1;
+    if (weight == 0 && (priority != 0.0 || replay.epsilon > 0.0f)) weight = 1;
     return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;
 }
 

@@ -88,11 +88,9 @@ struct ReplaySelect {
     uint32_t kind;
 };
 
-// `share * count`, rounded up with a probability equal to its fractional part, else down.
-PARL_FN uint64_t stochastic_round(uint32_t count, double share, uint64_t word) {
-    const double exact = share * count;
-    const uint64_t whole = static_cast<uint64_t>(exact);
-    const uint64_t found = whole + (unit(word) <= exact - static_cast<double>(whole) ? 1 : 0);
+// `share * count`, rounded up if `random`, from 0 to below 1, and the fractional part are together 1 or more, else down.
+PARL_FN uint64_t rounded(uint32_t count, double share, double random) {
+    const uint64_t found = static_cast<uint64_t>(share * count + random);
     return found < count ? found : count;
 }
 
@@ -120,13 +118,14 @@ PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT R
     }
     if (threadIdx.x != 0) return;
     const uint64_t seed = call_seed(replay.tree);
-    const uint64_t newest = stochastic_round(call.draw.draws.count, call.newest, number_of(seed, 0));
-    const uint64_t uniform = stochastic_round(call.draw.draws.count, call.uniform, number_of(seed, 1));
-    const uint64_t left = call.draw.draws.count - newest;
+    // One random number for both shares and their sum, so that each of the three parts is exact on average.
+    const double random = 1.0 - unit(number_of(seed, 0));
+    const uint64_t newest = rounded(call.draw.draws.count, call.newest, random);
+    const uint64_t both = rounded(call.draw.draws.count, call.newest + call.uniform, random);
     word[NEWEST_ROWS] = rows;
     word[NEWEST_READY] = ready;
     word[NEWEST_DRAWS] = newest;
-    word[UNIFORM_DRAWS] = uniform < left ? uniform : left;
+    word[UNIFORM_DRAWS] = both - newest;
 }
 
 // Attempts of a warp, each with one row per lane, before it reads all rows.

@@ -144,9 +144,11 @@ impl SumTree {
         let n = indices.len();
         same_length("weights", weights.len(), n)?;
         mixture.check(self.capacity())?;
-        // Each share is rounded up or down at random, so that it is exact on average.
-        let newest = stochastic_round(n, mixture.newest, rng);
-        let uniform = stochastic_round(n, mixture.uniform, rng).min(n - newest);
+        // One random number rounds both shares and their sum, so that each of the three parts is exact on average.
+        let random = rng.unit();
+        let draws = |share: f64| ((share * n as f64 + random) as usize).min(n);
+        let newest = draws(mixture.newest);
+        let uniform = draws(mixture.newest + mixture.uniform) - newest;
         let runs = mixture.newest_ranges();
         let whole = mixture.live_is_all || mixture.live == (0..self.capacity());
         let live_positive = match mixture.uniform > 0.0 {
@@ -281,11 +283,4 @@ impl SumTree {
         fence(Ordering::Acquire);
         Ok(())
     }
-}
-
-/// Returns `share * n`, rounded up with a probability equal to its fractional part, else down.
-fn stochastic_round(n: usize, share: f64, rng: &mut Rng) -> usize {
-    let exact = share * n as f64;
-    let up = share > 0.0 && rng.unit() < exact.fract();
-    (exact as usize + usize::from(up)).min(n)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::memory::out_of_memory;
-use crate::{SumTreeError, platform};
+use crate::{SumTreeError, fork, platform};
 
 /// Reason why a file of length 0 cannot be attached.
 const EMPTY_FILE_REASON: &str =
@@ -30,6 +30,8 @@ pub struct Region {
     name: Option<String>,
     /// Path and handle of the file of a file region. Dropping the region releases the file's lock.
     file: Option<(PathBuf, File)>,
+    /// [`crate::fork::seen`] when the region was made.
+    forks: u32,
 }
 
 impl Region {
@@ -45,7 +47,7 @@ impl Region {
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         let map = MmapRaw::from(map);
         platform::advise_huge(&map);
-        Ok(Self { map, len: bytes, name: None, file: None })
+        Ok(Self { map, len: bytes, name: None, file: None, forks: fork::seen() })
     }
 
     /// Creates `bytes` bytes of zeroed memory under a name. Other processes of the same user open it with
@@ -66,7 +68,7 @@ impl Region {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
             platform::advise_huge(&map);
-            Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
+            Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None, forks: fork::seen() })
         });
         if made.is_err() {
             let _ = std::fs::remove_file(&path); // The first error is the one to report.
@@ -97,7 +99,7 @@ impl Region {
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
         platform::advise_huge(&map);
-        Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
+        Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None, forks: fork::seen() })
     }
 
     /// Creates the file `path` with mode 0600 and maps `bytes` bytes of it, all zero. It may be larger than
@@ -144,7 +146,7 @@ impl Region {
 
     fn map_file(path: &Path, file: File, bytes: usize) -> std::io::Result<Self> {
         let map = MmapOptions::new().len(bytes.max(1)).map_raw(&file)?;
-        Ok(Self { map, len: bytes, name: None, file: Some((path.to_owned(), file)) })
+        Ok(Self { map, len: bytes, name: None, file: Some((path.to_owned(), file)), forks: fork::seen() })
     }
 
     /// Lets other processes open the file.
@@ -156,7 +158,7 @@ impl Region {
     }
 
     /// Releases this handle's lock and tries to lock the file exclusively. Returns true if no other process
-    /// has the file open; no process can open it then until this handle releases it.
+    /// has the file open; no process can open it then until this handle unlocks it.
     #[must_use]
     pub fn try_lock_file_exclusive(&self) -> bool {
         // Unlock first: of two processes that close at once and both hold a shared lock, neither could get
@@ -164,10 +166,18 @@ impl Region {
         self.file.as_ref().is_some_and(|(_, file)| file.unlock().is_ok() && file.try_lock().is_ok())
     }
 
-    /// Releases the file's lock, when this handle no longer uses the file.
-    pub fn release_file(&self) {
+    /// Releases the file's lock, also for processes that share this handle since a fork.
+    pub fn unlock_file(&self) {
         if let Some((_, file)) = &self.file {
             let _ = file.unlock(); // Dropping the region does it too.
+        }
+    }
+
+    /// Releases the file's lock when this process no longer uses the file, unless another process may share the
+    /// handle since a fork. The lock then remains until both processes have dropped the region.
+    pub fn release_file(&self) {
+        if fork::seen() == self.forks {
+            self.unlock_file();
         }
     }
 

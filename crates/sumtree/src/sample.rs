@@ -471,7 +471,14 @@ fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
         static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Scratch::boxed());
     }
     // Threads of a loom model are coroutines of one thread and would share it.
-    if cfg!(loom) { f(&mut Scratch::boxed()) } else { SCRATCH.with_borrow_mut(|scratch| f(scratch)) }
+    if cfg!(loom) {
+        return f(&mut Scratch::boxed());
+    }
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => f(&mut scratch),
+        // The caller's function, to which `find_with` passes totals, draws itself.
+        Err(_) => f(&mut Scratch::boxed()),
+    })
 }
 
 /// Leaves already drawn in a call without replacement, with the range of prefix sums that each covers.
@@ -625,6 +632,20 @@ mod tests {
             }
             assert!(tree.restarts() > 0);
         }
+    }
+
+    #[test]
+    fn a_target_may_be_drawn_from_another_tree() {
+        let (tree, other) = (SumTree::new(100, 16).unwrap(), SumTree::new(10, 16).unwrap());
+        tree.fill_range(0, 100, 1).unwrap();
+        other.set(7u32, 1).unwrap();
+        let (mut indices, mut weights) = ([0; 3], [0; 3]);
+        let found = tree.find_with(&mut indices, &mut weights, |_, total| {
+            let (mut drawn, mut weight) = ([0], [0]);
+            other.sample(&mut Rng::new(1), Draws::Independent, &mut drawn, &mut weight)?;
+            Ok::<_, SumTreeError>(drawn[0] + total / 2)
+        });
+        assert_eq!((found, indices), (Ok(100), [57; 3]));
     }
 
     /// Sums 2, 0, 3: a residual of 5 and more is taken modulo 5, and nothing is found where all sums are 0.

@@ -359,6 +359,29 @@ fn mixtures_draw_with_the_probability_they_say() {
     assert!(matches!(bad(|m| m.newest_count = 321), SumTreeError::Length { .. }));
 }
 
+/// In a batch of any size each part has its share of the draws on average, the draws by weight too.
+#[test]
+fn shares_of_a_mixture_are_exact_on_average_in_small_batches() {
+    // Leaf 0 is heavy, leaf 9 is the newest one, and the other leaves are drawn uniformly.
+    let tree = SumTree::new(10, 16).unwrap();
+    tree.set_range(0, &[1 << 27, 1, 1, 1, 1, 1, 1, 1, 1, 1]).unwrap();
+    for (size, uniform, newest) in [(1, 0.5, 0.5), (1, 0.4, 0.4), (2, 0.3, 0.6), (3, 0.0, 1.0)] {
+        let mixture =
+            Mixture { uniform, newest, live: 0..10, newest_from: 9, newest_count: 1, live_is_all: true };
+        let (mut counts, mut indices, mut weights) = (vec![0; 10], vec![0; size], vec![0; size]);
+        let mut rng = Rng::new(3);
+        let mut p = vec![0.0; 10];
+        for _ in 0..4000 {
+            let odds = tree.sample_mixture(&mut rng, &mixture, &mut indices, &mut weights).unwrap();
+            indices.iter().for_each(|i| counts[*i as usize] += 1);
+            p = (0..10).map(|i| odds.probability(i, if i == 0 { 1 << 27 } else { 1 })).collect();
+        }
+        let drawn: Vec<usize> = (0..10).filter(|i| p[*i] > 1e-6).collect();
+        let (counts, p): (Vec<_>, Vec<_>) = drawn.iter().map(|i| (counts[*i], p[*i])).unzip();
+        assert_distribution(&counts, &p, "shares");
+    }
+}
+
 /// Leaves to evict are drawn by 1 / weight, without replacement: an ordered pair (i, j) has probability v_i /
 /// V * v_j / (V - v_i) with v = 1 / w.
 #[test]

@@ -28,10 +28,11 @@ pub(crate) fn process(id: u32) -> Process {
     if missing { Process::Ended } else { process_details(id) }
 }
 
-/// Calls `handler` in each child process that is forked from now on. It may only do what is allowed after a fork.
-pub(crate) fn in_forked_children(handler: extern "C" fn()) {
-    // SAFETY: the handler lives as long as the program, or the library, which is never unloaded.
-    unsafe { libc::pthread_atfork(None, None, Some(handler)) };
+/// Calls `parent` and `child` in the two processes after each fork from now on. They may only do what is allowed
+/// after a fork.
+pub(crate) fn after_forks(parent: extern "C" fn(), child: extern "C" fn()) {
+    // SAFETY: the handlers live as long as the program, or the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(None, Some(parent), Some(child)) };
 }
 
 /// Options that open a file for reading and writing, and create it so that only this user can open it.

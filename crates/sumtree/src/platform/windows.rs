@@ -86,7 +86,7 @@ fn start(process: HANDLE) -> Option<u64> {
 }
 
 /// Windows does not fork.
-pub(crate) fn in_forked_children(_: extern "C" fn()) {}
+pub(crate) fn after_forks(_: extern "C" fn(), _: extern "C" fn()) {}
 
 /// There are no transparent huge pages to request.
 pub(crate) fn advise_huge(_: &MmapRaw) {}

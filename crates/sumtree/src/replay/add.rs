@@ -404,6 +404,8 @@ impl Replay {
                 return Err(SumTreeError::Priority { priority, position });
             }
             let base = priority.abs() as f32 + epsilon;
+            // A positive priority never becomes 0, not even one that is too small for `f32`.
+            let least = u32::from(priority != 0.0 || epsilon > 0.0);
             // The power takes most of the time here, and is not needed for alpha 0 and 1.
             let scaled = match alpha {
                 0.0 => units,
@@ -411,10 +413,8 @@ impl Replay {
                 _ => base.powf(alpha) * units,
             };
             saturated += u64::from(scaled > max);
-            // Rounds half up. A positive priority never becomes 0. `as` saturates, so the result is clamped
-            // again.
-            let weight =
-                ((scaled.min(max) + 0.5) as u32).clamp(u32::from(base > 0.0), self.scale.max_weight());
+            // Rounds half up. `as` saturates, so the result is clamped again.
+            let weight = ((scaled.min(max) + 0.5) as u32).clamp(least, self.scale.max_weight());
             largest = largest.max(weight);
             Ok(weight)
         };

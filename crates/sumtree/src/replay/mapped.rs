@@ -162,12 +162,16 @@ impl Replay {
         Ok(())
     }
 
-    /// Writes the seal if no other process has the file open and the disk has all changes.
+    /// If no other process uses the file, unlocks it, and before that writes the seal if no other process has it
+    /// open and the disk has all changes.
     pub(super) fn seal_if_last(&self) {
-        if self.is_mapped && self.slots.processes.alive_count() == 0 && self.region.try_lock_file_exclusive()
-        {
+        if !self.is_mapped || self.slots.processes.alive_count() > 0 {
+            return;
+        }
+        if self.region.try_lock_file_exclusive() {
             let _ = self.write_seal(); // Without a seal the file is checked less strictly when it is opened.
         }
+        self.region.unlock_file();
     }
 
     fn write_seal(&self) -> Result<(), ReplayError> {

@@ -485,6 +485,27 @@ mod tests {
         1 << 16 | 5
     }
 
+    /// Threads stand for processes that start at the same time, after those that used the memory were killed.
+    #[test]
+    fn memory_of_killed_processes_is_replaced_once() {
+        let (name, settings) =
+            (format!("sumtree-test-stale-{}", std::process::id()), replay().settings.clone());
+        for _ in 0..50 {
+            let stale = Replay::create_shared(&name, settings.clone()).unwrap();
+            add(&stale, 10);
+            tag_of_dead_process(&stale);
+            stale.slots.processes.entries()[0].store(0, Ordering::Relaxed);
+            std::mem::forget(stale);
+            let all = std::thread::scope(|scope| {
+                let open = || scope.spawn(|| Replay::open_shared(&name, settings.clone()).unwrap());
+                [open(), open(), open()].map(|thread| thread.join().unwrap())
+            });
+            assert!(all.iter().all(Replay::is_empty));
+            add(&all[0], 3);
+            assert!(all.iter().all(|replay| replay.len() == 3));
+        }
+    }
+
     /// An evictor does not overwrite rows reserved one lap ago: it waits until their process has ended.
     #[test]
     fn an_evictor_waits_for_reservations_of_the_lap_before() {

@@ -104,9 +104,15 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Tree`] if there is none, [`ReplayError::NotAReplay`] if it is something else.
     pub fn attach_shared(name: &str) -> Result<Self, ReplayError> {
+        Self::attach(name, true)
+    }
+
+    /// As [`Replay::attach_shared`]. Unless `registers`, this process is not registered yet.
+    fn attach(name: &str, registers: bool) -> Result<Self, ReplayError> {
+        let try_attach = || Self::from_region(name, Arc::new(Region::attach_shared(name)?), registers);
         let start = Instant::now();
         loop {
-            let patience = match Self::try_attach(name) {
+            let patience = match try_attach() {
                 // The creator may not have finished: the file has no length yet, or the last word is missing.
                 Err(ReplayError::Tree(SumTreeError::Shared {
                     kind: ErrorKind::UnexpectedEof | ErrorKind::NotFound,
@@ -116,7 +122,7 @@ impl Replay {
                 other => return other,
             };
             if start.elapsed() > patience {
-                return Self::try_attach(name);
+                return try_attach();
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -135,17 +141,22 @@ impl Replay {
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::AlreadyExists, .. })) => {}
                 other => return other,
             }
-            let found = match Self::attach_shared(name) {
+            let found = match Self::attach(name, false) {
                 // It was removed in the meantime: create it.
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::NotFound, .. })) => continue,
                 other => other?,
             };
-            let magic = &found.header()?[header::MAGIC];
-            if found.slots.processes.alive_count() == 1 {
-                // A process that attaches later waits for the new replay; one that attached before sees this
-                // below.
-                magic.store(0, Ordering::Release);
-            } else if magic.load(Ordering::Acquire) == MAGIC {
+            let (magic, processes) = (&found.header()?[header::MAGIC], &found.slots.processes);
+            if processes.alive_count() == 0 {
+                // Of the processes that find it at the same time, one removes it. The others wait for a new replay, as
+                // those that attach later; one that attached before sees this below.
+                if magic.compare_exchange(MAGIC, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    found.unlink();
+                }
+                continue;
+            }
+            processes.register_now()?;
+            if magic.load(Ordering::Acquire) == MAGIC {
                 return found.same_settings(name, &settings);
             }
         }
@@ -276,10 +287,6 @@ impl Replay {
         let largest = replay.weights_of(super::Priorities::F64(&[1.0]), &mut one)?;
         replay.counters[counter::LARGEST].store(u64::from(largest), Ordering::Relaxed);
         Ok(replay)
-    }
-
-    fn try_attach(name: &str) -> Result<Self, ReplayError> {
-        Self::from_region(name, Arc::new(Region::attach_shared(name)?), true)
     }
 
     /// The replay in an existing region. Unless `registers`, nothing is written and this process is not

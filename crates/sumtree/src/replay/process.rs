@@ -6,7 +6,7 @@
 //! process: 20 bits of incarnation, 44 of start time and process id (22 of each on Unix; see `platform`). One
 //! compare-and-swap therefore assigns an entry.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ReplayError;
 use crate::platform::{self, PROCESS_BITS, Process};
@@ -22,13 +22,26 @@ const START_BITS: u32 = INCARNATION_SHIFT - PROCESS_BITS;
 const PROCESS_MASK: u64 = (1 << PROCESS_BITS) - 1;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const INDEX_BITS: u32 = 16;
+/// Bits of a tag: those of an index and of an incarnation.
+const TAG_BITS: u32 = INDEX_BITS + u64::BITS - INCARNATION_SHIFT;
 
 /// The table, and the entry of this process in it.
 pub(super) struct Processes {
     entries: Cells<std::sync::atomic::AtomicU64>,
     private: bool,
-    tag: AtomicU64,
-    tag_forks: AtomicU32,
+    /// Tag of this process, 0 if it has none, and above it the number of forks before it was registered. One
+    /// word, so that of two threads of a forked child that register it at the same time one gives way.
+    own: AtomicU64,
+}
+
+/// The word for a process with this tag after this number of forks.
+fn own_word(tag: u64, forks: u32) -> u64 {
+    u64::from(forks) << TAG_BITS | tag
+}
+
+/// The tag in such a word.
+fn tag_of(own: u64) -> u64 {
+    own & ((1 << TAG_BITS) - 1)
 }
 
 impl Processes {
@@ -36,13 +49,13 @@ impl Processes {
     /// process, except as a copy after a fork.
     pub(super) fn new(entries: Cells<AtomicU64>, private: bool) -> Result<Self, ReplayError> {
         let table = Self::unregistered(entries, private);
-        table.register()?;
+        table.register_now()?;
         Ok(table)
     }
 
     /// As [`Processes::new`], but does not register this process: nothing is written.
     pub(super) fn unregistered(entries: Cells<AtomicU64>, private: bool) -> Self {
-        Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(crate::fork::count()) }
+        Self { entries, private, own: AtomicU64::new(own_word(0, crate::fork::count())) }
     }
 
     /// Removes all processes and registers this one. No other process has the region open.
@@ -51,7 +64,12 @@ impl Processes {
             entry[1].store(0, Ordering::Relaxed);
             entry[0].fetch_and(!((1 << INCARNATION_SHIFT) - 1), Ordering::Relaxed);
         }
-        self.register().map(|_| ())
+        self.register_now()
+    }
+
+    /// Registers this process, which is not registered yet.
+    pub(super) fn register_now(&self) -> Result<(), ReplayError> {
+        self.register(self.own.load(Ordering::Acquire)).map(|_| ())
     }
 
     #[cfg(all(test, not(loom)))]
@@ -61,19 +79,18 @@ impl Processes {
 
     /// Tag of this process, never 0. A forked child registers itself on first use.
     pub(super) fn tag(&self) -> Result<u64, ReplayError> {
-        if crate::fork::count() != self.tag_forks.load(Ordering::Acquire) {
-            return self.register();
-        }
-        match self.tag.load(Ordering::Acquire) {
+        let own = self.own.load(Ordering::Acquire);
+        match tag_of(own) {
             0 => Err(ReplayError::Closed),
-            tag => Ok(tag),
+            tag if own == own_word(tag, crate::fork::count()) => Ok(tag),
+            _ => self.register(own),
         }
     }
 
     /// Returns true if this process is registered itself and did not only inherit the table by a fork.
     pub(super) fn is_registered(&self) -> bool {
-        crate::fork::count() == self.tag_forks.load(Ordering::Acquire)
-            && self.tag.load(Ordering::Acquire) != 0
+        let own = self.own.load(Ordering::Acquire);
+        tag_of(own) != 0 && own == own_word(tag_of(own), crate::fork::count())
     }
 
     /// Gives up the tag and returns it, if there is one. No operation of this process can start after that.
@@ -81,7 +98,8 @@ impl Processes {
         if !self.is_registered() {
             return None;
         }
-        Some(self.tag.swap(0, Ordering::AcqRel)).filter(|tag| *tag != 0)
+        let own = self.own.swap(own_word(0, crate::fork::count()), Ordering::AcqRel);
+        Some(tag_of(own)).filter(|tag| *tag != 0)
     }
 
     /// Frees the entry. Nothing may be held under the tag any more.
@@ -128,7 +146,8 @@ impl Processes {
         }
     }
 
-    fn register(&self) -> Result<u64, ReplayError> {
+    /// Registers this process, unless another of its threads has replaced `before` in the meantime.
+    fn register(&self, before: u64) -> Result<u64, ReplayError> {
         let now = crate::fork::count();
         let who = identity(platform::own_start().unwrap_or(0), std::process::id());
         for index in 0..PROCESSES {
@@ -143,8 +162,12 @@ impl Processes {
             if entry[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 entry[1].store(platform::process_namespace(), Ordering::Release);
                 let tag = incarnation << INDEX_BITS | index as u64;
-                self.tag.store(tag, Ordering::Release);
-                self.tag_forks.store(now, Ordering::Release);
+                let own = own_word(tag, now);
+                let is_first = self.own.compare_exchange(before, own, Ordering::AcqRel, Ordering::Relaxed);
+                if is_first.is_err() {
+                    self.free_entry(tag);
+                    return self.tag();
+                }
                 return Ok(tag);
             }
         }
@@ -190,6 +213,21 @@ mod tests {
         table.free_entry(tag);
         assert!(!table.is_alive(tag));
         assert!(matches!(table.tag(), Err(ReplayError::Closed)));
+    }
+
+    /// As in a forked child in which two threads use the replay for the first time.
+    #[test]
+    fn threads_that_register_a_process_at_once_get_one_tag() {
+        let table = table(false);
+        let inherited = table.own.load(Ordering::Relaxed);
+        let tags: Vec<u64> = (0..3).map(|_| table.register(inherited).unwrap()).collect();
+        assert!(tags[0] != tag_of(inherited) && tags == [tags[0]; 3]);
+        assert_eq!(table.tag().unwrap(), tags[0]);
+        // That of the parent and one of the child.
+        assert_eq!(table.alive_count(), 2);
+        // One that comes after the replay was closed does not open it again.
+        table.free_entry(table.release_tag().unwrap());
+        assert!(matches!(table.register(inherited), Err(ReplayError::Closed)));
     }
 
     #[test]

@@ -96,11 +96,11 @@ def mixture(
     """
     torch, (uniform, newest), (first, among) = memory.cuda.torch, shares, window
     leaves = memory.level(0)[: memory.capacity].long()
-    random = uniform_numbers(random_words(seed, count + 2, torch))
-    unit, position = random[2:], torch.arange(count, device=leaves.device)
-    # Rounds up with the probability of the fraction.
-    young = (newest * count + random[0]).long()
-    others = torch.minimum(young + (uniform * count + random[1]).long(), young.new_tensor(count))
+    random = uniform_numbers(random_words(seed, count + 1, torch))
+    unit, position = random[1:], torch.arange(count, device=leaves.device)
+    # One random number rounds both shares and their sum, so that each of the three parts is exact on average.
+    young = (newest * count + random[0]).long().clamp(max=count)
+    others = ((newest + uniform) * count + random[0]).long().clamp(max=count)
     sums, alive = leaves.cumsum(0), leaves > 0
     strata = (count - others).clamp(min=1)
     target = ((position - others + unit) / strata * sums[-1]).long()
