@@ -94,6 +94,22 @@ def test_an_archive_comes_back_from_its_file(tmp_path):
     np.testing.assert_array_equal(again.get(range(9)), archive.get(range(9)))
 
 
+def test_a_save_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
+    envs = ram_envs("pong")
+    archive = StateArchive()
+    archive.add(envs.get_state())
+    archive.save(tmp_path / "states.npz")
+
+    def full(descriptor):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        archive.save(tmp_path / "states.npz")
+    assert len(StateArchive.load(tmp_path / "states.npz")) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["states.npz"]
+
+
 def test_a_file_of_something_else_is_an_error(tmp_path):
     envs = ram_envs("pong")
     archive = StateArchive()
@@ -103,7 +119,10 @@ def test_a_file_of_something_else_is_an_error(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     np.save(tmp_path / "array.npy", np.zeros(3))
     (tmp_path / "empty").touch()
-    for name in ("cut.npz", "other.npz", "array.npy", "empty"):
+    content = bytearray((tmp_path / "states.npz").read_bytes())
+    content[80:120] = b"\xff" * 40
+    (tmp_path / "damaged.npz").write_bytes(content)
+    for name in ("cut.npz", "damaged.npz", "other.npz", "array.npy", "empty"):
         with pytest.raises(AtariError, match=f"{name} is not the file of a StateArchive"):
             StateArchive.load(tmp_path / name)
     with pytest.raises(FileNotFoundError):

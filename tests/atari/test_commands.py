@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import itertools
 import os
 import pty
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from parl.atari import Action, Console, game_id, games
 from parl.atari.pictures import png_bytes, write_frames
 from parl.atari.play import _PLAYER_ONE, action_of, loop, play
-from parl.atari.terminal import HOLD_S, Keys, TerminalScreen, fit, resample
+from parl.atari.terminal import HOLD_S, Keys, TerminalScreen, fit, resample, screen_of_terminal
 from parl.cli import main
 from parl.cli.games import table
 from parl.errors import AtariError, ConfigError
@@ -356,6 +357,12 @@ def test_play_without_terminal_and_window_fails(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="a window needs pygame"):
         play(console, where="window")
+
+
+def test_a_terminal_without_half_blocks_is_an_error(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
+    with pytest.raises(ConfigError, match="the encoding of the terminal is latin-1"):
+        screen_of_terminal()
 
 
 def test_play_draws_in_a_terminal_and_restores_it():

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from parl import _native
 from parl.atari.actions import Action
 from parl.atari.console import AUDIO_SAMPLES, SYSTEM_SEED, Console
-from parl.atari.pictures import png_bytes
+from parl.atari.pictures import enlarged, png_bytes
 
 __all__ = ["ALEInterface", "ALEState", "Action", "LoggerMode"]
 
@@ -434,12 +434,12 @@ class ALEInterface:
         return None
 
     def saveScreenPNG(self, path: str, /) -> None:
-        """Writes the screen to a PNG file at its native size.
+        """Writes the screen to a PNG file, each pixel twice as wide as high.
 
         Raises:
             OSError: the file cannot be written.
         """
-        Path(path).write_bytes(png_bytes(self._console.screen_rgb))
+        Path(path).write_bytes(png_bytes(enlarged(self._console.screen_rgb, 1)))
 
     def getAudioSize(self) -> int:
         """Number of samples of an act: 512."""

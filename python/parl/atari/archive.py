@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl import _native
+from parl._system import write_atomically
 from parl.errors import AtariError
 
 _EQUAL = ("console", "all")
+# What NumPy and zipfile raise for files of something else, and for damaged ones.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+)
 
 
 class StateArchive:
@@ -123,22 +136,24 @@ class StateArchive:
         return states
 
     def save(self, path: str | Path) -> None:
-        """Writes the states to a compressed file of NumPy, ``.npz``."""
-        with Path(path).open("wb") as file:
-            states = self.get(list(range(len(self))))
-            np.savez_compressed(file, states=states, equal=np.array(self._equal))
+        """Writes the states to a compressed file of NumPy, ``.npz``; an older one is replaced at the end."""
+        content = io.BytesIO()
+        states = self.get(list(range(len(self))))
+        np.savez_compressed(content, states=states, equal=np.array(self._equal))
+        write_atomically(Path(path), content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> StateArchive:
         """Reads what :meth:`save` wrote; the states have the same numbers.
 
         Raises:
-            AtariError: the file holds something else.
+            AtariError: the file holds something else, or is damaged.
         """
+        content = io.BytesIO(Path(path).read_bytes())
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            with np.load(content, allow_pickle=False) as arrays:
                 equal, states = str(arrays["equal"]), arrays["states"]
-        except (zipfile.BadZipFile, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
+        except _UNREADABLE as error:
             raise AtariError(f"{path} is not the file of a StateArchive: {error}") from None
         archive = cls(equal)  # pyright: ignore[reportArgumentType]
         if not archive.add(states)[1].all():

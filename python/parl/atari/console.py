@@ -41,7 +41,8 @@ class Console:
         frame_skip: frames per :meth:`act`, at least 1. Rewards are summed; frames are not pooled.
         repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1).
         max_num_frames_per_episode: frames after which an episode is truncated; 0 for no limit.
-        truncate_on_life_loss: whether an episode is truncated when fewer lives are left than at its start.
+        truncate_on_life_loss: whether an episode is truncated when fewer lives are left than after loading,
+            which is in the game's first mode.
         mode: one of :attr:`modes`; None for the game's first.
         difficulty: one of :attr:`difficulties`; None for 0.
         rules: id of the game whose rules compute score, lives and end from RAM; None for the game of the ROM.

@@ -71,7 +71,7 @@ def variations(game: str) -> GameVariations:
         >>> found.modes, found.difficulties
         ((0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44), (0, 1))
         >>> list(found.modifications)
-        ['infinite_lives', 'one_life']
+        ['infinite_lives', 'one_life', 'other_colors']
     """
     name = game_id(game)
     row = next(row for row in _native.game_rows() if row.id == name)

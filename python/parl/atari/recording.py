@@ -12,6 +12,7 @@ keeps its memory at a reset and some games then start differently. The file is a
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl import _native
+from parl._system import write_atomically
 from parl.atari.actions import Action
 from parl.atari.console import Console
 from parl.errors import ConfigError
@@ -84,17 +86,18 @@ class Recorder:
 
     def write(self, path: Path) -> None:
         """Writes the recording to a file; its folder is created if missing."""
+        content = io.BytesIO()
+        np.savez_compressed(
+            content,
+            game=np.array(self._console.game),
+            mode=np.array(self._console.mode),
+            difficulty=np.array(self._console.difficulty),
+            frameskip=np.array(self._frameskip),
+            actions=np.array(self._actions, np.uint8),
+            starts=np.array(self._starts, np.int64),
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            np.savez_compressed(
-                file,
-                game=np.array(self._console.game),
-                mode=np.array(self._console.mode),
-                difficulty=np.array(self._console.difficulty),
-                frameskip=np.array(self._frameskip),
-                actions=np.array(self._actions, np.uint8),
-                starts=np.array(self._starts, np.int64),
-            )
+        write_atomically(path, content.getvalue())
 
 
 def settings_of(columns: Mapping[str, NDArray[Any]]) -> dict[str, int | None]:

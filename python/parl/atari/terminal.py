@@ -20,6 +20,8 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from parl.errors import ConfigError
+
 HOLD_S = 0.22
 """Seconds for which a key counts as held after its last byte; longer than the interval of key repeat."""
 TV_ASPECT = 4 / 3
@@ -120,7 +122,19 @@ class TerminalScreen:
 
 
 def screen_of_terminal() -> TerminalScreen:
-    """A screen that fills the terminal of standard output, with the colors that it says it has."""
+    """A screen that fills the terminal of standard output, with the colors that it says it has.
+
+    Raises:
+        ConfigError: the encoding of standard output lacks the character that draws images.
+    """
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        _HALF_BLOCK.encode(encoding)
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the encoding of the terminal is {encoding}, which lacks the half blocks that draw images: "
+            "set PYTHONUTF8=1 if it shows UTF-8"
+        ) from None
     size = shutil.get_terminal_size()
     has_true_color = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
     return TerminalScreen(sys.stdout, size.columns, size.lines, true_color=has_true_color)

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from parl._system import lock, process_exists, sync_file, sync_folder, unlock
+from parl._system import lock, process_exists, sync_file, sync_folder, unlock, write_atomically
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.config import dump_toml, load_toml
 from parl.run.integrity import (
@@ -51,7 +51,6 @@ from parl.run.integrity import (
     digest,
     read_checked,
     with_checksum,
-    write_atomically,
 )
 
 _VERSIONED = ("parl-rl", "numpy", "torch", "gymnasium", "ale-py")

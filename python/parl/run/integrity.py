@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parl._system import sync_folder
 from parl.errors import RunDirectoryError
 
 FORMAT = 2
@@ -25,21 +24,6 @@ REPLAY = "replay.bin"
 
 _CHECKSUM = "sha256"
 _END_BYTES = 1 << 16
-
-
-def write_atomically(path: Path, data: str | bytes) -> None:
-    """Replaces a file atomically: readers, and a crash, see either the old or the new content."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def digest(data: bytes) -> str:

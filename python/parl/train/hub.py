@@ -15,10 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parl._system import write_atomically
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
 from parl.run.config import dump_toml
-from parl.run.integrity import describe, with_checksum, write_atomically
+from parl.run.integrity import describe, with_checksum
 from parl.runtime import policy_file
 
 if TYPE_CHECKING:

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from parl._system import locked_folder, process_exists
+from parl._system import locked_folder, process_exists, write_atomically
 from parl.errors import ConfigError, NonFiniteError
 from parl.ops.bounds import integer
 from parl.run import dump_toml
-from parl.run.integrity import write_atomically
 from parl.signatures import show_options
 from parl.train import _env_maker, _options_layer, _probe_env, train
 from parl.train.callbacks import Callback, Evaluation, RunInfo

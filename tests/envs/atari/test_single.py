@@ -52,6 +52,13 @@ def test_each_frame_equals_ale_pys(game: str) -> None:
         assert one.get_keys_to_action() == other.get_keys_to_action()
 
 
+@pytest.mark.parametrize(
+    ("options", "steps"), [({}, 1_500), ({"max_num_frames_per_episode": 40}, 100)], ids=["end", "limit"]
+)
+def test_the_last_frame_of_an_episode_equals_ale_pys(options: dict[str, int], steps: int) -> None:
+    assert assert_alike(*pair("breakout", **options), steps) >= 1
+
+
 @pytest.mark.parametrize("options", [{"full_action_space": True}, {"full_action_space": False}], ids=str)
 def test_action_names_and_keys_equal_ale_pys(options: dict[str, bool]) -> None:
     ours, theirs = (env.unwrapped for env in pair("seaquest", **options))

@@ -447,6 +447,14 @@ def test_a_parallel_environment_is_the_vector_environment() -> None:
         env.step({"first_0": 0, "second_0": 0})
 
 
+def test_the_last_observation_of_a_parallel_environment_is_its_last_frame() -> None:
+    env = parl.atari.parallel_env("boxing", max_num_frames_per_episode=20, render_mode="rgb_array")
+    env.reset(seed=0)
+    while env.agents:
+        obs, *_ = env.step(dict.fromkeys(env.agents, 2))
+        np.testing.assert_array_equal(obs["first_0"], env.render())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -55,6 +55,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "reward_clipping": False,
             "limit_counts": "console",
             "allow_terminated_and_truncated": True,
+            "show_last_frame": True,
         },
         # Mnih et al. (2015), "Human-level control through deep reinforcement learning", as in training.
         "nature": _NATURE,

@@ -33,6 +33,7 @@ _RAW: dict[str, Any] = {
     "reward_clipping": False,
     "full_action_space": True,
     "max_num_frames_per_episode": None,
+    "show_last_frame": True,
 }
 # Options that concern several environments, or other kinds of results.
 _REFUSED = (
