@@ -32,6 +32,7 @@ from parl.run.integrity import write_atomically
 from parl.signatures import show_options
 from parl.train import _env_maker, _options_layer, _probe_env, train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
+from parl.train.config import words
 from parl.train.options import Options
 from parl.train.registry import preset_layer, resolve
 from parl.train.trainer import TrainingInterrupted
@@ -110,7 +111,7 @@ def tune(
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
             Each further process may add one.
-        study: SQLite file. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file with the suffix
+        study: SQLite file, such as ``name.db``. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file with the suffix
             ``.toml``, the best settings, and a folder without suffix, the runs of the trials, of which
             checkpoints are not kept.
         space: setting -> Optuna's distribution. Default: that of the algorithm, see
@@ -146,6 +147,8 @@ def tune(
     _options_layer(algorithm, sampled)  # checks the names
     label = f"{algorithm}-{maker.name}"
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
+    if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
+        raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
     if settings.quiet:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = _open_study(
@@ -183,11 +186,15 @@ def tune(
     def write_best() -> dict[str, Any]:
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
-        run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
+        run: dict[str, Any] = {"env": maker.name}
         own: dict[str, Any] = {}
         for layer in (*preset_layer(algorithm, preset), _options_layer(algorithm, kept)):
             run |= layer.run
             own |= layer.algorithm
+        for key in {"env_options", "evaluation_env_options"} & run.keys():
+            run[key] = words(run[key])  # TOML has no None, which may be a value
+        if "wrappers" in run:
+            run["wrappers"] = maker.wrapper_names
         write_atomically(config, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
         return best
 
