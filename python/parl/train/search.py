@@ -111,9 +111,9 @@ def tune(
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
             Each further process may add one.
-        study: SQLite file, such as ``name.db``. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file with the suffix
-            ``.toml``, the best settings, and a folder without suffix, the runs of the trials, of which
-            checkpoints are not kept.
+        study: SQLite file, such as ``name.db``. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file
+            with the suffix ``.toml``, the best settings, and a folder without suffix, the runs of the trials,
+            of which checkpoints are not kept.
         space: setting -> Optuna's distribution. Default: that of the algorithm, see
             ``parl.train.search_spaces``, without settings that have no effect here.
         startup_trials: trials with random settings, none of which is pruned.
