@@ -186,7 +186,7 @@ def tune(
     def write_best() -> dict[str, Any]:
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
-        run: dict[str, Any] = {"env": maker.name}
+        run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
         own: dict[str, Any] = {}
         for layer in (*preset_layer(algorithm, preset), _options_layer(algorithm, kept)):
             run |= layer.run
