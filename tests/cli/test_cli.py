@@ -81,6 +81,10 @@ def test_eval_plot_and_resume_use_the_run(trained):
     table = called("eval", run, run, "--episodes", 2, "--verbose").stdout
     assert table.count("2 greedy episodes, best checkpoint") == 2 and "protocol:" not in table
     assert re.search(r"^algorithm +dqn$", table, re.M) and re.search(r"^episodes +2 whole", table, re.M)
+    folder = max((run / "checkpoints").glob("step-*"))
+    named = called("eval", folder, "--episodes", 1)
+    assert named.stdout.startswith(f"1 greedy episodes, {folder.name} checkpoint, ")
+    assert json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])["checkpoint"] == folder.name
     listed = called("runs", run.parent)
     assert re.search(
         r"^dqn-CartPole-v1-0 +dqn +CartPole-v1 +[\d.]+ +3,[\d]+ +0:00:\d\d +ended$", listed.stdout, re.M

@@ -238,7 +238,7 @@ def test_a_report_is_one_page_without_other_files(tmp_path):
     (run.folder("videos") / "a.gif").write_bytes(b"GIF89a")
     (run.path / "evaluations.jsonl").write_text(
         json.dumps({"checkpoint": "best", "seed": 7, "mean": 6.5, "std": 0.5, "episodes": 9, "protocol": "p"})
-        + "\n"
+        + '\n{"checkpoint": "be'  # where the disk was full
     )
     out = write_report(run.path)
     assert out == run.path / "report.html"

@@ -59,6 +59,28 @@ def test_runs_that_differ_only_in_their_seed_are_one_band(tmp_path):
     assert together != plot_runs(paths, tmp_path / "lines.png").read_bytes()
 
 
+def test_seeds_without_a_common_range_are_drawn_one_by_one(tmp_path):
+    paths = []
+    for seed, steps in enumerate(([100], [120, 130])):
+        run = RunDirectory.create(tmp_path, f"one-{seed}", {"run": {"seed": seed}})
+        with MetricsLog(run) as log:
+            for step in steps:
+                log.write({"env_steps": step, "wall_time_s": step, "evaluation_return": 5.0})
+        paths.append(run.path)
+    for axis in learning_curves(paths, "evaluation_return", bands=True).axes:
+        assert [line.get_xdata().tolist() for line in axis.get_lines()] == [[100], [120, 130]]
+        assert [line.get_marker() for line in axis.get_lines()] == ["o", ""]
+        assert len({line.get_color() for line in axis.get_lines()}) == 1
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.pdf", b"%PDF"), ("a.SVG", b"<?xml"), ("a", b"\x89PNG")])
+def test_the_ending_of_a_plot_names_its_type(tmp_path, name, start):
+    run = _run(tmp_path, "one", range(3))
+    assert plot_runs([run], tmp_path / name).read_bytes().startswith(start)
+    with pytest.raises(ConfigError, match=r"a\.xyz: Format 'xyz' is not supported"):
+        plot_runs([run], tmp_path / "a.xyz")
+
+
 def _drawn(run, y):
     """Values and legend of the left axes of a figure."""
     axis = learning_curves([run], y, bands=False).axes[0]

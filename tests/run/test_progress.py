@@ -157,3 +157,35 @@ def test_a_notebook_shows_a_bar(monkeypatch, capsys):
     )
     assert '<progress value="0.25"' in shown[0]
     assert capsys.readouterr() == ("a sentence\n", "")
+
+
+UNREAD = """
+from parl.run import Progress
+
+with Progress(10_000_000) as progress:
+    progress.update(1_000_000)
+    input()
+    for step in (4_120_000, 10_000_000):
+        progress.update(step)
+        progress.print_line("a sentence")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("opened", [os.pipe, pty.openpty])
+def test_a_run_goes_on_when_nothing_reads_its_progress(opened):
+    ours, theirs = opened()
+    process = subprocess.Popen(
+        [sys.executable, "-c", UNREAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm"},
+        text=True,
+    )
+    os.close(theirs)
+    received = b""
+    while b"return" not in received:
+        received += os.read(ours, 65536)
+    os.close(ours)
+    assert process.communicate("\n", timeout=60)[0] == "done\n"

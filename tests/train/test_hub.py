@@ -138,6 +138,16 @@ def test_a_pickled_environment_is_left_out(tmp_path):
         parl.load(folder)
 
 
+def test_a_pickled_network_cannot_be_saved(tmp_path):
+    def torso(space):
+        return torch.nn.Linear(4, 8)
+
+    policy = parl.load(train_small(tmp_path, "dqn", torso=torso, hidden=(64, 64)).path)
+    with pytest.raises(ConfigError, match="torso is a function without an import path"):
+        policy.save_for_hub(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
 def test_upload_and_download(tmp_path, hub):
     policy = parl.load(train_small(tmp_path, "sac").path)
     address = policy.push_to_hub("user/pendulum", private=True, token="secret", commit_message="First")

@@ -3,6 +3,7 @@
 import importlib.util
 import struct
 import sys
+import types
 
 import pytest
 
@@ -175,6 +176,39 @@ def test_mlflow_has_the_run_and_its_continuation(tmp_path):
     assert sorted((one.step, one.value) for one in history) == [
         (row["env_steps"], row["updates"]) for row in read_metrics(run.path) if "env_steps_per_s" in row
     ]
+
+
+class Server:
+    """Stands in for a client of MLflow whose first numbers are refused."""
+
+    status = None
+
+    def __init__(self, uri):
+        self.sent = 0
+
+    def get_experiment_by_name(self, name):
+        return types.SimpleNamespace(experiment_id="0")
+
+    def search_runs(self, experiments, found):
+        return [types.SimpleNamespace(info=types.SimpleNamespace(run_id="1"))]
+
+    def update_run(self, run, status):
+        pass
+
+    def log_batch(self, run, metrics, synchronous):
+        self.sent += 1
+        return types.SimpleNamespace(wait=[lambda: None, lambda: 1 // 0][self.sent == 1])
+
+    def set_terminated(self, run, status):
+        Server.status = status
+
+
+def test_numbers_that_mlflow_refuses_are_an_error_at_the_end(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setattr(mlflow, "MlflowClient", Server)
+    with pytest.raises(CallbackError, match=r"MLflow\.on_end raised ZeroDivisionError"):
+        train("ppo", **RUN, evaluation_every=50, runs=str(tmp_path), logger=["mlflow"])
+    assert Server.status == "FINISHED"
 
 
 def test_trackio_has_the_run(tmp_path, monkeypatch):

@@ -6,10 +6,12 @@ import os
 import signal
 import warnings
 
+import gymnasium
 import matplotlib
 import numpy as np
 import optuna
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 from test_trainer import scripted
@@ -171,6 +173,16 @@ def test_settings_that_cannot_run_are_pruned_with_the_reason(tmp_path):
         tune(tmp_path, trials=2, space=space)
 
 
+def limited(env):
+    return gymnasium.wrappers.TimeLimit(env, 50)
+
+
+def test_the_best_settings_have_the_options_of_the_environment(tmp_path):
+    found = tune(tmp_path, env=CartPoleEnv, trials=1, env_options={"render_mode": None}, wrappers=[limited])
+    run = load_toml(found.config)["run"]
+    assert (run["env_options"], run["wrappers"]) == (["render_mode=None"], ["limited"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -179,6 +191,8 @@ def test_settings_that_cannot_run_are_pruned_with_the_reason(tmp_path):
         ({"trials": 0}, "trials = 0 is not an integer"),
         ({"evaluations": 0}, "evaluations = 0 is not an integer"),
         ({"evaluation_episodes": 0}, "evaluation_episodes = 0"),
+        ({"study": "named"}, "study = 'named' ends in '', expected for example .db"),
+        ({"study": "best.toml"}, "study = 'best.toml' ends in '.toml'"),
     ],
 )
 def test_wrong_arguments_are_errors_before_the_study(tmp_path, options, message):

@@ -68,11 +68,13 @@ def _evaluate(run: Path, options: EvalOptions) -> float:
             run, options.episodes, options.seed, options.checkpoint, trust=trust
         )
 
-    returns, facts = ask_for_trust(evaluate, options.trust)
+    returns, facts, policy = ask_for_trust(evaluate, options.trust)
+    # A folder of a checkpoint stands for itself.
+    checkpoint = options.checkpoint if policy.run == run else policy.folder.name
     protocol = protocol_line(facts)
     scores = Scores.of(returns)
     name = f"{run}: " if len(options.runs) > 1 else ""
-    played = f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}"
+    played = f"{len(returns)} greedy episodes, {checkpoint} checkpoint, seed {options.seed}"
     print(f"{name}{played}: {scores}")
     if options.verbose:
         print(aligned(facts))
@@ -80,12 +82,12 @@ def _evaluate(run: Path, options: EvalOptions) -> float:
         print(f"protocol: {protocol}")
     record = {
         "protocol": protocol,
-        "checkpoint": options.checkpoint,
+        "checkpoint": checkpoint,
         "seed": options.seed,
         **dataclasses.asdict(scores),
         "returns": returns.tolist(),
     }
-    with (run / "evaluations.jsonl").open("a", encoding="utf-8") as file:
+    with (policy.run / "evaluations.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
     return scores.mean
 

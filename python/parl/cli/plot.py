@@ -17,7 +17,7 @@ class PlotOptions:
     runs: RunPaths
     """Run directories."""
     out: Path | None = None
-    """PNG file to write; default: plots/learning-curve.png in the first run directory."""
+    """File to write (.png, .svg, .pdf); default: plots/learning-curve.png in the first run directory."""
     y: str = "episode_return"
     """Metric to draw, a key of metrics.jsonl."""
     bands: bool = True
@@ -25,7 +25,7 @@ class PlotOptions:
 
 
 def plot_command(arguments: Sequence[str]) -> int:
-    """Draws learning curves into a PNG. Returns the exit status."""
+    """Draws learning curves into a file. Returns the exit status."""
     from parl.run.plot import plot_runs
 
     options = parse(PlotOptions, "parl plot", arguments)

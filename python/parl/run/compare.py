@@ -22,6 +22,7 @@ from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
 from parl.run.listing import compared_settings
 from parl.run.metrics import read_metrics
+from parl.run.plot import save_figure
 from parl.run.scores import Numbers, bootstrap_interval, interquartile_mean
 from parl.run.suites import REFERENCES, human_normalized
 
@@ -178,10 +179,4 @@ def plot_comparison(groups: Sequence[Group], out: str | Path) -> Path:
         axis.grid(alpha=0.3, axis="x")
         axis.use_sticky_edges = False  # a margin beside the bars
     axes[-1].set_xlabel("score: interquartile mean, 95 % interval")
-    out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(out)
-    except ValueError as error:
-        raise ConfigError(f"{out}: {error}") from error
-    return out
+    return save_figure(figure, out)

@@ -1,4 +1,4 @@
-"""Plots of learning curves: a metric over environment steps and over wall time, as a PNG."""
+"""Plots of learning curves: a metric over environment steps and over wall time."""
 
 from __future__ import annotations
 
@@ -82,6 +82,25 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
     return named
 
 
+def _draw(axis: Any, name: str, curves: Sequence[tuple[list[float], list[float]]]) -> Any:
+    """Draws a curve, or several with one legend entry as a band; returns the first line.
+
+    Curves that have no range of x in common are drawn one by one, and single points as dots.
+    """
+    label = Path(name).name if len(curves) == 1 else f"{name} ({len(curves)} seeds)"
+    if len(curves) > 1:
+        places, middle, lowest, highest = band(curves)
+        if len(places) and places[0] < places[-1]:
+            (line,) = axis.plot(places, middle, label=label, linewidth=1.4)
+            axis.fill_between(places, lowest, highest, color=line.get_color(), alpha=0.2, linewidth=0)
+            return line
+    (first,) = axis.plot(*curves[0], label=label, linewidth=1.4)
+    lines = [first, *(axis.plot(*one, color=first.get_color(), linewidth=1.4)[0] for one in curves[1:])]
+    for line in lines:
+        line.set_marker("" if len(line.get_xdata()) > 1 else "o")
+    return first
+
+
 def _draw_evaluations(axis: Any, curves: Sequence[tuple[list[float], list[float]]], line: Any) -> None:
     """Draws evaluations as dots in the color of ``line``, with one legend entry for all of them."""
     label = f"{line.get_label()}, evaluations"
@@ -109,13 +128,7 @@ def learning_curves(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
                         f"the metrics of {run} have no number for {y!r}, expected one of "
                         f"{', '.join(sorted(numbers - {*AXES}))}"
                     )
-            if len(members) == 1:
-                (line,) = axis.plot(*curves[0], label=Path(name).name, linewidth=1.4)
-            else:
-                places, middle, lowest, highest = band(curves)
-                label_of_all = f"{name} ({len(members)} seeds)"
-                (line,) = axis.plot(places, middle, label=label_of_all, linewidth=1.4)
-                axis.fill_between(places, lowest, highest, color=line.get_color(), alpha=0.2, linewidth=0)
+            line = _draw(axis, name, curves)
             if y == "episode_return":  # evaluations are returns too; no other quantity shares their axis
                 _draw_evaluations(axis, [curve(one, x, "evaluation_return") for one in records], line)
             axis.set_xlabel(label)
@@ -132,7 +145,7 @@ def plot_runs(
 
     Args:
         runs: run directories, one line each.
-        out: the PNG file to write; its folder is created if missing.
+        out: file to write, of a type that matplotlib supports; its folder is created if missing.
         bands: whether runs that differ only in their seed are drawn as their median, in a band from minimum
             to maximum.
         y: key of the metric. With ``episode_return``, evaluations (``evaluation_return``) are drawn as dots.
@@ -141,19 +154,29 @@ def plot_runs(
         ``out``.
 
     Raises:
-        ConfigError: ``runs`` is empty, or matplotlib is not installed.
+        ConfigError: ``runs`` is empty, matplotlib is not installed, or does not support the type of the file.
         FileNotFoundError: a run has no file of metrics.
         RunDirectoryError: a run has no value of ``y``.
     """
     if not runs:
         raise ConfigError("runs is empty, expected at least one run directory to plot")
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        figure = learning_curves(runs, y, bands)
     except ImportError as error:
         raise ConfigError("plots need matplotlib: pip install 'parl-rl[plot]'") from error
+    return save_figure(figure, out)
 
-    figure = learning_curves(runs, y, bands)
+
+def save_figure(figure: Any, out: str | Path) -> Path:
+    """Writes a figure into ``out``, whose ending names the type (none: PNG); returns ``out``.
+
+    Raises:
+        ConfigError: matplotlib does not support the type.
+    """
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    FigureCanvasAgg(figure).print_png(str(out))
+    try:
+        figure.savefig(out, format=out.suffix[1:].lower() or "png")
+    except ValueError as error:
+        raise ConfigError(f"{out}: {error}") from error
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib
 import math
@@ -136,9 +137,15 @@ class Progress:
                 self.print_line(progress_line({**self._values, "bar": None, "percent": None}, math.inf))
 
     def print_line(self, text: str) -> None:
-        """Prints a line above the progress."""
+        """Prints a line above the progress; nothing from then on if the output cannot be written."""
         if self._quiet:
             return
+        try:
+            self._write(text)
+        except OSError:  # Its reader has ended, or its terminal or disk is gone: the run goes on.
+            self.close()
+
+    def _write(self, text: str) -> None:
         if self._live is not None:
             self._live.console.print(text, highlight=False, markup=False)
         else:
@@ -155,7 +162,8 @@ class Progress:
     def close(self) -> None:
         """Ends the display; a second call does nothing."""
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
             self._live = None
         self._quiet = True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -119,8 +118,7 @@ def _scores(run: RunDirectory, records: Sequence[Mapping[str, Any]]) -> str:
         if record.get("evaluation_return") is not None
     ]
     path = run.path / "evaluations.jsonl"
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        one = json.loads(line)
+    for one in read_metrics(path) if path.exists() else ():  # without a line that a full disk has cut
         name = f"parl eval, {one['checkpoint']} checkpoint, seed {one['seed']}"
         rows.append((name, one["mean"], one["std"], one["episodes"], one["protocol"]))
     return _table(rows, head) if rows else ""

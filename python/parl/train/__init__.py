@@ -748,10 +748,10 @@ def evaluate_with_protocol(
     checkpoint: str = "best",
     *,
     trust: bool = False,
-) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[tuple[str, str]]]:
-    """As :func:`evaluate`, with the protocol as :func:`protocol_table` returns it.
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[tuple[str, str]], Policy]:
+    """As :func:`evaluate`; also returns the protocol as :func:`protocol_table` does, and the policy.
 
-    It is that of the weights that played: a run in progress may have replaced its checkpoints since.
+    They are those of the weights that played: a run in progress may have replaced its checkpoints since.
     """
     from parl.runtime.evaluate import Evaluator
 
@@ -760,7 +760,7 @@ def evaluate_with_protocol(
     facts = protocol_facts(RunDirectory.open(policy.run), policy.env_steps, episodes)
     evaluator = Evaluator(policy.env_maker, policy.acting, policy.spec)
     try:
-        return evaluator.play(episodes, seed), facts
+        return evaluator.play(episodes, seed), facts, policy
     finally:
         evaluator.close()
 

@@ -21,6 +21,7 @@ from parl.run import RunDirectory
 from parl.run.config import dump_toml
 from parl.run.integrity import describe, with_checksum
 from parl.runtime import policy_file
+from parl.train.registry import pickled_functions
 
 if TYPE_CHECKING:
     from parl.train.policy import Policy
@@ -69,7 +70,15 @@ def save(policy: Policy, folder: str | Path, source: str | None = None) -> Path:
         policy: the policy.
         folder: created if missing.
         source: the argument of :func:`parl.load` in the model card; by default the folder's name.
+
+    Raises:
+        ConfigError: a function without an import path makes the network.
     """
+    for name in pickled_functions(policy.config.algorithm):
+        raise ConfigError(
+            f"{name} is a function without an import path, which a folder without pickles cannot hold: write "
+            "it into a module and train with its import path, module:function"
+        )
     folder, run = Path(folder), RunDirectory.open(policy.run)
     folder.mkdir(parents=True, exist_ok=True)
     table = run.config

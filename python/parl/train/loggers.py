@@ -162,7 +162,7 @@ class MLflow(Logger):
         super().__init__()
         self._uri = tracking_uri
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-        self._pending: Any = None
+        self._pending: list[Any] = []
 
     def on_start(self, run: RunInfo, /) -> None:
         """Starts a run, or continues the one that has the run's identifier as the tag ``parl_run``."""
@@ -188,13 +188,15 @@ class MLflow(Logger):
 
         now = int(time.time() * 1000)
         values = [Metric(name, float(value), now, env_steps) for name, value in metrics.items()]
-        self._pending = self._client.log_batch(self._id, metrics=values, synchronous=False)
+        self._pending.append(self._client.log_batch(self._id, metrics=values, synchronous=False))
 
     def on_end(self, result: Run, /) -> None:
-        """Waits for the queue and ends the run of MLflow."""
-        if self._pending is not None:
-            self._pending.wait()
-        self._client.set_terminated(self._id, self._status.get(result.stopped, "FINISHED"))
+        """Waits for the queue and ends the run of MLflow; raises what failed in the queue."""
+        try:
+            for operation in self._pending:
+                operation.wait()
+        finally:
+            self._client.set_terminated(self._id, self._status.get(result.stopped, "FINISHED"))
 
 
 class Trackio(Logger):

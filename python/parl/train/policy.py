@@ -193,6 +193,9 @@ class Policy:
 
         Returns:
             ``folder``.
+
+        Raises:
+            ConfigError: a function without an import path makes the network: its pickle would be needed.
         """
         from parl.train import hub
 
@@ -218,7 +221,7 @@ class Policy:
             The address of the commit.
 
         Raises:
-            ConfigError: huggingface_hub is not installed.
+            ConfigError: as for :meth:`save_for_hub`, or huggingface_hub is not installed.
         """
         from parl.train import hub
 

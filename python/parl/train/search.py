@@ -32,6 +32,7 @@ from parl.run import dump_toml
 from parl.signatures import show_options
 from parl.train import _env_maker, _options_layer, _probe_env, train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
+from parl.train.config import words
 from parl.train.options import Options
 from parl.train.registry import Layer, preset_layer, resolve
 from parl.train.trainer import TrainingInterrupted
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
     from optuna.pruners import BasePruner
+
+    from parl.envs import EnvMaker
 
 # Attributes of a trial.
 _POSITION = "position"  # see _position
@@ -110,9 +113,9 @@ def tune(
         preset: as for :func:`parl.train`; sampled settings take precedence.
         trials: number of completed and pruned trials at which the search ends, in all processes together.
             Each further process may add one.
-        study: SQLite file. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file with the suffix
-            ``.toml``, the best settings, and a folder without suffix, the runs of the trials, of which
-            checkpoints are not kept.
+        study: SQLite file, such as ``name.db``. Default: ``tune/<algorithm>-<env>.db``. Beside it are a file
+            with the suffix ``.toml``, the best settings, and a folder without suffix, the runs of the trials,
+            of which checkpoints are not kept.
         space: setting -> Optuna's distribution. Default: that of the algorithm, see
             ``parl.train.search_spaces``, without settings that have no effect here.
         startup_trials: trials with random settings, none of which is pruned.
@@ -146,6 +149,8 @@ def tune(
     _options_layer(algorithm, sampled)  # checks the names
     label = f"{algorithm}-{maker.name}"
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
+    if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
+        raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
     if settings.quiet:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = _open_study(
@@ -184,7 +189,7 @@ def tune(
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
         layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, kept)]
-        _write_settings(config, algorithm, maker.env, layers)
+        _write_settings(config, algorithm, maker, layers)
         return best
 
     while len(_trials(found, TrialState.COMPLETE, TrialState.PRUNED)) < trials:
@@ -241,13 +246,17 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
     return files
 
 
-def _write_settings(path: Path, algorithm: str, env: Any, layers: Sequence[Layer]) -> None:
+def _write_settings(path: Path, algorithm: str, maker: EnvMaker, layers: Sequence[Layer]) -> None:
     """Writes a file for ``parl train --config``; later layers take precedence."""
-    run: dict[str, Any] = {"env": env} if isinstance(env, str) else {}
+    run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
     own: dict[str, Any] = {}
     for layer in layers:
         run |= layer.run
         own |= layer.algorithm
+    for key in {"env_options", "evaluation_env_options"} & run.keys():
+        run[key] = words(run[key])  # TOML has no None, which may be a value
+    if "wrappers" in run:
+        run["wrappers"] = maker.wrapper_names
     write_atomically(path, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
 
 
