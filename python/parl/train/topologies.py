@@ -104,7 +104,7 @@ class OffPolicyTopology:
                 )
             config = dataclasses.replace(config, learners=1)
             print_line(f"{group.size} processes of torchrun share environments, batch, replay and steps")
-            if config.actors == "auto":
+            if config.actors == "auto" and config.engine == "local":
                 config = dataclasses.replace(config, actors=_actors_per_process(group, config, print_line))
         if config.threads == "auto":
             config = dataclasses.replace(config, threads=self._threads(algorithm, config, print_line))
@@ -112,6 +112,7 @@ class OffPolicyTopology:
             return config
         actors = None if config.actors == "auto" else config.actors
         learners = None if config.learners == "auto" else config.learners
+        most = config.num_envs // (2 if config.double_buffer else 1)
         if config.schedule == "deterministic":
             print_line(
                 "the deterministic schedule runs in one thread: 1 actor and 1 learner unless set otherwise"
@@ -120,16 +121,16 @@ class OffPolicyTopology:
         if config.engine == "ray":
             learners = learners or 1
             if actors is None:
-                actors = _ray_actors(config, config.num_envs, learners, print_line)
+                processes = 1 if group is None else group.size
+                actors = _ray_actors(config, most, learners * processes, print_line, processes)
             return dataclasses.replace(config, actors=actors, learners=learners)
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
-        divisible = config.num_envs // (2 if config.double_buffer else 1)
         from parl.runtime import autotune
 
         rates = autotune.measure(
             self.setup(algorithm, config, maker, spec),
-            [actors] if actors else list(range(1, min(cores, 16, divisible) + 1)),
+            [actors] if actors else list(range(1, min(cores, 16, most) + 1)),
             [learners]
             if learners
             else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
@@ -260,6 +261,8 @@ def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMak
         value = getattr(config, name)
         if value not in (only, "auto"):
             raise ConfigError(f"{name} = {value!r}: {why}: set {only!r}")
+    if config.schedule == "deterministic":
+        return dataclasses.replace(config, learners=1)
     return dataclasses.replace(config, learners=1, actor_kind="thread")
 
 

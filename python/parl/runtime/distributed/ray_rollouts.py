@@ -185,7 +185,7 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
     def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
         assert setup.remote is not None
         with contextlib.ExitStack() as opened:
-            opened.enter_context(connection(setup.remote, setup.actors))
+            opened.enter_context(connection(setup.remote, setup.actors, setup.scale))
             super().__init__(setup, saved)
             for handle in self._actors:
                 handle.start()
@@ -242,7 +242,7 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
         self._weights: WeightsRef | None = None
         self._connection = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
-            opened.enter_context(connection(setup.remote, setup.actors))
+            opened.enter_context(connection(setup.remote, setup.actors, setup.scale))
             super().__init__(setup, saved)
             self._connection = opened.pop_all()
 
