@@ -496,7 +496,6 @@ def test_populations_refuse_settings_without_effect():
         ("dqn", "park_actors", False, "schedule = 'deterministic'"),
         ("a3c", "actor_kind", "thread", "schedule = 'deterministic'"),
         ("ppo", "checkpoint_every_s", 60.0, "schedule = 'deterministic'"),
-        ("ppo", "log_every_s", 60.0, "schedule = 'deterministic'"),
         ("impala", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "predictors", 2, "schedule = 'deterministic'"),

@@ -140,8 +140,8 @@ class RunConfig:
         if not self.evaluation_episodes:
             refuse_unused(self, ("stop_at_return", "evaluation_every"), "evaluation_episodes = 0")
         if self.schedule == "deterministic":
-            times = ("checkpoint_every_s", "log_every_s")
-            refuse_unused(self, times, "schedule = 'deterministic', which does not read a clock")
+            clockless = "schedule = 'deterministic', which does not read a clock: set checkpoint_every"
+            refuse_unused(self, ("checkpoint_every_s",), clockless)
         keywords(self.env_options)
         keywords(self.evaluation_env_options)
 
