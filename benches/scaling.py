@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "scaling.md"
 BEGIN, END = "<!-- table of benches/scaling.py -->", "<!-- end -->"
 MACHINES, CORES, GPUS = 64, 64, 8
 # Assumptions, which are no measurements: the link of the machine with the GPUs, the length of an episode, and
-# transitions per update of each process of torchrun, 20 steps of 32 environments.
+# transitions per update of each process of torchrun, one on each machine: 20 steps of 32 environments.
 LINK_BYTES_PER_S = 100e9 / 8
 EPISODE = 1_000
 UPDATE = 640
@@ -78,7 +78,7 @@ def limits() -> list[Limit]:
     both = f"{act:,.0f} us act, {learn:,.0f} us learn"
     found.append(Limit(run, f"{cores:,} cores", both, row, cores / (act + learn) * 1e6))
     row, ms = number(f"{WEIGHTS} gradients, 2 processes", "time to average")
-    about = f"{ms:,.1f} ms per update of {UPDATE} transitions"
+    about = f"{ms:,.1f} ms per update of {UPDATE} transitions per machine"
     found.append(Limit(run, "gradients averaged by gloo", about, row, MACHINES * UPDATE / ms * 1e3))
     run = "`es --engine ray`"
     row, us = number("rows of parl/Pong-v0, 2 nodes", "actor's time per transition")

@@ -76,7 +76,7 @@ class Way:
             if points is not None and sum(got) >= points:
                 break
         self.game, self.actions, self.points = game, actions[: len(got)], np.array(got)
-        self.states, self.observations = np.stack(states), np.stack(observations)
+        self.states, self.observations = np.array(states), np.array(observations)
 
 
 class BackwardEnvs(VectorEnv[Any, Any, Any]):

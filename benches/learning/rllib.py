@@ -277,7 +277,9 @@ def rates_of_parl(env, batch, ratio, mode, seconds, seed):
     options |= {"learning_starts": 1_000, "replay_capacity": 100_000, "total_steps": 10**9}
     options |= {"schedule": schedule, "actors": actors, "learners": 1, "threads": 1, "seed": seed}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
-        options |= {"evaluation_episodes": 0, "log_every_s": 0.25, "checkpoint_every_s": 10**6}
+        options |= {"evaluation_episodes": 0, "log_every_s": 0.25}
+        if schedule == "async":
+            options["checkpoint_every_s"] = 10**6
         parl.train("sac", env=env, runs=runs, quiet=True, callbacks=[Marks()], **options)
     return between(marks, batch)
 

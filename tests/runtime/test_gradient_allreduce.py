@@ -1,5 +1,6 @@
 """Averages of gradients: learners on parts of a batch give the weights of one on the whole batch."""
 
+import inspect
 import os
 import threading
 from types import SimpleNamespace
@@ -35,6 +36,12 @@ def connect(request):
         return ThreadAllReduce(groups.setdefault(learners, ThreadGroup(learners, timeout_s=60.0)), rank)
 
     return made
+
+
+@pytest.mark.parametrize("kind", [GlooAllReduce, ThreadGroup])
+def test_learners_wait_for_the_first_one_while_it_evaluates(kind):
+    """An evaluation of Atari games, or a callback, can take longer than ten minutes."""
+    assert inspect.signature(kind).parameters["timeout_s"].default >= 24 * 3_600
 
 
 def run_learners(connect, learners, work):

@@ -127,6 +127,21 @@ def test_a_saved_run_resumes_and_reports_its_sizes(tmp_path):
     assert saved.counters["actors_saved"] == [True, True]
 
 
+def test_predictors_of_other_runs_and_of_a_resumed_run_have_other_random_numbers(monkeypatch):
+    """Actions are sampled by predictors: equal seeds would give a resumed run its first numbers again."""
+    seeds, start = [], PredictorLoop._start_missing
+    monkeypatch.setattr(PredictorLoop, "_run_predictor", lambda *_: None)
+    monkeypatch.setattr(PredictorLoop, "_start_missing", lambda self: None)
+    for seed, resumes in ((0, 0), (1, 0), (0, 1)):
+        run = setup(False, predictors=2)
+        make, run = run.algorithm.make_policy, dataclasses.replace(run, seed=seed)
+        run.algorithm.make_policy = lambda *args, make=make: seeds.append(args[3]) or make(*args)
+        with contextlib.closing(PredictorLoop(run)) as loop:
+            loop._resumes = resumes
+            start(loop)
+    assert len(set(seeds)) == len(seeds) == 6
+
+
 def test_a_predictor_that_fails_ends_the_run():
     """Otherwise its actors would wait forever."""
 

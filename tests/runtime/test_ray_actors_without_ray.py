@@ -44,6 +44,8 @@ def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
     assert connect(RayCluster("there", 4), 2) is False and len(ray.init_options) == 1
     with pytest.raises(ConfigError, match="actors = 3 is above the 2 processors"):
         connect(RayCluster("there", 4), 3)
+    with pytest.raises(ConfigError, match="actors = 4 is above the 2 processors"):
+        connect(RayCluster("there", 4), 2, processes=2)
     assert ray.joined, "a connection made before this call is kept"
     assert cluster_cpus(RayCluster("there", 4)) == 2 and ray.joined
     disconnect()

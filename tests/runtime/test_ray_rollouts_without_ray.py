@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import sys
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from parl.runtime.distributed.ray_rollouts import (
     RayRolloutHandle,
     RaySyncRolloutLoop,
 )
+from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.population import (
     _ALIGNMENT,
@@ -160,18 +162,42 @@ def test_rollouts_are_queued_as_they_arrive(fake_ray):
     assert len(fake_ray.killed) == 2 and fake_ray.joined
 
 
-def test_an_interrupted_run_does_not_wait_for_an_actor_without_a_processor(fake_ray, monkeypatch, tmp_path):
-    """It waits for actors that are placed, so that the rollout is complete."""
+def test_an_interrupted_run_does_not_wait_for_an_actor_that_hangs(fake_ray, monkeypatch, tmp_path):
+    """It is saved as it was after the last update, also if another actor has answered since."""
     fake_ray.joined = True
     monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
     loop = RaySyncRolloutLoop(setup(joins_rollouts=True))
-    loop.interrupt()
-    with pytest.raises(WorkerTimeoutError, match="actor 0 found no free processor within 0 s of"):
-        loop._iterate(1.0)
-    loop.save_after_failure(tmp_path)
+    weights = loop.learner.weights.clone()
+
+    def first_answers(calls, **options):
+        if calls[0].name == "collect" and calls[0] is fake_ray.named("collect")[0]:
+            calls[0].is_ready, calls[0].result = True, rollout(state=b"later")
+            loop.interrupt()
+        return wait(calls, **options)
+
+    wait = sys.modules["ray"].wait
+    monkeypatch.setattr(sys.modules["ray"], "wait", first_answers)
+    monkeypatch.setattr(loop._buffers[0], "fill", lambda content: None)
+    loop.advance(1_000, 1.0)
+    assert loop.updates == loop.env_steps == 0 and torch.equal(loop.learner.weights, weights)
+    assert [handle.state for handle in loop._actors] == [None, None]
+    loop.save(tmp_path)
     assert checkpoint.read(tmp_path).counters["actors_saved"] == [False, False]
     loop.close()
     assert len(fake_ray.killed) == 2
+
+
+def test_an_interrupted_process_of_torchrun_raises_an_error(fake_ray, monkeypatch):
+    """The other processes wait for its gradients."""
+    fake_ray.joined = True
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
+    loop = RaySyncRolloutLoop(setup(joins_rollouts=True))
+    loop._setup = dataclasses.replace(loop._setup, group=Group(1, 2, 1))
+    loop.interrupt()
+    with pytest.raises(WorkerTimeoutError, match="actor 0 did not answer within 0 s of the interrupt"):
+        loop._iterate(1.0)
+    loop._setup = dataclasses.replace(loop._setup, group=None)
+    loop.close()
 
 
 def population(**options):

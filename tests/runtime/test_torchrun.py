@@ -13,7 +13,7 @@ from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
 from parl.run.listing import listed
 from parl.runtime.distributed.torchrun import Group
-from parl.train import protocol, train
+from parl.train import protocol, resume, train
 
 OPTIONS = {
     "env": "CartPole-v1",
@@ -198,6 +198,8 @@ def test_two_processes_train_ppo_together_and_resume(tmp_path):
     assert 2_400 <= counters[0]["env_steps"] <= 2_496 and 2_400 <= counters[1]["env_steps"] <= 2_496
     assert 100 <= counters[0]["updates"] <= 116 and counters[0]["updates"] % 4 == 0
     pair("resume", str(whole), cwd=tmp_path)
+    with pytest.raises(ConfigError, match=r"trained by 2 processes, .*: it cannot go on with 1"):
+        resume(whole)
 
 
 def one_update_per_rollout(path):

@@ -187,13 +187,13 @@ OWN = {
         "actors": learning(1),
         "learners": learning(2, learners=1),
         "threads": parts(3, "threads", 3),
-        "actor_kind": parts("thread", "processes", False),
-        "learner_kind": parts("thread", "learner_threads", True),
+        "actor_kind": parts("thread", "processes", False, schedule="async"),
+        "learner_kind": parts("thread", "learner_threads", True, schedule="async"),
         "replay_ratio": learning(4.0),
         "batch_size": learning(12),
         "replay_capacity": learning(50),
         "learning_starts": learning(60),
-        "park_actors": parts(False, "park_actors", False),
+        "park_actors": parts(False, "park_actors", False, schedule="async"),
         "double_buffer": learning(True),
         "prefetch": learning(2),
         "priority_delay": learning(2),
@@ -240,7 +240,7 @@ OWN["data"] = OWN["rollout"] | {
 OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key not in {"threads", *ON_RAY}} | {
     "schedule": check_loop,
     "actors": learning(1),
-    "actor_kind": parts("thread", "processes", False),
+    "actor_kind": parts("thread", "processes", False, schedule="async"),
 }
 OWN["async"] = OWN["hogwild"] | ON_RAY | {"max_lag": parts(3, "max_lag", 3, schedule="async")}
 OWN["predictor"] = OWN["async"] | {
@@ -491,6 +491,11 @@ def test_populations_refuse_settings_without_effect():
         ("dqn", "ray_steps", 3, "engine = 'local'"),
         ("ppo", "ray_address", "auto", "engine = 'local'"),
         ("es", "ray_address", "auto", "engine = 'local'"),
+        ("dqn", "actor_kind", "thread", "schedule = 'deterministic'"),
+        ("dqn", "learner_kind", "thread", "schedule = 'deterministic'"),
+        ("dqn", "park_actors", False, "schedule = 'deterministic'"),
+        ("a3c", "actor_kind", "thread", "schedule = 'deterministic'"),
+        ("ppo", "checkpoint_every_s", 60.0, "schedule = 'deterministic'"),
         ("impala", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "max_lag", 3, "schedule = 'deterministic'"),
         ("ga3c", "predictors", 2, "schedule = 'deterministic'"),
@@ -509,8 +514,11 @@ def test_ray_runs_actors_at_the_same_time_and_of_its_own_kind():
     for name in ("dqn", "impala", "es"):
         with pytest.raises(ConfigError, match="schedule = 'deterministic' is one thread; engine = 'ray'"):
             tiny_runs.run_of(name, engine="ray")
-    with pytest.raises(ConfigError, match="actor_kind = 'thread' has no effect with engine = 'ray'"):
-        tiny_runs.run_of("impala", engine="ray", schedule="async", actor_kind="thread")
+    for name, setting in (("impala", {"actor_kind": "thread"}), ("dqn", {"actor_kind": "thread"})):
+        with pytest.raises(ConfigError, match="actor_kind = 'thread' has no effect with engine = 'ray'"):
+            tiny_runs.run_of(name, engine="ray", schedule="async", **setting)
+    with pytest.raises(ConfigError, match="park_actors = False has no effect with engine = 'ray'"):
+        tiny_runs.run_of("dqn", engine="ray", schedule="async", park_actors=False)
     with pytest.raises(ConfigError, match=r"actors = 5 is neither auto nor in 1\.\.num_envs = 4"):
         tiny_runs.run_of("ppo", actors=5)
 
@@ -531,6 +539,21 @@ def test_ray_gets_an_actor_per_processor_but_the_learners(monkeypatch, name, fou
     assert f"the Ray cluster has {found} processors: {actors} actors, 1 learners here" in said
 
 
+@pytest.mark.parametrize(("double_buffer", "actors"), [(False, 8), (True, 4)])
+def test_ray_gets_actors_for_all_processes_of_torchrun(monkeypatch, double_buffer, actors):
+    monkeypatch.setattr(ray_cluster, "cluster_cpus", lambda cluster: 11)
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    options = {"engine": "ray", "schedule": "async", "actors": "auto", "learners": "auto", "num_envs": 8}
+    config = tiny_runs.run_of("dqn", **options, double_buffer=double_buffer)
+    made, spec = tiny_runs.algorithm_for("dqn", "CartPole-v1", {}), tiny_runs.spec_for("CartPole-v1")
+    said = []
+    settled = topology_of("dqn").resolve_auto(made, config, tiny_runs.ENVS["CartPole-v1"], spec, said.append)
+    assert settled.actors == actors
+    assert f"the Ray cluster has 11 processors: {actors} actors, 2 learners here" in said
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
@@ -542,6 +565,6 @@ def test_ray_gets_an_actor_per_processor_but_the_learners(monkeypatch, name, fou
     ],
 )
 def test_environments_on_a_device_refuse_settings_of_other_threads(setting, value):
-    config = tiny_runs.run_of("dqn", device="cuda", actors=1, **{setting: value})
+    config = tiny_runs.run_of("dqn", device="cuda", actors=1, schedule="async", **{setting: value})
     with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
         topologies._resolve_on_device(config, lambda _: None)

@@ -17,6 +17,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+# Seconds for which learners wait for another one. Between two averages the first learner of a run evaluates,
+# saves and calls callbacks, which may take hours. A learner that fails or is killed ends the wait at once.
+_TIMEOUT_S = 86_400.0
+
 
 class GradientAllReduce(Protocol):
     """Protocol: averages the gradients of one learner with those of the run's other learners."""
@@ -87,7 +91,7 @@ class GlooAllReduce:
         timeout_s: seconds after which a learner that waits for the others raises an error.
     """
 
-    def __init__(self, path: str, rank: int, learners: int, timeout_s: float = 600.0) -> None:
+    def __init__(self, path: str, rank: int, learners: int, timeout_s: float = _TIMEOUT_S) -> None:
         import torch.distributed as dist
 
         # A separate group, because the default group and its network settings belong to the user.
@@ -131,7 +135,7 @@ class ThreadGroup:
         timeout_s: seconds after which a learner that waits for the others raises an error.
     """
 
-    def __init__(self, learners: int, timeout_s: float = 600.0) -> None:
+    def __init__(self, learners: int, timeout_s: float = _TIMEOUT_S) -> None:
         self.barrier = threading.Barrier(learners, timeout=timeout_s)
         self.gradients = [torch.empty(0)] * learners
         self.present = [False] * learners

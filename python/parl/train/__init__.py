@@ -577,6 +577,7 @@ def resume(
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
+        ConfigError: the run was trained by another number of processes of torchrun.
         CallbackError: a callback raised an exception.
         WorkerError: an actor or learner failed.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
@@ -594,6 +595,8 @@ def resume(
     def last_checkpoint() -> tuple[RunConfig, Any, Checkpoint | None]:
         """Settings, setup and the last checkpoint, without which the run starts as :func:`train` does."""
         saved = _last_checkpoint(opened.run, rank, trust)
+        if saved is not None:
+            _check_processes(opened.run, saved, group)
         limits = {} if saved is None else saved.counters.get("limits", {})
         current = replace(config, {key: limits[key] for key in limits if key not in options}, "resume")
         setup = opened.make_setup(current)
@@ -620,6 +623,21 @@ def resume(
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _check_processes(run: RunDirectory, saved: Checkpoint, group: Group | None) -> None:
+    """Checks that a run goes on with as many processes as it had.
+
+    Raises:
+        ConfigError: it has more or fewer.
+    """
+    now = 1 if group is None else group.size
+    before = int(saved.counters.get("processes", now))
+    if before != now:
+        raise ConfigError(
+            f"{run.path} was trained by {before} process{'es' * (before > 1)}, which saved their shares: "
+            f"it cannot go on with {now}"
+        )
 
 
 def _has_reached_goal(saved: Checkpoint) -> bool:

@@ -35,6 +35,10 @@ _OF_ACTORS = (
     "ray_steps",
 )
 
+# Reasons why settings have no effect.
+_ONE_THREAD = "schedule = 'deterministic', which runs in one thread"
+_RAY_ACTORS = "engine = 'ray', whose actors are Ray actors"
+
 
 def check_starts(config: Any) -> None:
     """Checks ``random_starts``, ``start_states`` and ``start_states_share``.
@@ -139,6 +143,9 @@ class RunConfig:
                 raise ConfigError(f"logger = {name!r} is not one of {', '.join(LOGGERS)}")
         if not self.evaluation_episodes:
             refuse_unused(self, ("stop_at_return", "evaluation_every"), "evaluation_episodes = 0")
+        if self.schedule == "deterministic":
+            clockless = "schedule = 'deterministic', which does not read a clock: set checkpoint_every"
+            refuse_unused(self, ("checkpoint_every_s",), clockless)
         keywords(self.env_options)
         keywords(self.evaluation_env_options)
 
@@ -299,6 +306,10 @@ class OffPolicyRunConfig(RayConfig, RunConfig):
         if self.engine == "local":
             refuse_unused(self, ("ray_steps",), "engine = 'local'")
         self._check_ray(self.schedule)
+        if self.schedule == "deterministic":
+            refuse_unused(self, ("actor_kind", "learner_kind", "park_actors"), _ONE_THREAD)
+        if self.engine == "ray":
+            refuse_unused(self, ("actor_kind", "park_actors"), _RAY_ACTORS)
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
@@ -391,6 +402,8 @@ class HogwildRunConfig(RolloutRunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choices(self, ("actor_kind", ("process", "thread")))
+        if self.schedule == "deterministic":
+            refuse_unused(self, ("actor_kind",), _ONE_THREAD)
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
             raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
 
@@ -408,7 +421,7 @@ class AsyncRunConfig(RayConfig, HogwildRunConfig):
         check_bounds(self, ("max_lag", 0, 2**53))
         self._check_ray(self.schedule)
         if self.engine == "ray":
-            refuse_unused(self, ("actor_kind",), "engine = 'ray', whose actors are Ray actors")
+            refuse_unused(self, ("actor_kind",), _RAY_ACTORS)
         if self.schedule == "deterministic":
             refuse_unused(self, ("max_lag",), "schedule = 'deterministic', where the policy lag is 0")
 

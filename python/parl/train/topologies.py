@@ -110,7 +110,8 @@ class OffPolicyTopology:
         if config.engine == "ray":
             learners = learners or 1
             if actors is None:
-                actors = _ray_actors(config, config.num_envs, learners, print_line)
+                processes = 1 if group is None else group.size
+                actors = _ray_actors(config, _max_actors(config), learners * processes, print_line, processes)
             return dataclasses.replace(config, actors=actors, learners=learners)
         return self._measure(algorithm, config, maker, spec, print_line)
 
@@ -127,7 +128,7 @@ class OffPolicyTopology:
             )
         config = dataclasses.replace(config, learners=1)
         print_line(f"{group.size} processes of torchrun share environments, batch, replay and steps")
-        if config.actors == "auto":
+        if config.actors == "auto" and config.engine == "local":
             config = dataclasses.replace(config, actors=_actors_per_process(group, config, print_line))
         return config
 
@@ -143,10 +144,11 @@ class OffPolicyTopology:
         from parl.runtime import autotune
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
-        divisible = config.num_envs // (2 if config.double_buffer else 1)
         rates = autotune.measure(
             self.setup(algorithm, config, maker, spec),
-            list(range(1, min(cores, 16, divisible) + 1)) if config.actors == "auto" else [config.actors],
+            list(range(1, min(cores, 16, _max_actors(config)) + 1))
+            if config.actors == "auto"
+            else [config.actors],
             [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0]
             if config.learners == "auto"
             else [config.learners],
@@ -277,7 +279,14 @@ def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMak
         value = getattr(config, name)
         if value not in (only, "auto"):
             raise ConfigError(f"{name} = {value!r}: {why}: set {only!r}")
+    if config.schedule == "deterministic":
+        return dataclasses.replace(config, learners=1)
     return dataclasses.replace(config, learners=1, actor_kind="thread")
+
+
+def _max_actors(config: OffPolicyRunConfig) -> int:
+    """The largest number of actors that the environments can be divided among."""
+    return config.num_envs // (2 if config.double_buffer else 1)
 
 
 def _ray_actors(

@@ -107,14 +107,16 @@ def _evaluation_threads(learner_device: str) -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def _add_counters(folder: Path, config: RunConfig, **more: Any) -> dict[str, Any]:
+def _add_counters(folder: Path, config: RunConfig, setup: RunSetup, **more: Any) -> dict[str, Any]:
     """Adds ``more`` and what ends the run to a checkpoint's ``counters.json``; returns its content.
 
     A resumed run can end elsewhere than its settings say: the next resume and lists of runs read ``limits``.
+    It needs as many ``processes`` of torchrun, because each saves its own share of the run.
     """
     path = folder / "counters.json"
     limits = {"total_steps": config.total_steps, "stop_at_return": config.stop_at_return}
-    counters = json.loads(path.read_text(encoding="utf-8")) | more | {"limits": limits}
+    counters = json.loads(path.read_text(encoding="utf-8")) | more
+    counters |= {"limits": limits, "processes": setup.scale}
     path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
     return counters
 
@@ -129,7 +131,7 @@ def run_follower_rank(
     def save(write: Callable[[Path], None]) -> None:
         with checkpoints.write(loop.env_steps) as folder:
             write(folder)
-            _add_counters(folder, config)
+            _add_counters(folder, config, setup)
 
     # Rank 0 handles interrupts for all processes.
     with _signals(lambda: None):
@@ -496,6 +498,7 @@ class Trainer:
             counters = _add_counters(
                 folder,
                 self._config,
+                self._setup,
                 training_s=time.monotonic() - self._began,
                 evaluation_episodes=self._episodes_played,
                 trainer=self._state(loop),

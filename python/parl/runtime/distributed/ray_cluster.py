@@ -47,8 +47,13 @@ class RayCluster:
     steps: int = 1
 
 
-def connect(remote: RayCluster, actors: int) -> bool:
+def connect(remote: RayCluster, actors: int, processes: int = 1) -> bool:
     """Connects this process to the cluster, unless it is connected; returns whether it was not.
+
+    Args:
+        remote: the cluster.
+        actors: number of actors of this process.
+        processes: number of processes of torchrun, which share the cluster and have as many actors each.
 
     Raises:
         ConfigError: ray is not installed, no cluster answers, or it has too few processors.
@@ -58,10 +63,12 @@ def connect(remote: RayCluster, actors: int) -> bool:
     except ImportError as error:
         raise ConfigError("engine = 'ray' needs ray: pip install 'parl-rl[dist]'") from error
     fresh = not ray.is_initialized()
+    # Without an address Ray would join any cluster that another process of this machine has started.
+    address = remote.address or os.environ.get("RAY_ADDRESS") or "local"
+    if address != "local":
+        actors *= processes
     if fresh:
         handler = signal.getsignal(signal.SIGTERM)
-        # Without an address Ray would join any cluster that another process of this machine has started.
-        address = remote.address or os.environ.get("RAY_ADDRESS") or "local"
         try:
             _check_answers(address)
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
@@ -99,9 +106,9 @@ def disconnect() -> None:
 
 
 @contextlib.contextmanager
-def connection(remote: RayCluster, actors: int) -> Generator[None]:
+def connection(remote: RayCluster, actors: int, processes: int = 1) -> Generator[None]:
     """Context in which this process is connected: see :func:`connect` and :func:`disconnect`."""
-    fresh = connect(remote, actors)
+    fresh = connect(remote, actors, processes)
     try:
         yield
     finally:

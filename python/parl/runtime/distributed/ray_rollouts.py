@@ -185,7 +185,7 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
     def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
         assert setup.remote is not None
         with contextlib.ExitStack() as opened:
-            opened.enter_context(connection(setup.remote, setup.actors))
+            opened.enter_context(connection(setup.remote, setup.actors, setup.scale))
             super().__init__(setup, saved)
             for handle in self._actors:
                 handle.start()
@@ -199,6 +199,18 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
             for index in range(self._setup.actors)
         ]
 
+    def _iterate(self, seconds: float) -> None:
+        """See :class:`SyncRolloutLoop`; after an interrupt gives up rollouts that take too long."""
+        before = [handle.state for handle in self._actors]
+        try:
+            super()._iterate(seconds)
+        except WorkerTimeoutError:
+            # Checkpoints have the states after the last update.
+            for handle, state in zip(self._actors, before, strict=True):
+                handle.state = state
+            if self._setup.group is not None:  # the other processes wait for this one's gradients
+                raise
+
     def _collect_rollouts(self, group: Sequence[int]) -> list[Counts]:
         self._shared_weights.publish(self._learner.weights)
         for index in group:
@@ -209,8 +221,8 @@ class RaySyncRolloutLoop(SyncRolloutLoop):
         deadline = Deadline(math.inf, lambda: self._interrupted)
         while (found := handle.result(SLICE_S)) is None:
             handle.share_processor()
-            if not deadline.remaining_s() and not handle.is_placed(0.0):
-                raise WorkerTimeoutError(f"{handle.name} found no free processor within {deadline}")
+            if not deadline.remaining_s():
+                raise WorkerTimeoutError(f"{handle.name} did not answer within {deadline}")
         rollout = found[1]
         buffer.fill(rollout.content)
         buffer.final_obs, buffer.final_at = rollout.final
@@ -242,7 +254,7 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
         self._weights: WeightsRef | None = None
         self._connection = contextlib.ExitStack()
         with contextlib.ExitStack() as opened:
-            opened.enter_context(connection(setup.remote, setup.actors))
+            opened.enter_context(connection(setup.remote, setup.actors, setup.scale))
             super().__init__(setup, saved)
             self._connection = opened.pop_all()
 

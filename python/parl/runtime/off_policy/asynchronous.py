@@ -274,7 +274,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
                 workers.start(f"learner {rank}", _run_learner, args, process=True)
         run, weights = (_run_actor, self._shared_weights)
         if setup.remote is not None:
-            self._connected = connect(setup.remote, setup.actors)
+            self._connected = connect(setup.remote, setup.actors, setup.scale)
             run, weights = run_ray_actor, WeightsRef(self._shared_weights)
         actors_replay: Any = name if setup.processes else self._replay
         if setup.freeze_after:

@@ -41,6 +41,7 @@ from parl.runtime.on_policy.rollout import RolloutBuffer, concatenate
 from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.size_tuner import SizeTuner
+from parl.runtime.seeds import actor_seeds
 from parl.runtime.weights import SharedWeights
 from parl.runtime.workers import WorkerGroup
 from parl.types import Array, HogwildLearner, RolloutPolicy
@@ -183,7 +184,8 @@ class PredictorLoop(AsyncRolloutLoop):
             self._attach(fill=False)
             self._idle.append(self._learners[-1])
         for number in range(len(self._predictors), self._tuner.sizes["predictors"]):
-            policy = setup.algorithm.make_policy(number, setup.actors, setup.num_envs, setup.seed + number)
+            seed, _ = actor_seeds(setup.own_seed(self._resumes), number)
+            policy = setup.algorithm.make_policy(number, setup.actors, setup.num_envs, seed)
             thread = threading.Thread(target=self._run_predictor, args=(number, policy), daemon=True)
             self._predictors.append(thread)
             thread.start()
