@@ -50,7 +50,6 @@ def train(runs, **options):
         ({"env": gymnasium.Env}, r"Env\(\) returned .* lacks observation_space, action_space of an Env"),
         ({"env": lambda: None}, r"<lambda>\(\) returned None, which lacks reset, step"),
     ],
-    ids=str,
 )
 def test_values_of_another_type_are_refused(tmp_path, options, message):
     with pytest.raises(ConfigError, match=message):
