@@ -227,7 +227,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # Lists and mappings stay the caller's.
         self._arguments = given | {name: copy.deepcopy(given[name]) for name in variations.KEYS}
         checked = core_config(self._arguments)
-        self.games, self.num_envs, self.batch_size = checked.games, checked.num_envs, checked.batch_size
+        self.num_envs, self.batch_size = checked.num_envs, checked.batch_size
         self.players, self._autoreset = checked.players, checked.autoreset
         self._variations = checked.variations
         self._sliding = checked.sliding_planes
@@ -240,11 +240,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # All variations of `_native`, in its order.
         self._known = tuple(variations.distinct(self._variations))
         self.render_mode = render_mode
-        self.metadata = {
-            "autoreset_mode": self._autoreset,
-            "render_modes": list(RENDER_MODES),
-            "render_fps": frames_per_second(self.games[0]) / self._variations[0].frameskip[0],
-        }
+        self.metadata = {"autoreset_mode": self._autoreset, "render_modes": list(RENDER_MODES)}
+        self._set_render_fps()
         self._continuous = bool(continuous)
         # Of an environment's action.
         self._action_shape = (*((2,) if self.players == 2 else ()), *((3,) if self._continuous else ()))
@@ -316,6 +313,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ``reset`` changes them; an environment that resets itself keeps its variation.
         """
         return self._variations
+
+    @property
+    def games(self) -> list[str]:
+        """Ids of the games that :attr:`variations` name, each once."""
+        return list(dict.fromkeys(one.game for one in self._variations))
 
     @property
     def life_loss(self) -> str:
@@ -476,6 +478,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             self._native, self._known = native, tuple(known)
         self._native.assign(variations.numbers_of(wanted, self._known))
         self._variations = tuple(wanted)
+        self._set_render_fps()
+
+    def _set_render_fps(self) -> None:
+        """Sets the rate of :meth:`render` in the metadata: the steps per second of environment 0."""
+        first = self._variations[0]
+        self.metadata["render_fps"] = frames_per_second(first.game) / first.frameskip[0]
 
     # ------------------------------------------------------------------ steps
 
@@ -821,7 +829,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _show(self) -> None:
         if self._window is None:
-            self._window = Window(", ".join(dict.fromkeys(self.games)))
+            self._window = Window(", ".join(self.games))
         self._window.show(grid(self._pictures()))
 
     # ------------------------------------------------------------------ closing
@@ -840,7 +848,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             self.closed = True
 
     def __repr__(self) -> str:
-        return f"AtariVectorEnv({', '.join(dict.fromkeys(self.games))}, num_envs={self.num_envs})"
+        return f"AtariVectorEnv({', '.join(self.games)}, num_envs={self.num_envs})"
 
     # ------------------------------------------------------------------ arrays
 
