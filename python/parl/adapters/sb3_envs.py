@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from parl.envs.atari.vector import Arrays
+    from parl.envs.atari.states import Arrays
 
 # Number of seeds of the environments; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
