@@ -71,7 +71,8 @@ fn an_environment_has_less_than_a_kilobyte() {
 
 #[test]
 fn faults_are_named_at_the_next_look() {
-    let given = Settings { autoreset: Autoreset::Disabled, ..Settings::default() };
+    let rules = StepRules { frame_limit: 4, ..Settings::default().rules };
+    let given = Settings { autoreset: Autoreset::Disabled, rules, ..Settings::default() };
     let Some(mut pair) = Pair::new(&["pong"], 3, &given) else { return };
     let targets = pair.targets();
     let actions = [0i32, 6, 0];
@@ -79,8 +80,13 @@ fn faults_are_named_at_the_next_look() {
     let error = pair.gpu.check_faults(0).unwrap_err().to_string();
     assert!(error.contains("environment 2 has not been reset"), "{error}");
     pair.reset(None, None, "reset");
+    pair.step("the last step");
+    pair.reset(None, Some(vec![false, true, false]), "reset of one");
     pair.gpu.step(Actions::Narrow(actions.as_ptr() as u64), &targets, 0).unwrap();
+    // Each kind is named once.
     let error = pair.gpu.save(&[0], 0).unwrap_err().to_string();
     assert_eq!(error, "an action of environment 1 was outside 0..6; it did nothing");
+    let error = pair.gpu.check_faults(0).unwrap_err().to_string();
+    assert!(error.contains("environment 2 has ended"), "{error}");
     pair.gpu.check_faults(0).unwrap();
 }
