@@ -222,15 +222,22 @@ def test_send_and_recv_do_not_synchronize(needs_fake_driver: None) -> None:
 
 def test_sent_actions_may_be_overwritten_before_the_step_runs(needs_fake_driver: None) -> None:
     """A lazy stream does no work until it is synchronized, as a group's stream that waits for the others."""
-    envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
-    envs.reset(seed=0)
-    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
+    envs, others = (parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda") for _ in range(2))
+    actions = torch.full((2,), 3, dtype=torch.int64, device=envs.device)
+    for one in (envs, others):
+        one.reset(seed=0)
     fake_driver.set_figure("lazy", 1)
     envs.send(actions)
-    actions.fill_(9)
+    actions.fill_(2)
     envs.check()
     fake_driver.set_figure("lazy", 0)
+    others.send(torch.full((2,), 3, dtype=torch.int64, device=envs.device))
+    for one in (envs, others):
+        one.recv()
+        one.recv()
+    np.testing.assert_array_equal(envs.get_state(), others.get_state())
     envs.close()
+    others.close()
 
 
 class Calibrated:
