@@ -176,6 +176,29 @@ def test_masks_stay_on_the_device() -> None:
     gpu.close()
 
 
+class OnDevice(torch.Tensor):
+    """A tensor that NumPy cannot convert, as tensors of a CUDA device."""
+
+    def __array__(self, *_: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def cpu(self) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.as_subclass(torch.Tensor)
+
+
+def test_states_of_an_environment_are_chosen_by_a_tensor() -> None:
+    envs = parl.AtariVectorEnv("pong", 3, device="cuda")
+    ended = envs.reset(seed=1)[1]["_lives"].clone()
+    ended[1] = False
+    mask = ended.as_subclass(OnDevice)
+    rows = envs.get_state(mask)
+    np.testing.assert_array_equal(rows, envs.get_state()[[0, 2]])
+    envs.step(np.zeros(3, np.int64))
+    envs.set_state(torch.from_numpy(rows).as_subclass(OnDevice), mask)
+    np.testing.assert_array_equal(envs.get_state()[[0, 2]], rows)
+    envs.close()
+
+
 class Array:
     """An array of another library, which supports only DLPack."""
 

@@ -334,6 +334,17 @@ def test_given_arrays_are_filled_and_tensors_are_returned() -> None:
         envs.step(np.array([1, 3]), out=np.zeros((2, 4, 84, 168), np.uint8)[..., ::2])
 
 
+def test_flags_that_are_tensors_are_a_reset_mask() -> None:
+    pytest.importorskip("torch")
+    limit = {"autoreset_mode": "Disabled", "max_num_frames_per_episode": 4}
+    envs = parl.AtariVectorEnv("breakout", 2, output="torch", **limit)
+    first, _ = envs.reset(seed=0)
+    _, _, terminated, truncated, _ = envs.step(np.array([1, 3]))
+    obs, _ = envs.reset(seed=0, options={"reset_mask": terminated | truncated})
+    np.testing.assert_array_equal(obs, first)
+    envs.step(np.array([1, 3]))
+
+
 @pytest.mark.parametrize(
     ("options", "shape"),
     [

@@ -195,7 +195,7 @@ class StatefulVectorEnv(VectorEnv[Any, Any, Any]):
     def _envs_of_mask(self, mask: Arrays | None) -> list[int]:
         if mask is None:
             return list(range(self.num_envs))
-        mask = np.asarray(mask)
+        mask = np.asarray(arguments.on_host(mask))
         if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
             raise AtariError(
                 f"mask is {mask.dtype} of shape {mask.shape}, expected bool of shape ({self.num_envs},)"
@@ -212,9 +212,7 @@ class StatefulVectorEnv(VectorEnv[Any, Any, Any]):
         return array if self._torch is None else self._torch(array)
 
     def _action_array(self, actions: Any) -> Arrays:
-        if not isinstance(actions, np.ndarray) and hasattr(actions, "detach"):
-            actions = actions.detach().cpu().numpy()
-        array = np.asarray(actions)
+        array = np.asarray(arguments.on_host(actions))
         if self._continuous:
             if array.dtype != np.float32:
                 raise TypeError(f"actions have dtype {array.dtype}, expected float32")

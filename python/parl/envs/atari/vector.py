@@ -380,9 +380,10 @@ class AtariVectorEnv(StatefulVectorEnv):
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
                 with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
                 a negative seed, and all with None, keep the states of their generators.
-            options: ``{"reset_mask": (N,) bool array}``; ``"states"``, uint8 rows of :meth:`get_state`, one
-                for each environment that is reset, from which these continue in place of the start of the
-                game, with the generators of the states or new ones of ``seed`` (not on a CUDA device); and
+            options: ``{"reset_mask": (N,) bool array or tensor}``; ``"states"``, uint8 rows of
+                :meth:`get_state`, one for each environment that is reset, from which these continue in place
+                of the start of the game, with the generators of the states or new ones of ``seed`` (not on a
+                CUDA device); and
                 what the environments that are reset play from now on: ``"mode"``, ``"difficulty"``,
                 ``"repeat_action_probability"``, ``"frameskip"``, ``"patches"``, ``"ram"``, ``"hold"``,
                 ``"modifications"`` and ``"game"``, with one value or N. A variation that the batch has not
