@@ -28,6 +28,7 @@ from parl.atari.recording import Recorder
 from parl.envs.atari.registration import env_id
 from parl.envs.cartpole import CartPoleVectorEnv
 from parl.envs.classic import AcrobotVectorEnv
+from parl.envs.snapshot import Snapshot
 
 
 def trajectory(envs: Any, steps: int, seed: int = 1) -> list[np.ndarray]:
@@ -181,6 +182,39 @@ def test_a_loaded_state_repeats_the_same_steps(game: str, options: dict[str, Any
 def _with_states(envs: Any, states: np.ndarray) -> Any:
     envs.set_state(states)
     return envs
+
+
+class Counting(parl.AtariVectorEnv):
+    """Counts steps, before and after the constructor's own attributes exist."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        super().__init__("pong", 1)
+        self.actions: list[int] = []
+
+    def step(self, actions: Any, **options: Any) -> Any:
+        self.steps += 1
+        self.actions.append(int(actions[0]))
+        return super().step(actions, **options)
+
+
+def _from_snapshot(envs: Counting) -> Counting:
+    other = Counting()
+    Snapshot(other).put(Snapshot(envs).take())
+    return other
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs)), _from_snapshot]
+)
+def test_copies_keep_the_attributes_of_a_subclass(copied: Callable[[Counting], Counting]) -> None:
+    envs = Counting()
+    envs.reset(seed=0)
+    envs.step(np.array([3]))
+    other = copied(envs)
+    expected = envs.step(np.array([2]))[0]
+    assert (other.steps, other.actions) == (1, [3])
+    np.testing.assert_array_equal(other.step(np.array([2]))[0], expected)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])

@@ -222,6 +222,7 @@ class AtariVectorEnv(StatefulVectorEnv):
         modifications: str | Sequence[Any] | None = None,
     ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        of_subclass = set(self.__dict__)
         # Lists and mappings stay the caller's.
         self._arguments = given | {name: copy.deepcopy(given[name]) for name in variations.KEYS}
         checked = core_config(self._arguments)
@@ -264,6 +265,9 @@ class AtariVectorEnv(StatefulVectorEnv):
         self._observation_space: spaces.Space[Any] | None = None
         self.single_action_space = _action_space(len(self._native.actions), self._continuous, self.players)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
+        # Attributes that are not a subclass's; Gymnasium sets the first three.
+        own = {"spec", "_np_random", "_np_random_seed", "_own", *self.__dict__} - of_subclass
+        self._own = frozenset(own)
 
     def _make_native(self, config: dict[str, Any]) -> Any:
         batch = _native.AtariBatch(config)
@@ -599,7 +603,12 @@ class AtariVectorEnv(StatefulVectorEnv):
             "last_batch": self._last_batch(),
             "variations": [one.settings for one in self._variations],
         }
-        return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")
+        kept = "_np_random", "_np_random_seed", "single_action_space", "action_space"
+        return state, (*kept, *self._added())
+
+    def _added(self) -> dict[str, Any]:
+        """The attributes that a subclass or a caller has added."""
+        return {name: value for name, value in self.__dict__.items() if name not in self._own}
 
     def set_plain_state(self, state: Any) -> None:
         """Restores what :meth:`plain_state` returned."""
@@ -624,6 +633,7 @@ class AtariVectorEnv(StatefulVectorEnv):
             "spec": self.spec,
             "np_random": (self._np_random, self._np_random_seed),
             "spaces": (self.single_action_space, self.action_space),
+            "added": self._added(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -635,6 +645,7 @@ class AtariVectorEnv(StatefulVectorEnv):
         self.spec = state["spec"]
         self._np_random, self._np_random_seed = state["np_random"]
         self.single_action_space, self.action_space = state["spaces"]
+        self.__dict__.update(state.get("added", {}))
 
     # ------------------------------------------------------------------ images
 
