@@ -347,6 +347,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def check(self) -> None:
         """Synchronizes, and raises an error that occurred on the device since the last check.
 
+        If errors of several kinds have occurred, each call reports one of them.
+
         Raises:
             ValueError: an action was invalid, or an environment was stepped before its first reset.
         """
