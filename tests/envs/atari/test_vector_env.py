@@ -184,6 +184,14 @@ def _with_states(envs: Any, states: np.ndarray) -> Any:
     return envs
 
 
+def test_actions_are_for_the_last_of_several_batches() -> None:
+    envs = parl.AtariVectorEnv("pong", 4, batch_size=2)
+    envs.reset(seed=0)
+    last = envs.recv()[-1]["env_id"]
+    envs.send(np.zeros(2, np.int64))
+    np.testing.assert_array_equal(np.sort(envs.recv()[-1]["env_id"]), np.sort(last))
+
+
 class Counting(parl.AtariVectorEnv):
     """Counts steps, before and after the constructor's own attributes exist."""
 

@@ -547,7 +547,10 @@ class AtariVectorEnv(StatefulVectorEnv):
         """
         self._check_open()
         if self.is_async:
-            envs = self._native.ready_envs() if env_id is None else [operator.index(i) for i in env_id]
+            if env_id is None:
+                envs = self._native.ready_envs()[-self.batch_size :]
+            else:
+                envs = [operator.index(i) for i in env_id]
             if not envs:
                 raise AtariError("send has no batch to act for: call reset or recv first")
             self._native.send(self._actions(actions, len(envs)), envs)
