@@ -195,9 +195,16 @@ learn() {
     for sticky in 0.25 0.0; do
         for algorithm in ppo pqn; do
             name=pong-$algorithm-$sticky
+            run=$name${commit:+-$commit}
+            # A run that the limit cut off goes on from its checkpoint. Without one, parl numbers the next directory.
+            saved=$(ls -d "$out/$run"/checkpoints/* "$out/$run"-[0-9]*/checkpoints/* 2>/dev/null | tail -n 1)
+            if [ -n "$saved" ]; then
+                once "$name" "$python" -m parl resume "${saved%/checkpoints/*}"
+                continue
+            fi
             once "$name" "$python" -m parl train "$algorithm" --preset atari-gpu ${PONG_ENVS:+--num-envs "$PONG_ENVS"} \
                 --env-options device=cuda "repeat_action_probability=$sticky" --stop-at-return 18 \
-                --total-steps "${PONG_STEPS:-20000000}" --evaluation-episodes 30 --seed 0 --runs "$out" --name "$name"
+                --total-steps "${PONG_STEPS:-20000000}" --evaluation-episodes 30 --seed 0 --runs "$out" --name "$run"
         done
     done
     # shellcheck disable=SC2086  # several numbers

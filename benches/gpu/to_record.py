@@ -1,4 +1,4 @@
-"""Adds the lines of `speed.py` and `exactness.py`, which they write on a machine with a GPU, to the records.
+"""Adds the lines that the scripts of this folder write on a machine with a GPU to the records.
 
     python benches/gpu/to_record.py FILE.jsonl ... [--commit COMMIT] [--name NAME]
 
@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from record import FOLDER, Row, digits, read, save
 
-SCRIPTS = re.compile(r"\d{4}-\d{2}-\d{2}-gpu-(?P<script>[a-z]+)-.*\.jsonl")
+SCRIPTS = re.compile(r"\d{4}-\d{2}-\d{2}-gpu-(?P<script>(?:replay-)?[a-z]+)-.*\.jsonl")
 KINDS = {"frames": "84 x 84", "frames, ram": "RAM", "frames, graph": "84 x 84, graph"}
 # Options that are part of the command of a row.
 SHOWN = ("sections", "games", "grid")
@@ -30,7 +30,7 @@ def row(facts: dict[str, Any], claim: str, case: str, metric: str, unit: str, **
     options = facts["arguments"]
     given = [f"--{name} {' '.join(map(str, options[name]))}" for name in SHOWN if options.get(name)]
     given += ["--mixed"] if options["mixed"] else []
-    command = " ".join([f"python benches/gpu/{facts['script']}.py", *given])
+    command = " ".join([f"python benches/gpu/{facts['script'].replace('-', '_')}.py", *given])
     words = f"CUDA driver {facts['driver, clock, power'].split(',')[0]}, NVRTC {facts['NVRTC'].split()[0]}"
     words += "".join(f", {name}={value}" for name, value in facts.get("variables", {}).items())
     columns = {"library": "parl", "machine": f"{facts['device']}, {facts['cores']} cores", **columns}
@@ -65,6 +65,62 @@ def rate(facts: dict[str, Any], line: dict[str, Any], case: str) -> Row:
     )
 
 
+def replay_row(facts: dict[str, Any], line: dict[str, Any]) -> Row:
+    """Microseconds of a call of the replay or the tree: the median of the runs, and their range."""
+    call = line["what"].removeprefix("torchrl ")
+    count = line["batch"] if "batch" in line else line["rows"]
+    return row(
+        facts,
+        "gpu-replay",
+        f"{call}, {count} rows",
+        "time of a graph's launch" if line.get("how") == "graph" else "time of a call",
+        "us",
+        library="parl" if call == line["what"] else "TorchRL",
+        median=digits(line["median_us"]),
+        low=digits(line["least_us"]),
+        high=digits(line["most_us"]),
+        spread="range",
+    )
+
+
+def bandwidth_row(facts: dict[str, Any], line: dict[str, Any]) -> Row:
+    """The share of the memory's bandwidth that gathering stacks of frames reaches."""
+    case, share = f"stacks, {line['batch']} rows", digits(line["share"])
+    return row(facts, "gpu-replay", case, "share of the memory's bandwidth", "1", median=share)
+
+
+def cores_rows(facts: dict[str, Any], line: dict[str, Any]) -> list[Row]:
+    """The rate with a number of threads, and its ratio to that of one thread."""
+    case = ", ".join(
+        [line["what"], *([line["game"]] if "game" in line else []), f"{line['threads']} threads"]
+    )
+    threads = {"threads": str(line["threads"])}
+    return [
+        row(
+            facts,
+            "gpu-cores",
+            case,
+            line["unit"],
+            line["unit"].replace(" per second", "/s"),
+            median=digits(line["median"]),
+            low=digits(line["low"]),
+            high=digits(line["high"]),
+            spread="range",
+            **threads,
+        ),
+        row(
+            facts,
+            "gpu-cores",
+            case,
+            "wall-clock speed ratio",
+            "x",
+            peer="parl with 1 thread",
+            median=digits(line["speedup"]),
+            **threads,
+        ),
+    ]
+
+
 def rows_of(facts: dict[str, Any], lines: list[dict[str, Any]]) -> list[Row]:
     """The rows for the lines of a file."""
     found = []
@@ -96,6 +152,17 @@ def rows_of(facts: dict[str, Any], lines: list[dict[str, Any]]) -> list[Row]:
                 "bar": ">= 1",
             }
             found.append(row(facts, "gpu-exactness", line["run"], "equal to the CPU", "1 or 0", **values))
+        elif what == "replay exactness":
+            values = {"median": str(int(line["difference"] is None)), "bar": ">= 1"}
+            found.append(
+                row(facts, "gpu-replay-exactness", line["run"], "equal to the CPU", "1 or 0", **values)
+            )
+        elif "median_us" in line:
+            found.append(replay_row(facts, line))
+        elif what == "stacks, bandwidth":
+            found.append(bandwidth_row(facts, line))
+        elif facts["script"] == "cores":
+            found += cores_rows(facts, line)
     return found
 
 
@@ -109,7 +176,7 @@ def main() -> int:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         named = SCRIPTS.fullmatch(path.name)
         if named is None or lines[0]["what"] != "machine":
-            parser.error(f"{path} is not a file of speed.py or exactness.py")
+            parser.error(f"{path} is not a file of a script of this folder")
         facts = {**lines[0], "script": named["script"]}
         facts["commit"] = given.commit or facts["commit"]
         name = given.name or f"{facts['date']}-gpu-{'-'.join(facts['device'].lower().split())}"

@@ -545,6 +545,27 @@ def test_a_clone_keeps_its_subclass():
     assert "pong" in repr(console)
 
 
+class Labeled(Console):
+    """A console with attributes of its own."""
+
+    def __init__(self, game, labels):
+        super().__init__(game, seed=0)
+        self.labels = labels
+
+
+def pickled(console):
+    return pickle.loads(pickle.dumps(console))
+
+
+@pytest.mark.parametrize("make", [Console.clone, copy.copy, copy.deepcopy, pickled])
+def test_copies_keep_the_attributes_of_a_subclass(make):
+    console = Labeled("pong", ["left"])
+    other = make(console)
+    assert other.labels == ["left"] and other.act(0) == console.act(0)
+    assert (other.labels is console.labels) == (make in (Console.clone, copy.copy))
+    assert other.frame_number == console.frame_number == Console("pong").frame_number + 1
+
+
 # ---------------------------------------------------------------- threads
 
 

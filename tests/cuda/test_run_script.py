@@ -128,6 +128,37 @@ def test_variants_are_compiled_first_and_measured_one_by_one(machine, tools):
     assert ended.stdout.splitlines()[1:] == expected
 
 
+def test_training_that_was_cut_off_goes_on_in_the_next_call(machine, tools):
+    # `parl train` writes a checkpoint and is cut off, with the status of `timeout`; other commands end.
+    parl = """
+import pathlib, sys
+print(*sys.argv[1:3])
+if sys.argv[1] == "train":
+    run = pathlib.Path(sys.argv[sys.argv.index("--runs") + 1], sys.argv[-1])
+    (run / "checkpoints" / "100").mkdir(parents=True)
+    raise SystemExit(124)
+"""
+    with zipfile.ZipFile(machine / "wheels" / "parl-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("parl/__init__.py", "")
+        wheel.writestr("parl/__main__.py", parl)
+    (out := machine / "out").mkdir()
+
+    def calls():
+        ended = run(machine, "learn", "--out", str(out), **tools)
+        return ended.returncode, [
+            line for line in ended.stdout.splitlines() if line[:5] in ("train", "resum")
+        ]
+
+    trained = ["train ppo", "train pqn"] * 2
+    names = [f"pong-{algorithm}-{sticky}" for sticky in (0.25, 0.0) for algorithm in ("ppo", "pqn")]
+    assert calls() == (3, trained)
+    assert calls() == (0, [f"resume {out / name}-abc" for name in names])
+    # What has ended does not run again, and another commit starts anew.
+    assert calls() == (0, [])
+    tools["PARL_COMMIT"] = "abd"
+    assert calls() == (3, trained)
+
+
 def test_a_profile_is_summed_up():
     spec = importlib.util.spec_from_file_location("stalls", SCRIPT.with_name("stalls.py"))
     stalls = importlib.util.module_from_spec(spec)

@@ -83,6 +83,13 @@ def test_bad_rows_are_skipped_and_reported_by_check():
     with pytest.raises(IndexError, match="2 tickets were not issued by this replay"):
         replay.check()
     replay.check()
+    # Errors of several kinds are in one message.
+    replay.update_priorities(tickets, torch.tensor([-float("inf"), 1.0, 2.0, 3.0]))
+    replay.update_priorities([1 << 20], torch.ones(1))
+    replay.add(**steps(1), env_id=[4])
+    with pytest.raises(ValueError, match=r"1 priorities were .*; 1 tickets were .*; 1 rows were from"):
+        replay.check()
+    replay.check()
     replay.verify()
     replay._memory.level(1)[0] += 1
     with pytest.raises(InconsistentError):
@@ -325,9 +332,9 @@ def test_tiles_cover_every_piece_once(count: int, rows: int, pieces: list[int]):
     assert tiles.blocks == tiles.blocks_per_tile * -(-count // rows)
     ends = [*tiles.first_blocks[1:], tiles.blocks_per_tile]
     for first, end, row_pieces in zip(tiles.first_blocks, ends, pieces, strict=True):
-        room = (end - first) * layout.THREADS * layout.PIECES
-        assert room >= rows * row_pieces
-        assert room - rows * row_pieces < layout.THREADS * layout.PIECES
+        copied = (end - first) * layout.THREADS * layout.PIECES
+        assert copied >= rows * row_pieces
+        assert copied - rows * row_pieces < layout.THREADS * layout.PIECES
 
 
 def test_pieces_are_as_wide_as_rows_and_addresses_allow():

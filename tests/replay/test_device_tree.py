@@ -166,8 +166,10 @@ def test_bad_updates_are_skipped_and_reported_by_check():
     tree.check()
     np.testing.assert_array_equal(tree[np.arange(10)].numpy(), [1, 0, 0, 2, 0, 3, 0, 0, 0, 0])
     assert tree.find([6.0, 5.5, -1.0]).tolist() == [-1, 5, -1]
-    with pytest.raises(IndexError):
+    tree[3] = -1.0
+    with pytest.raises(ValueError, match=r"1 priorities were .*; 2 indices or prefix sums were outside"):
         tree.check()
+    tree.check()
     tree.verify()
     empty = HostSumTree(10)
     assert [tensor.tolist() for tensor in empty.sample(2)] == [[0, 0], [0.0, 0.0]]

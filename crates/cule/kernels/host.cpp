@@ -1,4 +1,4 @@
-// The kernels as host C++, for machines without a GPU; `tests/gpu.rs` loads it. The blocks of a launch run
+// The kernels as host C++, for machines without a GPU; `tests/gpu` loads it. The blocks of a launch run
 // one after the other. The threads of a block are coroutines that switch where a thread waits for others: at
 // `__syncthreads`, and in operations of a whole warp.
 #undef _FORTIFY_SOURCE  // It reports a jump to another stack as an error.

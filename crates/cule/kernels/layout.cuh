@@ -1,7 +1,7 @@
 // Layout of a batch in device memory, arguments of a launch, and how a block writes observations. Nothing
 // here depends on how the console works.
 //
-// The Rust side of these structs is src/batch/cuda/layout.rs; tests/gpu.rs compares the sizes.
+// The Rust side of these structs is src/batch/cuda/layout.rs; tests/gpu compares the sizes.
 #pragma once
 #include "machine.cuh"
 

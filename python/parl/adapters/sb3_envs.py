@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from parl.envs.atari.vector import Arrays
+    from parl.envs.atari.states import Arrays
 
 # Number of seeds of the environments; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
@@ -192,7 +192,7 @@ class AtariSubEnv:
     def __init__(self, envs: AtariVectorEnv, index: int) -> None:
         self._envs = envs
         self.index = index
-        self.game = envs.games[index % len(envs.games)]
+        self.game = envs.variations[index].game
         self.render_mode, self.spec, self.metadata = envs.render_mode, envs.spec, envs.metadata
         self.observation_space, self.action_space = envs.single_observation_space, envs.single_action_space
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import secrets
@@ -24,6 +25,8 @@ _RAM_BYTES = 128
 AUDIO_SAMPLES = 512
 """Samples of sound that one :meth:`Console.act` makes."""
 _MAX_FRAMES = 2**31
+# Attributes that a copy of a console gets by itself.
+_OWN = ("_rom", "_settings", "_native", "act")
 
 
 class Console:
@@ -416,6 +419,7 @@ class Console:
                 random :attr:`seed`.
         """
         other = object.__new__(type(self))
+        other.__dict__.update(self._added())
         other._rom = self._rom
         other._settings = self._settings
         if generator:
@@ -426,14 +430,20 @@ class Console:
             other._use(self._native.clone(seed))
         return other
 
+    def _added(self) -> dict[str, Any]:
+        """The attributes that a subclass or a caller has added."""
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
     def __copy__(self) -> Console:
         return self.clone()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Console:
-        return self.clone()
+        other = memo[id(self)] = self.clone()
+        other.__dict__.update(copy.deepcopy(self._added(), memo))
+        return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (type(self), self._rom, self._settings, self.save())
+        return _unpickle, (type(self), self._rom, self._settings, self.save()), self._added() or None
 
     def __repr__(self) -> str:
         return (

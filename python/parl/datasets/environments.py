@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl.envs import AtariVectorEnv
-from parl.envs.atari.vector import Arrays
+from parl.envs.atari.states import Arrays
 
 
 class EpisodeVectorEnv(AtariVectorEnv):

@@ -72,7 +72,7 @@ def _can_move_games(env: Any) -> bool:
     # Not a subclass, whose environments may have states of their own.
     if type(env) is not AtariVectorEnv or env.is_async:
         return False
-    return len(set(env.games)) == len(set(env.variations)) == 1
+    return len(set(env.variations)) == 1
 
 
 def _steps_in_turn(env: Any) -> bool:

@@ -108,21 +108,27 @@ def test_a_comparison_that_runs_out_of_time_is_left(
     assert [(line["what"], line["steps"]) for line in found[1:-1]] == [("exactness", 3)]
 
 
-def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The rows of the record after to_record.py has added the lines of the newest run of a script to it."""
     # to_record.py makes the folder above importable.
     import to_record  # isort: skip
     import record  # isort: skip
 
+    path = max(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    monkeypatch.setattr(to_record, "FOLDER", folder)
+    monkeypatch.setattr(sys, "argv", ["to_record.py", str(path), "--commit", "1234567"])
+    assert to_record.main() == 0
+    [table] = folder.glob("*.csv")
+    return record.read(table)
+
+
+def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["--quick", "--mixed", "--games", "pong", "--envs", "2", "--steps", "2", "--out", str(tmp_path)]
     assert scripts.exactness.main(command) == 0
-    [path] = tmp_path.glob("*.jsonl")
-    monkeypatch.setattr(to_record, "FOLDER", tmp_path)
-    for _ in range(2):
-        monkeypatch.setattr(sys, "argv", ["to_record.py", str(path), "--commit", "1234567"])
-        assert to_record.main() == 0
-    [table] = tmp_path.glob("*.csv")
-    rows = record.read(table)
-    assert [(row.case, row.median, row.steps, row.commit, row.command) for row in rows] == [
+    rows(tmp_path, monkeypatch)
+    assert [
+        (row.case, row.median, row.steps, row.commit, row.command) for row in rows(tmp_path, monkeypatch)
+    ] == [
         ("1 games mixed, 2 each", "1", "2", "1234567", "python benches/gpu/exactness.py --games pong --mixed")
     ] * 2
 
@@ -130,20 +136,11 @@ def test_lines_become_rows_of_a_record(scripts: Any, tmp_path: Path, monkeypatch
 def test_comparisons_without_steps_of_their_own_become_rows(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # to_record.py makes the folder above importable.
-    import to_record  # isort: skip
-    import record  # isort: skip
-
     monkeypatch.setattr(scripts.exactness, "compare", lambda games, envs, steps, *_, **__: (None, steps, 0))
     monkeypatch.setattr(scripts.exactness, "seeded", lambda *_: None)
     command = ["--quick", "--games", "pong", "--envs", "2", "--steps", "2", "--out", str(tmp_path)]
     assert scripts.exactness.main(command) == 0
-    [path] = tmp_path.glob("*.jsonl")
-    monkeypatch.setattr(to_record, "FOLDER", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["to_record.py", str(path), "--commit", "1234567"])
-    assert to_record.main() == 0
-    [table] = tmp_path.glob("*.csv")
-    steps = {row.case: row.steps for row in record.read(table)}
+    steps = {row.case: row.steps for row in rows(tmp_path, monkeypatch)}
     assert len(steps) == 10
     assert steps["pong, one state of the CPU in 100 consoles"] == "50"
 
@@ -236,9 +233,15 @@ def test_cores(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = lines(tmp_path, "cores")
     counts = cores.thread_counts()
     for what in ("vector environment", "replay"):
-        rows = [line for line in found if line["what"] == what]
-        assert [row["threads"] for row in rows] == counts
-        assert rows[0]["speedup"] == 1.0 and all(0 < row["low"] <= row["high"] for row in rows)
+        rates = [line for line in found if line["what"] == what]
+        assert [line["threads"] for line in rates] == counts
+        assert rates[0]["speedup"] == 1.0 and all(0 < line["low"] <= line["high"] for line in rates)
+    cases = [
+        f"{what}, {count} threads" for what in ("vector environment, pong", "replay") for count in counts
+    ]
+    recorded = rows(tmp_path, monkeypatch)
+    assert [(row.case, row.unit) for row in recorded[1::2]] == [(case, "x") for case in cases]
+    assert {row.metric for row in recorded[::2]} == {"frames per second", "pairs per second"}
 
 
 def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
@@ -276,6 +279,12 @@ def test_speed_of_replays(scripts: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert {"sample", "update", "tree sample", "add", "stacks", "sequences", "goals"} <= {
         line["what"] for line in found
     }
+    recorded = {(row.case, row.metric): row for row in rows(tmp_path, monkeypatch)}
+    for case in ("sample, 8 rows", "update, 8 rows", "add, 1024 rows", "sequences, 8 rows"):
+        for metric in ("time of a call", "time of a graph's launch"):
+            assert float(recorded[case, metric].low) <= float(recorded[case, metric].median)
+    assert recorded["stacks, 8 rows", "share of the memory's bandwidth"].unit == "1"
+    assert recorded["goals, 8 rows", "time of a call"].command == "python benches/gpu/replay_speed.py"
     monkeypatch.setattr(replay_speed, "torchrl", lambda *_: {"torchrl sample": 1e12, "torchrl update": 1e12})
     assert replay_speed.main(command) == 0
     # Recorded pieces are not measured again.

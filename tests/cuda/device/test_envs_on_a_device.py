@@ -231,6 +231,7 @@ def test_the_default_device_of_torch_may_be_another() -> None:
         mask = {"reset_mask": np.array([False, True])}
         same(cpu.reset(seed=9, options=mask), gpu.reset(seed=9, options=mask))
         same(cpu.step(np.array([2, 3])), gpu.step(np.array([2, 3])))
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
     cpu.close()
     gpu.close()
 

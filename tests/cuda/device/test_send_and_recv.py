@@ -176,6 +176,29 @@ def test_masks_stay_on_the_device() -> None:
     gpu.close()
 
 
+class OnDevice(torch.Tensor):
+    """A tensor that NumPy cannot convert, as tensors of a CUDA device."""
+
+    def __array__(self, *_: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def cpu(self) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.as_subclass(torch.Tensor)
+
+
+def test_states_of_an_environment_are_chosen_by_a_tensor() -> None:
+    envs = parl.AtariVectorEnv("pong", 3, device="cuda")
+    ended = envs.reset(seed=1)[1]["_lives"].clone()
+    ended[1] = False
+    mask = ended.as_subclass(OnDevice)
+    rows = envs.get_state(mask)
+    np.testing.assert_array_equal(rows, envs.get_state()[[0, 2]])
+    envs.step(np.zeros(3, np.int64))
+    envs.set_state(torch.from_numpy(rows).as_subclass(OnDevice), mask)
+    np.testing.assert_array_equal(envs.get_state()[[0, 2]], rows)
+    envs.close()
+
+
 class Array:
     """An array of another library, which supports only DLPack."""
 
@@ -222,15 +245,22 @@ def test_send_and_recv_do_not_synchronize(needs_fake_driver: None) -> None:
 
 def test_sent_actions_may_be_overwritten_before_the_step_runs(needs_fake_driver: None) -> None:
     """A lazy stream does no work until it is synchronized, as a group's stream that waits for the others."""
-    envs = parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda")
-    envs.reset(seed=0)
-    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
+    envs, others = (parl.AtariVectorEnv("pong", 4, batch_size=2, device="cuda") for _ in range(2))
+    actions = torch.full((2,), 3, dtype=torch.int64, device=envs.device)
+    for one in (envs, others):
+        one.reset(seed=0)
     fake_driver.set_figure("lazy", 1)
     envs.send(actions)
-    actions.fill_(9)
+    actions.fill_(2)
     envs.check()
     fake_driver.set_figure("lazy", 0)
+    others.send(torch.full((2,), 3, dtype=torch.int64, device=envs.device))
+    for one in (envs, others):
+        one.recv()
+        one.recv()
+    np.testing.assert_array_equal(envs.get_state(), others.get_state())
     envs.close()
+    others.close()
 
 
 class Calibrated:

@@ -437,6 +437,18 @@ def test_other_games_at_a_reset() -> None:
     single.step(np.zeros(2, int))
 
 
+def test_name_and_frame_rate_are_those_of_the_games_that_are_played() -> None:
+    envs = parl.AtariVectorEnv(["breakout", "seaquest"], 2)
+    fps = envs.metadata["render_fps"]
+    envs.reset(options={"game": "pong", "frameskip": 2})
+    for one in (envs, pickle.loads(pickle.dumps(envs))):
+        assert one.games == ["pong"] and repr(one) == "AtariVectorEnv(pong, num_envs=2)"
+        assert one.metadata["render_fps"] == 2 * fps
+    env = parl.envs.AtariEnv("breakout")
+    env.reset(options={"frameskip": 2})
+    assert env.metadata["render_fps"] == 2 * fps
+
+
 def test_a_single_environment_changes_too() -> None:
     env = parl.envs.AtariEnv("breakout")
     env.reset(seed=0)

@@ -28,6 +28,7 @@ from parl.atari.recording import Recorder
 from parl.envs.atari.registration import env_id
 from parl.envs.cartpole import CartPoleVectorEnv
 from parl.envs.classic import AcrobotVectorEnv
+from parl.envs.snapshot import Snapshot
 
 
 def trajectory(envs: Any, steps: int, seed: int = 1) -> list[np.ndarray]:
@@ -183,6 +184,47 @@ def _with_states(envs: Any, states: np.ndarray) -> Any:
     return envs
 
 
+def test_actions_are_for_the_last_of_several_batches() -> None:
+    envs = parl.AtariVectorEnv("pong", 4, batch_size=2)
+    envs.reset(seed=0)
+    last = envs.recv()[-1]["env_id"]
+    envs.send(np.zeros(2, np.int64))
+    np.testing.assert_array_equal(np.sort(envs.recv()[-1]["env_id"]), np.sort(last))
+
+
+class Counting(parl.AtariVectorEnv):
+    """Counts steps, before and after the constructor's own attributes exist."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        super().__init__("pong", 1)
+        self.actions: list[int] = []
+
+    def step(self, actions: Any, **options: Any) -> Any:
+        self.steps += 1
+        self.actions.append(int(actions[0]))
+        return super().step(actions, **options)
+
+
+def _from_snapshot(envs: Counting) -> Counting:
+    other = Counting()
+    Snapshot(other).put(Snapshot(envs).take())
+    return other
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs)), _from_snapshot]
+)
+def test_copies_keep_the_attributes_of_a_subclass(copied: Callable[[Counting], Counting]) -> None:
+    envs = Counting()
+    envs.reset(seed=0)
+    envs.step(np.array([3]))
+    other = copied(envs)
+    expected = envs.step(np.array([2]))[0]
+    assert (other.steps, other.actions) == (1, [3])
+    np.testing.assert_array_equal(other.step(np.array([2]))[0], expected)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])
 @pytest.mark.parametrize("options", [{}, {"obs_type": "ram"}, {"batch_size": 1, "num_threads": 1}], ids=str)
 def test_a_copy_before_the_first_reset_takes_the_same_steps(copied: Any, options: dict[str, Any]) -> None:
@@ -332,6 +374,17 @@ def test_given_arrays_are_filled_and_tensors_are_returned() -> None:
             envs.step(np.array([1, 3]), out=bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="contiguous"):
         envs.step(np.array([1, 3]), out=np.zeros((2, 4, 84, 168), np.uint8)[..., ::2])
+
+
+def test_flags_that_are_tensors_are_a_reset_mask() -> None:
+    pytest.importorskip("torch")
+    limit = {"autoreset_mode": "Disabled", "max_num_frames_per_episode": 4}
+    envs = parl.AtariVectorEnv("breakout", 2, output="torch", **limit)
+    first, _ = envs.reset(seed=0)
+    _, _, terminated, truncated, _ = envs.step(np.array([1, 3]))
+    obs, _ = envs.reset(seed=0, options={"reset_mask": terminated | truncated})
+    np.testing.assert_array_equal(obs, first)
+    envs.step(np.array([1, 3]))
 
 
 @pytest.mark.parametrize(

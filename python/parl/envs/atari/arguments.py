@@ -184,6 +184,7 @@ def reset_mask(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.b
     mask = None if options is None else options.get("reset_mask")
     if mask is None:
         return None
+    mask = on_host(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
         raise TypeError(f"reset_mask is {getattr(mask, 'dtype', type(mask).__name__)}, expected a bool array")
     if mask.shape != (num_envs,):
@@ -254,9 +255,14 @@ def seeds(
     return seeds
 
 
+def on_host(value: Any) -> Any:
+    """``value``, a tensor of torch on any device as a NumPy array."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
 def byte_array(name: str, value: Any) -> NDArray[np.uint8]:
     """``value`` as a contiguous uint8 array; TypeError if it has another dtype."""
-    array = np.ascontiguousarray(value)
+    array = np.ascontiguousarray(on_host(value))
     if array.dtype != np.uint8:
         raise TypeError(f"{name} has dtype {array.dtype}, expected uint8")
     return array

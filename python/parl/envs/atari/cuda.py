@@ -46,6 +46,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
       cannot be captured in a CUDA graph, because the address of the observation changes.
     - ``render`` synchronizes: the host draws the images from the states and returns NumPy arrays.
     - ``output`` has no effect: results are CUDA tensors.
+    - All masks of infos that are true everywhere are the same tensor, which must not be written to.
     """
 
     _native: Groups
@@ -102,11 +103,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             given = None if seeds is None else self._to_device(torch.from_numpy(np.array(seeds, np.int64)))
             chosen = None if on_host is None else self._to_device(torch.from_numpy(on_host.astype(np.uint8)))
         if options is not None and not variations.KEYS_SET.isdisjoint(options):
-            host_mask: Any = options.get("reset_mask")
-            if isinstance(host_mask, torch.Tensor):
-                host_mask = host_mask.cpu().numpy()
             wanted = variations.changed(
-                self._variations, options, arguments.reset_mask({"reset_mask": host_mask}, self.num_envs)
+                self._variations, options, arguments.reset_mask(options, self.num_envs)
             )
             self._discard_results()
             self._forget_slides()
@@ -348,6 +346,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def check(self) -> None:
         """Synchronizes, and raises an error that occurred on the device since the last check.
+
+        If errors of several kinds have occurred, each call reports one of them.
 
         Raises:
             ValueError: an action was invalid, or an environment was stepped before its first reset.

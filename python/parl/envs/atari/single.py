@@ -140,6 +140,7 @@ class AtariEnv(gymnasium.Env[Any, Any]):
             self._envs = self._make()
         changes = {name: value for name, value in (options or {}).items() if name in KEYS}
         obs, infos = self._envs.reset(seed=seed, options=changes)
+        self.metadata["render_fps"] = self._envs.metadata["render_fps"]
         return self._observation(obs, infos), self._single(infos)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

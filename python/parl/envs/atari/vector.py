@@ -9,35 +9,33 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from parl import _native
 from parl.atari.catalogue import frames_per_second
 from parl.envs.atari import arguments, step_results, variations
-from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
 from parl.envs.atari.core_config import RENDER_MODES, core_config, life_loss
 from parl.envs.atari.objects import ObjectBatch, fields_of
 from parl.envs.atari.options import AtariOptions
 from parl.envs.atari.presets import preset_options
+from parl.envs.atari.states import Arrays, StatefulVectorEnv
 from parl.envs.atari.variations import Variation
 from parl.envs.atari.window import Window, grid
 from parl.errors import AtariError
 from parl.references import is_unshared
 from parl.signatures import show_init, show_options
 
-Arrays = NDArray[Any]
 # Of one step: the numbers and flags of `parl.envs.atari.results`, and whether any episode ended.
 _Stepped = tuple[Arrays, Arrays, bool]
 _BUFFERS = 4
-_ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 # Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
 _CONTINUING_LIFE_LOSS = ("reports", "continues")
 
 
 @show_init
-class AtariVectorEnv(VectorEnv[Any, Any, Any]):
+class AtariVectorEnv(StatefulVectorEnv):
     """Atari 2600 games as a Gymnasium vector environment, stepped by Rust threads.
 
     Keywords of ``ale_py.AtariVectorEnv`` (0.12.1) have the same names, defaults and meaning, and the results
@@ -224,10 +222,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         modifications: str | Sequence[Any] | None = None,
     ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        of_subclass = set(self.__dict__)
         # Lists and mappings stay the caller's.
         self._arguments = given | {name: copy.deepcopy(given[name]) for name in variations.KEYS}
         checked = core_config(self._arguments)
-        self.games, self.num_envs, self.batch_size = checked.games, checked.num_envs, checked.batch_size
+        self.num_envs, self.batch_size = checked.num_envs, checked.batch_size
         self.players, self._autoreset = checked.players, checked.autoreset
         self._variations = checked.variations
         self._sliding = checked.sliding_planes
@@ -240,11 +239,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # All variations of `_native`, in its order.
         self._known = tuple(variations.distinct(self._variations))
         self.render_mode = render_mode
-        self.metadata = {
-            "autoreset_mode": self._autoreset,
-            "render_modes": list(RENDER_MODES),
-            "render_fps": frames_per_second(self.games[0]) / self._variations[0].frameskip[0],
-        }
+        self.metadata = {"autoreset_mode": self._autoreset, "render_modes": list(RENDER_MODES)}
+        self._set_render_fps()
         self._continuous = bool(continuous)
         # Of an environment's action.
         self._action_shape = (*((2,) if self.players == 2 else ()), *((3,) if self._continuous else ()))
@@ -269,6 +265,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._observation_space: spaces.Space[Any] | None = None
         self.single_action_space = _action_space(len(self._native.actions), self._continuous, self.players)
         self.action_space = batch_space(self.single_action_space, self.batch_size)
+        # Attributes that are not a subclass's; Gymnasium sets the first three.
+        own = {"spec", "_np_random", "_np_random_seed", "_own", *self.__dict__} - of_subclass
+        self._own = frozenset(own)
 
     def _make_native(self, config: dict[str, Any]) -> Any:
         batch = _native.AtariBatch(config)
@@ -316,6 +315,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ``reset`` changes them; an environment that resets itself keeps its variation.
         """
         return self._variations
+
+    @property
+    def games(self) -> list[str]:
+        """Ids of the games that :attr:`variations` name, each once."""
+        return list(dict.fromkeys(one.game for one in self._variations))
 
     @property
     def life_loss(self) -> str:
@@ -380,9 +384,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
                 with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
                 a negative seed, and all with None, keep the states of their generators.
-            options: ``{"reset_mask": (N,) bool array}``; ``"states"``, uint8 rows of :meth:`get_state`, one
-                for each environment that is reset, from which these continue in place of the start of the
-                game, with the generators of the states or new ones of ``seed`` (not on a CUDA device); and
+            options: ``{"reset_mask": (N,) bool array or tensor}``; ``"states"``, uint8 rows of
+                :meth:`get_state`, one for each environment that is reset, from which these continue in place
+                of the start of the game, with the generators of the states or new ones of ``seed`` (not on a
+                CUDA device); and
                 what the environments that are reset play from now on: ``"mode"``, ``"difficulty"``,
                 ``"repeat_action_probability"``, ``"frameskip"``, ``"patches"``, ``"ram"``, ``"hold"``,
                 ``"modifications"`` and ``"game"``, with one value or N. A variation that the batch has not
@@ -476,6 +481,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             self._native, self._known = native, tuple(known)
         self._native.assign(variations.numbers_of(wanted, self._known))
         self._variations = tuple(wanted)
+        self._set_render_fps()
+
+    def _set_render_fps(self) -> None:
+        """Sets the rate of :meth:`render` in the metadata: the steps per second of environment 0."""
+        first = self._variations[0]
+        self.metadata["render_fps"] = frames_per_second(first.game) / first.frameskip[0]
 
     # ------------------------------------------------------------------ steps
 
@@ -536,7 +547,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._check_open()
         if self.is_async:
-            envs = self._native.ready_envs() if env_id is None else [operator.index(i) for i in env_id]
+            if env_id is None:
+                envs = self._native.ready_envs()[-self.batch_size :]
+            else:
+                envs = [operator.index(i) for i in env_id]
             if not envs:
                 raise AtariError("send has no batch to act for: call reset or recv first")
             self._native.send(self._actions(actions, len(envs)), envs)
@@ -584,160 +598,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ------------------------------------------------------------------ states
 
-    def get_state(self, mask: Arrays | None = None) -> NDArray[np.uint8]:
-        """Complete states of environments: consoles, random generators, counters and frame stacks.
-
-        As in ale-py, the sound of a console is not part of its state; it goes on as it is after
-        :meth:`set_state`.
-
-        Args:
-            mask: (N,) bool, the environments; None for all.
-
-        Returns:
-            (number of environments, size) uint8, one row each. A row has a checksum and the name of its game;
-            it can be saved, sent to another process and loaded into any environment of the same game and
-            settings.
-        """
-        self._check_open()
-        return self._native.get_state(self._envs_of_mask(mask))
-
-    def set_state(self, states: NDArray[np.uint8], mask: Arrays | None = None) -> None:
-        """Restores states of :meth:`get_state`; later results are then the same, bit for bit.
-
-        Args:
-            states: (number of environments, size) uint8.
-            mask: (N,) bool, the environments; None for all.
-
-        Raises:
-            AtariError: a row is damaged, or comes from another game, version or observation shape. No
-                environment is changed.
-        """
-        self._check_open()
-        self._put_states(arguments.byte_array("states", states), self._envs_of_mask(mask))
-
-    def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
-        """Copies one state, (size,) or (1, size) uint8, to environments ``first..last``, ``last`` excluded.
-
-        Args:
-            state: of :meth:`get_state`.
-            first: number of the first environment.
-            last: one past the last environment; None for N.
-
-        Raises:
-            AtariError: as :meth:`set_state`.
-        """
-        self._check_open()
-        end = self.num_envs if last is None else arguments.integer("last", last, 0, self.num_envs)
-        envs = list(range(arguments.integer("first", first, 0, end), end))
-        self._put_state(arguments.byte_array("state", state).reshape(1, -1), envs)
-
-    def clone(self, source: int, target: int | Sequence[int]) -> None:
-        """Copies the state of environment ``source`` to the environments ``target``."""
-        self._check_open()
-        envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
-        self._put_state(self._take_states([arguments.integer("source", source, 0, self.num_envs - 1)]), envs)
-
-    def branch(
-        self, states: NDArray[np.uint8], actions: Any, *, observe: bool = True, seeds: Any = None
-    ) -> BranchResult:
-        """Runs sequences of actions from saved states, on all cores, for search and planning.
-
-        The environments themselves do not change: neither their consoles nor their generators nor arrays
-        that they returned. A sequence continues from its state exactly as an environment does that has loaded
-        it with :meth:`set_state`; the results do not depend on the number of threads. All K sequences of a
-        state begin with the same random generators, so that equal actions give equal results, sticky actions
-        included, unless ``seeds`` are given.
-
-        A sequence ends with the first step that sets ``terminated`` or ``truncated``: its further actions are
-        not run, its observation and state are those after that step, and ``lengths`` counts the steps that
-        have run. From a state whose episode has ended no action is run; the flags are those of its end.
-
-        ``num_threads`` threads run the sequences, 0 for one per core; more than N are used here too.
-
-        Args:
-            states: (N, S) uint8 of :meth:`get_state` or of an earlier call (``result.states[:, k]``), of
-                environments with the same games and the same size of observations.
-            actions: (N, K, L) integers: K sequences of L actions for each state; with ``continuous``
-                (N, K, L, 3) float32; with ``players=2`` (N, K, L, 2), or (N, K, L, 2, 3).
-            observe: whether observations are made. Without, no frame is drawn, which takes less time; then
-                ``states`` are returned only with ``obs_type`` of ``"ram"`` and ``"objects"``, since a state
-                includes the images of its observation.
-            seeds: (N, K) integers, the seed of the random generators of each sequence (sticky actions,
-                random ``frameskip``, no-ops of later resets); negative to continue with those of the state.
-
-        Returns:
-            a :class:`~parl.envs.atari.branches.BranchResult` with ``observations`` (N, K, *shape),
-            ``rewards`` and ``raw_rewards`` (N, K), with ``players=2`` (N, K, 2), ``terminated`` and
-            ``truncated`` (N, K), ``lengths`` and ``lives`` (N, K), ``states`` (N, K, S), and with
-            ``ram_info`` ``ram`` (N, K, 128).
-
-        Raises:
-            TypeError: states, actions or seeds have another dtype.
-            AtariError: an array has another shape, an action is outside the action space, or a row of states
-                is damaged or comes from another game, version or observation shape; the message names the
-                row.
-            MemoryError: the results need more memory than there is.
-
-        Examples:
-            >>> import numpy as np
-            >>> import parl
-            >>> envs = parl.AtariVectorEnv("breakout", num_envs=2)
-            >>> obs, info = envs.reset(seed=0)
-            >>> each = np.tile(np.arange(4)[:, None], (2, 1, 3))  # every action, three times in a row
-            >>> result = envs.branch(envs.get_state(), each)
-            >>> result.observations.shape, result.rewards.tolist()
-            ((2, 4, 4, 84, 84), [[0, 0, 0, 0], [0, 0, 0, 0]])
-        """
-        self._check_open()
-        rows = arguments.byte_array("states", states)
-        check_states(rows)
-        array = self._action_array(actions)
-        count = len(rows)
-        num_actions = None if self._continuous else len(self._native.actions)
-        branches, steps = check_actions(array, count, num_actions, self._action_shape)
-        seed = seed_list(seeds, (count, branches), self._seed_limit)
-        shape = (count, branches, *self._out_shape[1:])
-        obs = np.empty(shape, np.uint8) if observe else None
-        ram = np.empty((count, branches, 128), np.uint8) if self._ram_info else None
-        saves = observe or not self._draws
-        flat = array.reshape(count * branches * steps, *self._action_shape)
-        numbers, flags, after = self._native.branch(rows, flat, branches, steps, obs, ram, seed, saves)
-        numbers = numbers.reshape(len(numbers), count, branches)
-        rewards, raw_rewards, lengths, lives = numbers[:4]
-        if self.players == 2:
-            rewards, raw_rewards = (
-                np.stack([rewards, numbers[4]], -1),
-                np.stack([raw_rewards, numbers[5]], -1),
-            )
-        terminated, truncated = flags.reshape(2, count, branches)
-        return BranchResult(
-            observations=None if obs is None else self._out(obs),
-            rewards=self._out(rewards.astype(self._reward_dtype)),
-            raw_rewards=self._out(raw_rewards),
-            terminated=self._out(terminated),
-            truncated=self._out(truncated),
-            lengths=self._out(lengths),
-            lives=self._out(lives),
-            states=after.reshape(count, branches, after.shape[1]) if saves else None,
-            ram=ram,
-        )
-
-    def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
-        self._put_states(np.repeat(row, len(envs), axis=0), envs)
-
-    def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
-        self._native.set_state(states, envs)
-
-    def _take_states(self, envs: list[int]) -> NDArray[np.uint8]:
-        return self._native.get_state(envs)
-
-    def _last_batch(self) -> list[int]:
-        """Environments of the last batch received, which the next ``send`` acts for."""
-        return self._native.ready_envs()
-
-    def _set_last_batch(self, envs: list[int]) -> None:
-        self._native.set_ready_envs(envs)
-
     def plain_state(self) -> tuple[Any, tuple[str, ...]]:
         """Consoles and generators as plain data, for ``parl.envs.snapshot``."""
         self._check_idle()
@@ -746,7 +606,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "last_batch": self._last_batch(),
             "variations": [one.settings for one in self._variations],
         }
-        return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")
+        kept = "_np_random", "_np_random_seed", "single_action_space", "action_space"
+        return state, (*kept, *self._added())
+
+    def _added(self) -> dict[str, Any]:
+        """The attributes that a subclass or a caller has added."""
+        return {name: value for name, value in self.__dict__.items() if name not in self._own}
 
     def set_plain_state(self, state: Any) -> None:
         """Restores what :meth:`plain_state` returned."""
@@ -771,6 +636,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             "spec": self.spec,
             "np_random": (self._np_random, self._np_random_seed),
             "spaces": (self.single_action_space, self.action_space),
+            "added": self._added(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -782,16 +648,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.spec = state["spec"]
         self._np_random, self._np_random_seed = state["np_random"]
         self.single_action_space, self.action_space = state["spaces"]
-
-    def _envs_of_mask(self, mask: Arrays | None) -> list[int]:
-        if mask is None:
-            return list(range(self.num_envs))
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise AtariError(
-                f"mask is {mask.dtype} of shape {mask.shape}, expected bool of shape ({self.num_envs},)"
-            )
-        return np.nonzero(mask)[0].tolist()
+        self.__dict__.update(state.get("added", {}))
 
     # ------------------------------------------------------------------ images
 
@@ -821,7 +678,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _show(self) -> None:
         if self._window is None:
-            self._window = Window(", ".join(dict.fromkeys(self.games)))
+            self._window = Window(", ".join(self.games))
         self._window.show(grid(self._pictures()))
 
     # ------------------------------------------------------------------ closing
@@ -840,13 +697,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             self.closed = True
 
     def __repr__(self) -> str:
-        return f"AtariVectorEnv({', '.join(dict.fromkeys(self.games))}, num_envs={self.num_envs})"
+        return f"AtariVectorEnv({', '.join(self.games)}, num_envs={self.num_envs})"
 
     # ------------------------------------------------------------------ arrays
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise AtariError("the environments are closed")
 
     def _target(self, out: Arrays | None) -> Arrays:
         if out is not None:
@@ -876,26 +729,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _audio(self) -> Arrays | None:
         return np.empty((self.batch_size, self._native.audio_bytes), np.uint8) if self._sound else None
 
-    def _out(self, array: Arrays) -> Any:
-        return array if self._torch is None else self._torch(array)
-
     def _actions(self, actions: Any, count: int) -> Arrays:
         array = self._action_array(actions)
         if not self._continuous and array.shape != (count, *self._action_shape):
             raise AtariError(f"actions have shape {array.shape}, expected {(count, *self._action_shape)}")
         return array
-
-    def _action_array(self, actions: Any) -> Arrays:
-        if not isinstance(actions, np.ndarray) and hasattr(actions, "detach"):
-            actions = actions.detach().cpu().numpy()
-        array = np.asarray(actions)
-        if self._continuous:
-            if array.dtype != np.float32:
-                raise TypeError(f"actions have dtype {array.dtype}, expected float32")
-            return np.ascontiguousarray(array)
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"actions have dtype {array.dtype}, expected integers")
-        return np.ascontiguousarray(array, None if array.dtype in _ACTION_DTYPES else np.int64)
 
     def _results(
         self,

@@ -667,6 +667,9 @@ class CudaReplay(PrioritizedReplay):
     def check(self) -> None:
         """Synchronizes, and raises an error for invalid values seen on the device since the last check.
 
+        If there are errors of several kinds, the class is that of the first kind below, and the message names
+        all of them.
+
         Raises:
             NonFiniteError: rewards were NaN or infinite.
             ValueError: priorities were not finite, discounts outside 0..=1, or truncated rows without their
@@ -674,27 +677,24 @@ class CudaReplay(PrioritizedReplay):
             IndexError: tickets were not issued by this replay, or environments were out of their bounds.
             NotSampleableError: more rows were requested than could be sampled.
         """
-        memory = self._memory
-        bad, discounts, finals = memory.pop_counts(Word.BAD_PRIORITY, Word.BAD_DISCOUNT, Word.NO_FINAL)
-        (rewards,) = memory.pop_counts(Word.BAD_REWARD)
-        tickets, envs, empty = memory.pop_counts(Word.BAD_INDEX, Word.BAD_ENV, Word.EMPTY)
-        if rewards:
-            raise NonFiniteError(f"{rewards} rewards were not finite")
-        if bad:
-            raise ValueError(f"{bad} priorities were not finite and were ignored")
-        if discounts:
-            raise ValueError(f"{discounts} discounts were outside 0..=1")
-        if finals:
-            raise ValueError(
-                f"{finals} truncated rows were added without their final observation, which autoreset "
-                f"{self._settings['autoreset']!r} needs; their episodes end at the row before"
-            )
-        if tickets:
-            raise IndexError(f"{tickets} tickets were not issued by this replay and were ignored")
-        if envs:
-            raise IndexError(f"{envs} rows were from environments outside 0..{self._settings['num_envs']}")
-        if empty:
-            raise NotSampleableError(f"{empty} calls requested more rows than could be sampled: {self!r}")
+        self._memory.raise_errors(
+            (Word.BAD_REWARD, NonFiniteError, "rewards were not finite"),
+            (Word.BAD_PRIORITY, ValueError, "priorities were not finite and were ignored"),
+            (Word.BAD_DISCOUNT, ValueError, "discounts were outside 0..=1"),
+            (
+                Word.NO_FINAL,
+                ValueError,
+                "truncated rows were added without their final observation, which autoreset "
+                f"{self._settings['autoreset']!r} needs; their episodes end at the row before",
+            ),
+            (Word.BAD_INDEX, IndexError, "tickets were not issued by this replay and were ignored"),
+            (
+                Word.BAD_ENV,
+                IndexError,
+                f"rows were from environments outside 0..{self._settings['num_envs']}",
+            ),
+            (Word.EMPTY, NotSampleableError, f"calls requested more rows than could be sampled: {self!r}"),
+        )
 
     def verify(self) -> None:
         """Checks every sum of the tree; raises InconsistentError if one is not the sum of its leaves."""

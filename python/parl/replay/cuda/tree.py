@@ -124,13 +124,21 @@ class TreeMemory:
             stored.zero_()
             stored[: len(below)] = below
 
-    def pop_counts(self, *which: Word) -> list[int]:
-        """Returns counters of errors and resets them to 0; synchronizes."""
-        found = [self.word(one) for one in which]
-        for one, count in zip(which, found, strict=True):
-            if count:
-                self.words[one] = 0
-        return found
+    def raise_errors(self, *kinds: tuple[Word, type[Exception], str]) -> None:
+        """Raises an error if kernels have counted any, and resets the counters to 0; synchronizes.
+
+        Args:
+            *kinds: a counter, the class of its error, and what the message says after the count.
+
+        Raises:
+            Exception: of the class of the first kind that has occurred; the message names all of them.
+        """
+        counts = [self.word(which) for which, _, _ in kinds]
+        found = [(count, *kind) for count, kind in zip(counts, kinds, strict=True) if count]
+        for _, which, _, _ in found:
+            self.words[which] = 0
+        if found:
+            raise found[0][2]("; ".join(f"{count} {text}" for count, _, _, text in found))
 
 
 class CudaSumTree:
@@ -283,18 +291,19 @@ class CudaSumTree:
     def check(self) -> None:
         """Synchronizes, and raises an error for invalid values seen on the device since the last check.
 
+        If there are errors of several kinds, the class is that of the first kind below, and the message names
+        all of them.
+
         Raises:
-            IndexError: indices or prefix sums were out of their bounds.
             ValueError: priorities were negative, infinite or NaN.
+            IndexError: indices or prefix sums were out of their bounds.
             NotSampleableError: leaves were sampled from an empty tree.
         """
-        indices, priorities, empty = self._memory.pop_counts(Word.BAD_INDEX, Word.BAD_PRIORITY, Word.EMPTY)
-        if priorities:
-            raise ValueError(f"{priorities} priorities were not finite numbers >= 0 and were ignored")
-        if indices:
-            raise IndexError(f"{indices} indices or prefix sums were outside the tree and were ignored")
-        if empty:
-            raise NotSampleableError(f"{empty} calls sampled from a tree in which every priority is 0")
+        self._memory.raise_errors(
+            (Word.BAD_PRIORITY, ValueError, "priorities were not finite numbers >= 0 and were ignored"),
+            (Word.BAD_INDEX, IndexError, "indices or prefix sums were outside the tree and were ignored"),
+            (Word.EMPTY, NotSampleableError, "calls sampled from a tree in which every priority is 0"),
+        )
 
     def __getitem__(self, index: Any) -> Any:
         """The priority of one leaf as a float, which synchronizes, or of many as a (n,) float64 tensor."""

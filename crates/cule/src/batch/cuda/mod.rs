@@ -468,8 +468,8 @@ impl<D: Device> CudaBatch<D> {
         self.device.launch(kernel, Shape { blocks, threads: BYTE_THREADS }, &self.plan, call, stream)
     }
 
-    /// Waits for the stream, and reports and clears the faults that kernels have recorded since the last
-    /// call.
+    /// Waits for the stream, and reports and clears one kind of faults that kernels have recorded. The next
+    /// call reports the next kind.
     ///
     /// # Errors
     /// An action was outside the action space, an environment could not step, or a game did not reach its
@@ -478,8 +478,9 @@ impl<D: Device> CudaBatch<D> {
         let mut found = [0u32; FAULTS];
         self.device.read(&self.faults, bytemuck::bytes_of_mut(&mut found), stream)?;
         let Some(kind) = found.iter().position(|&env| env != 0) else { return Ok(()) };
-        self.device.write(&mut self.faults, &[0; FAULTS * size_of::<u32>()], stream)?;
         let env = found[kind] as usize - 1;
+        found[kind] = 0;
+        self.device.write(&mut self.faults, bytemuck::bytes_of(&found), stream)?;
         let reason = match kind {
             0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
             1 => NOT_RESET,
