@@ -70,11 +70,11 @@ def absent(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = re.findall(r"`((?:crates|python|tests|benches|docs|xtask|examples)/[\w./-]+)", text)
     names = [name.rstrip("./") for name in dict.fromkeys(named)]
-    ends = [f"/{file}" for file in FILES if file.startswith("crates/")]
+    places = [f"/{file}/" for file in FILES if file.startswith("crates/")]
     return [
         name
         for name in names
-        if not (ROOT / name).exists() and not any(end.endswith(f"/{name}") for end in ends)
+        if not (ROOT / name).exists() and not any(f"/{name}/" in place for place in places)
     ]
 
 

@@ -238,7 +238,7 @@ def test_wrong_wrappers_are_named(module):
             load_wrapper(text)
     with pytest.raises(ConfigError, match="has no wrapper NoSuch"):
         load_wrapper(f"{module}:NoSuch")
-    with pytest.raises(ConfigError, match="is text, expected a list"):
+    with pytest.raises(ConfigError, match=r"is no list, expected \['"):
         EnvMaker("CartPole-v1", wrappers=f"{module}:Scaled")
     with pytest.raises(ConfigError, match="wrappers are for single environments"):
         EnvMaker(VectorGrid, wrappers=[f"{module}:Scaled"])(1)

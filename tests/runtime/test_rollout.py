@@ -80,7 +80,7 @@ def test_rewards_are_scaled_like_the_reference():
 
 
 def test_scaling_of_rewards_needs_one_actor():
-    with pytest.raises(ConfigError, match="impala: normalize_rewards = True needs one actor"):
+    with pytest.raises(ConfigError, match="normalize_rewards = True needs consecutive rollouts of one actor"):
         ImpalaConfig(normalize_rewards=True)
 
 

@@ -54,7 +54,7 @@ import parl
 envs = parl.AtariVectorEnv("pong", 2, batch_size=1, num_threads=1, frameskip=10_000)
 envs.reset(seed=0)
 envs.recv()
-envs.send(np.zeros(2, np.int64))
+envs.send(np.zeros(2, np.int64), [0, 1])
 seen = 0
 try:
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -246,7 +246,7 @@ def test_copies_are_refused_while_a_batch_is_pending() -> None:
     envs.recv()
     other = pickle.loads(pickle.dumps(envs))
     for each in (envs, other):
-        each.send(np.array([1, 2, 3, 0]))
+        each.send(np.array([1, 2, 3, 0]), range(4))
     for _ in range(2):
         (a, *_, first), (b, *_, second) = envs.recv(), other.recv()
         np.testing.assert_array_equal(a, b)
