@@ -208,6 +208,8 @@ def kinds_of(name):
         (["compare"], 2, "parl compare needs at least one run directory"),
         (["compare", "nowhere"], 1, "no run directory at nowhere"),
         (["report", "."], 1, "is not a run directory"),
+        (["tune", "ppo", "--trials", "0"], 2, "--trials is 0, expected at least 1"),
+        (["train", "dqn", "--preset", "nope"], 1, "nope"),
         (["doctor", "who"], 2, "'who'"),
         (["doctor", "--env", "nope"], 1, "nope"),
         (["doctor", "--sweep", "--compile"], 2, "exclude each other"),

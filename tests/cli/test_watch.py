@@ -138,7 +138,7 @@ def test_fps_sets_the_time_between_pictures(run):
 def test_wrong_usage_is_named(run, tmp_path, capsys):
     assert main(["watch", str(run.path)]) == 1
     assert "parl watch needs a terminal" in capsys.readouterr().err
-    assert main(["watch", str(run.path), "--fps", "0"]) == 1
+    assert main(["watch", str(run.path), "--fps", "0"]) == 2
     assert "--fps is 0.0, expected more than 0" in capsys.readouterr().err
     assert main(["train", "ppo", "--env", "CartPole-v1", "--watch", "--runs", str(tmp_path)]) == 1
     assert "--watch needs a terminal" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from parl.cli.arguments import parse_known, take_option
+from parl.cli.arguments import UsageError, parse_known, take_option
 from parl.cli.settings import algorithm_in, environment_in, parse_settings
 
 _USAGE = """\
@@ -48,6 +48,9 @@ def tune_command(arguments: Sequence[str]) -> int:
         return 0
     preset, rest = take_option("--preset", arguments[1:])
     options, rest = parse_known(TuneOptions, f"parl tune {name}", rest)
+    for option, number in (("trials", options.trials), ("evaluations", options.evaluations)):
+        if number < 1:
+            raise UsageError(f"parl tune: --{option} is {number}, expected at least 1")
     search = importlib.import_module("parl.train.search")
     chosen = environment_in(rest, f"parl tune {name}")
     default = train.settings_for(name, chosen.env, chosen.env_options, preset)

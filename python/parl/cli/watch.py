@@ -12,7 +12,7 @@ from typing import Annotated
 
 import tyro
 
-from parl.cli.arguments import parse
+from parl.cli.arguments import UsageError, parse
 from parl.cli.runs import ask_for_trust
 from parl.errors import ConfigError
 
@@ -35,7 +35,7 @@ def watch_command(arguments: Sequence[str]) -> int:
 
     options = parse(WatchOptions, "parl watch", arguments)
     if options.fps is not None and not options.fps > 0:
-        raise ConfigError(f"--fps is {options.fps}, expected more than 0")
+        raise UsageError(f"parl watch: --fps is {options.fps}, expected more than 0")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("parl watch needs a terminal; `parl record RUN -o FILE` writes a video of a run")
     watch = importlib.import_module("parl.train.watch")
