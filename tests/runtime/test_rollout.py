@@ -45,6 +45,17 @@ def test_random_starts_scatter_episodes_and_keep_them_whole():
     np.testing.assert_array_equal(apart.obs, again.obs)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_returns_do_not_depend_on_the_length_of_rollouts(steps):
+    env = SyncVectorEnv([lambda length=length: CountingEnv(length, reward=1.0) for length in (3, 4)])
+    spec = spec_of(env)
+    policy = make_algorithm("a2c", Config(hidden=(4,)), spec).make_policy(0, 1, 2, 0)
+    actor, buffer = RolloutActor(env, spec, policy, 0), RolloutBuffer(spec, steps, 2)
+    finished = [game for _ in range(20 // steps) for game in actor.collect(buffer, 0).finished]
+    actor.close()
+    assert sorted(finished) == [(3.0, 3)] * 5 + [(4.0, 4)] * 4
+
+
 @pytest.mark.parametrize(("num_envs", "given", "expected"), [(64, "auto", 0), (65, "auto", 500), (8, 7, 7)])
 def test_more_than_64_environments_have_random_starts(num_envs, given, expected):
     maker = EnvMaker("CartPole-v1")

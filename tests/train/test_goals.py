@@ -134,6 +134,24 @@ class OneGoal(BitFlip):
         return np.zeros(3)
 
 
+class GoalByGoal(Reach):
+    """Computes for one goal at a time, like the mazes of gymnasium-robotics."""
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return -float(np.linalg.norm(achieved_goal - desired_goal))
+
+    def compute_terminated(self, achieved_goal, desired_goal, info):
+        return bool(np.linalg.norm(achieved_goal - desired_goal) <= 0.5)
+
+
+def test_methods_for_one_goal_are_called_for_each_goal():
+    reward, terminated = goal_functions(EnvMaker(GoalByGoal))
+    achieved, desired = np.array([[0, 0], [3, 4], [0, 1]], np.float32), np.zeros((3, 2), np.float32)
+    assert reward(achieved, desired, {}).tolist() == [0.0, -5.0, -1.0]
+    assert terminated(achieved, desired, {}).tolist() == [True, False, False]
+    assert reward(achieved[1:2], desired[:1], {}).tolist() == [-5.0]
+
+
 def test_environments_without_goals_or_rewards_are_named(tmp_path):
     options = {"goals": "future", "n_step": 1, "total_steps": 100, "quiet": True, "runs": str(tmp_path)}
     with pytest.raises(ConfigError, match=r"dqn: goals = 'future' needs Dict .* have the shape \(4,\)"):

@@ -90,6 +90,26 @@ def test_games_that_are_played_are_thinned_out(other, monkeypatch):
     np.testing.assert_array_equal(saved.states, again.states)
 
 
+def test_all_games_that_are_played_have_their_share_of_the_states(other, monkeypatch):
+    monkeypatch.setattr(start_states, "_STATES", 40)
+    policy = parl.load(other)
+    game_of = {}  # The number of the game that a state is of.
+    get_state = parl.AtariVectorEnv.get_state
+
+    def watched(envs, mask):
+        rows = get_state(envs, mask)
+        game_of.update(zip(map(bytes, rows), np.flatnonzero(mask).tolist(), strict=True))
+        return rows
+
+    monkeypatch.setattr(parl.AtariVectorEnv, "get_state", watched)
+    saved = start_states.play(policy, policy.env_maker, policy.spec, policy.config.run)
+    games = np.array([game_of[bytes(row)] for row in saved.states])
+    assert len(games) == 40 and np.bincount(games, minlength=8).tolist() == [5] * 8
+    for game in range(8):
+        distances = np.diff(saved.lengths[games == game])
+        assert distances.min() >= 2 and distances.max() <= 6
+
+
 def test_a_damaged_file_is_named(tmp_path, other):
     run = run_of(tmp_path, start_states=other, total_steps=128)
     path = run.path / start_states.FILE

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import warnings
+from pathlib import Path
 
 import gymnasium
 import matplotlib
@@ -22,6 +23,7 @@ from parl.algos.ppo import PPOLearner
 from parl.cli import main
 from parl.errors import ConfigError, NonFiniteError
 from parl.run import load_toml
+from parl.run.metrics import read_metrics
 from parl.train import ALGORITHMS, search
 from parl.train.registry import module_of, topology_of
 from parl.train.search_spaces import SPACES
@@ -114,9 +116,22 @@ def test_a_trial_below_the_median_is_pruned(tmp_path):
     found = tune(tmp_path, env=env, trials=2, startup_trials=1, evaluations=3, evaluation_episodes=3)
     first, second = found.study.trials
     assert (first.state, first.value) == (TrialState.COMPLETE, 5.0)
-    assert first.intermediate_values == {1: 5.0, 2: 5.0}
+    assert first.intermediate_values == {1: 5.0, 3: 5.0}  # the last one is at the end of the run
     assert (second.state, second.intermediate_values) == (TrialState.PRUNED, {1: 1.0})
     assert "env" not in load_toml(found.config)["run"], "a function has no name that trains"
+
+
+def test_trials_are_compared_after_about_as_many_steps(tmp_path):
+    space = {"rollout_steps": CategoricalDistribution((16, 128))}
+    options = RUN | {"total_steps": 2_048, "evaluation_episodes": 1}
+    del options["rollout_steps"]
+    options |= {"study": tmp_path / "study.db", "space": space, "startup_trials": 9, "env": "CartPole-v1"}
+    found = parl.tune("ppo", trials=6, evaluations=8, **options)
+    assert len({trial.params["rollout_steps"] for trial in found.study.trials}) == 2
+    for trial in found.study.trials:
+        records = read_metrics(Path(trial.user_attrs["run"]))
+        steps = [record["env_steps"] for record in records if "evaluation_return" in record]
+        assert set(trial.intermediate_values) == {round(at / 256) for at in steps}
 
 
 def test_a_pruner_can_be_given(tmp_path):

@@ -103,7 +103,8 @@ class EpisodeTracker:
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
         if self._next_step:
-            self._resetting, self._new_game = done, over
+            # A copy: the next step may reuse the caller's array.
+            self._resetting, self._new_game = done, over.copy()
             self._any_resetting = True
         return transitions, finished
 

@@ -2,8 +2,9 @@
 
 Such an environment has Dict observations with ``achieved_goal`` and ``desired_goal``, and the methods
 ``compute_reward(achieved_goal, desired_goal, info)`` and, if reaching a goal terminates,
-``compute_terminated`` with the same arguments. Both take arrays of several goals, as those of
-gymnasium-robotics do. ``info`` is empty.
+``compute_terminated`` with the same arguments. Both should take arrays of several goals; a method that
+returns one number for them, as ``compute_terminated`` of gymnasium-robotics' mazes, is called for each goal
+alone. ``info`` is empty.
 
 Source: the interface ``GoalEnv`` of gymnasium-robotics.
 """
@@ -51,10 +52,11 @@ def goal_functions(maker: EnvMaker) -> tuple[GoalFunction, GoalFunction | None]:
 
     def convert(name: str, function: Any, dtype: Any) -> GoalFunction:
         def compute(achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
-            own = (one.astype(space.dtype).reshape(-1, *space.shape) for one in (achieved, desired))
+            own = [one.astype(space.dtype).reshape(-1, *space.shape) for one in (achieved, desired)]
             found = np.asarray(function(*own, info), dtype)
             if found.ndim == 0:
-                found = np.broadcast_to(found, len(achieved))
+                # The method may take one goal only, and one result for several goals then means nothing.
+                found = np.array([function(*goals, info) for goals in zip(*own, strict=True)], dtype)
             if found.shape != (len(achieved),):
                 raise ConfigError(
                     f"{name} of {maker.name} returned shape {found.shape} for {len(achieved)} goals, "

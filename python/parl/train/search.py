@@ -333,18 +333,26 @@ def _keywords(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Pruning(Callback):
-    """Reports evaluations to Optuna and ends the run when the pruner says so."""
+    """Reports evaluations to Optuna and ends the run when the pruner says so.
+
+    An evaluation is reported for the nearest multiple of ``evaluation_every``: rollouts of different lengths
+    end after different numbers of transitions.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._evaluations = 0
+        self._point = 0
 
     def on_start(self, run: RunInfo, /) -> None:
         self._trial.set_user_attr(_RUN, str(run.path))
+        self._every = run.settings["run"]["evaluation_every"]
 
     def on_evaluation(self, evaluation: Evaluation, /) -> bool | None:
-        self._evaluations += 1
-        self._trial.report(evaluation.mean_return, self._evaluations)
+        point = round(evaluation.env_steps / (self._every or evaluation.env_steps))
+        if point <= self._point:
+            return None  # the point has an evaluation already, or this one is before all points
+        self._point = point
+        self._trial.report(evaluation.mean_return, point)
         return False if self._trial.should_prune() else None
 
 

@@ -93,7 +93,7 @@ def read(run: RunDirectory, config: Any) -> SavedStates | None:
 
 
 def play(policy: Policy, maker: EnvMaker, spec: EnvSpec, config: Any) -> SavedStates:
-    """States of games that a policy plays as in training, with exploration, at equal distances.
+    """States of games that a policy plays as in training, with exploration, at about equal distances.
 
     Args:
         policy: of another run of the same game.
@@ -118,19 +118,23 @@ def play(policy: Policy, maker: EnvMaker, spec: EnvSpec, config: Any) -> SavedSt
 
 
 def _play(policy: Policy, envs: Any, spec: EnvSpec, seed: int) -> SavedStates:
-    kept: list[tuple[Any, float, int]] = []
-    every = 1
+    # Game, time, state, points and length. States of the games are taken in turn, each after `every` steps.
+    kept: list[tuple[int, int, Any, float, int]] = []
+    every, games = 1, np.arange(_GAMES)
     tracker = EpisodeTracker(_GAMES, spec.autoreset)
     playing, inside = np.ones(_GAMES, bool), np.ones(_GAMES, bool)
     starts, state = np.ones(_GAMES, bool), None
     obs, _ = envs.reset(seed=seed)
     for step in range(_STEPS):
-        if step % every == 0 and inside.any():
-            sums = (column[inside].tolist() for column in tracker.in_progress)
-            kept += zip(envs.get_state(inside), *sums, strict=True)
+        times = step + games
+        due = inside & (times % every == 0)
+        if due.any():
+            game, time, *sums = (column[due].tolist() for column in (games, times, *tracker.in_progress))
+            kept += zip(game, time, envs.get_state(due), *sums, strict=True)
             if len(kept) > 2 * _STATES:
-                # Each environment has about as many states as before, with twice the distance.
-                kept, every = kept[::2], 2 * every
+                # Each game keeps half of its states, at twice the distance.
+                every *= 2
+                kept = [one for one in kept if one[1] % every == 0]
         actions, state = policy.predict(obs, deterministic=False, state=state, episode_start=starts)
         obs, reward, terminated, truncated, info = envs.step(actions)
         ended = terminated | truncated
@@ -142,6 +146,7 @@ def _play(policy: Policy, envs: Any, spec: EnvSpec, seed: int) -> SavedStates:
         inside = playing & ~ended
         if not playing.any():
             break
+    kept.sort(key=lambda one: one[:2])
     chosen = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), _STATES)).round().astype(int))
-    rows, returns, lengths = zip(*(kept[index] for index in chosen), strict=True)
+    _, _, rows, returns, lengths = zip(*(kept[index] for index in chosen), strict=True)
     return SavedStates.of(rows, returns, lengths)
