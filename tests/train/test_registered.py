@@ -14,7 +14,7 @@ from parl import register_algorithm
 from parl.algos import dqn
 from parl.cli import main
 from parl.errors import ConfigError, WorkerError
-from parl.run import RunDirectory
+from parl.run import RunDirectory, read_metrics
 from parl.train import algorithm_names, evaluate, record, registry, resume, settings_for, train
 from parl.types import Preset
 
@@ -190,6 +190,12 @@ def test_a_member_that_the_topology_needs_is_named(tmp_path):
     register_algorithm("mine", variant(topology="rollout"))
     with pytest.raises(ConfigError, match="'mine': Variant has no rollout_steps, memory, shareable"):
         train("mine", env="CartPole-v1", runs=str(tmp_path))
+
+
+def test_metrics_of_a_learner_do_not_replace_those_of_the_run(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(example.Learner, "metrics", lambda self: {"env_steps": -1.0, "updates": -2.0})
+    run = train("reinforce", **SMALL, total_steps=300, runs=str(tmp_path))
+    assert all(row["env_steps"] >= 0 and row["updates"] >= 0 for row in read_metrics(run.path))
 
 
 def test_the_topology_predictor_needs_no_other_methods_than_rollout(example, tmp_path):
