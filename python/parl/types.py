@@ -383,7 +383,7 @@ class Algorithm(Protocol):
     """
 
     def replay_options(self) -> dict[str, Any]:
-        """Returns keywords of the replay: ``alpha`` (0 samples uniformly), ``n_step``, ``gamma``."""
+        """Returns keywords of the replay, all three: ``alpha`` (0: uniform), ``n_step``, ``gamma``."""
         ...
 
     def replay_beta(self, env_steps: int) -> float:

@@ -57,6 +57,25 @@ def test_tensorboard_has_the_same_numbers_in_groups_and_the_settings(tmp_path):
     assert values["algorithm"].string_value == "ppo" and values["hidden"].string_value == "[4]"
 
 
+class Rows(loggers.Logger):
+    """A logger that needs no package."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+    def log(self, env_steps, metrics):
+        self.rows += [(env_steps, name, value) for name, value in metrics.items()]
+
+
+def test_a_logger_of_ones_own_gets_the_same_numbers(tmp_path):
+    mine = Rows()
+    run = train("ppo", **RUN, runs=str(tmp_path), callbacks=[mine])
+    for name, logged in {"episode_return": "train/", "evaluation_return": "evaluation/mean_"}.items():
+        logged += name.removeprefix("evaluation_")
+        assert written(run, name) == [(step, value) for step, one, value in mine.rows if one == logged] != []
+
+
 def test_events_are_on_the_disk_while_the_run_goes_on(tmp_path):
     class Look(parl.Callback):
         seen = []  # noqa: RUF012

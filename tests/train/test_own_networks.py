@@ -308,6 +308,43 @@ class Sized(nn.Linear):
         self.out_features = out_features
 
 
+class Waves(nn.Module):
+    """Random Fourier features: a random matrix in a buffer, and dense layers."""
+
+    out_features = 6
+
+    def __init__(self, space):
+        super().__init__()
+        self.register_buffer("matrix", torch.randn(4, 3))
+        self.layer = nn.Linear(3, 6)
+
+    def forward(self, observations):
+        return self.layer(torch.sin(observations @ self.matrix))
+
+
+class Centred(nn.Module):
+    """Subtracts a constant, or with ``rate`` a running mean."""
+
+    out_features = 6
+
+    def __init__(self, space, rate=0.0):
+        super().__init__()
+        self.register_buffer("mean", torch.full((4,), 0.5))
+        self.layer, self.rate = nn.Linear(4, 6), rate
+
+    def forward(self, observations):
+        if self.rate:
+            self.mean.lerp_(observations.mean(0), self.rate)
+        return self.layer(observations - self.mean)
+
+
+class Dropping(Centred):
+    """Dropout as a function."""
+
+    def forward(self, observations):
+        return nn.functional.dropout(self.layer(observations), 0.5, self.training)
+
+
 WRONG = [
     ({"torso": made(nn.ReLU())}, r"ppo: torso = .*made.*ReLU\.out_features is None; set it to"),
     (
@@ -317,6 +354,9 @@ WRONG = [
     ({"torso": made(nn.Linear(3, 5))}, r"fails on observations \(2, 4\) float32: RuntimeError"),
     ({"torso": made(5)}, r"returned a int, not a torch\.nn\.Module"),
     ({"torso": made(nn.Sequential(nn.Linear(4, 2), nn.Dropout()))}, "Dropout has random numbers"),
+    ({"torso": Dropping}, "Dropping.* draws random numbers in its forward pass"),
+    ({"torso": Waves}, "Waves.*: buffer 'matrix' is not the same in each module"),
+    ({"torso": lambda space: Centred(space, 0.1)}, "lambda.* changes its buffer 'mean' in its forward pass"),
     ({"torso": lambda one, two: Torso(one)}, r"called with 1 argument, observation_space: .*'two'"),
     ({"network": lambda one: Torso(one)}, r"called with 2 arguments, observation_space and action_space"),
     ({"network": made(nn.Linear(4, 2))}, r"returned \(2, 2\) float32 .* logits \(2, 2\), values \(2,\)"),
@@ -336,6 +376,17 @@ def test_errors_name_the_function_and_what_is_expected(options, message, tmp_pat
     with pytest.raises(ConfigError, match=message):
         train("ppo", **PPO, runs=str(tmp_path), **options)
     assert not list(tmp_path.iterdir())
+
+
+class Lazy(Torso):
+    def __init__(self, space):
+        super().__init__(space)
+        self.layers = nn.Sequential(nn.LazyLinear(6), nn.ReLU())
+
+
+@pytest.mark.parametrize("torso", [Centred, Lazy])
+def test_constant_buffers_and_lazy_layers_are_allowed(torso, tmp_path):
+    assert train("ppo", **PPO, runs=str(tmp_path), torso=torso).updates > 0
 
 
 def test_a_module_is_made_anew_in_each_call(tmp_path):

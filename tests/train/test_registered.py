@@ -13,8 +13,8 @@ import torch
 from parl import register_algorithm
 from parl.algos import dqn
 from parl.cli import main
-from parl.errors import ConfigError
-from parl.run import RunDirectory
+from parl.errors import ConfigError, WorkerError
+from parl.run import RunDirectory, read_metrics
 from parl.train import algorithm_names, evaluate, record, registry, resume, settings_for, train
 from parl.types import Preset
 
@@ -190,6 +190,45 @@ def test_a_member_that_the_topology_needs_is_named(tmp_path):
     register_algorithm("mine", variant(topology="rollout"))
     with pytest.raises(ConfigError, match="'mine': Variant has no rollout_steps, memory, shareable"):
         train("mine", env="CartPole-v1", runs=str(tmp_path))
+
+
+def test_metrics_of_a_learner_do_not_replace_those_of_the_run(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(example.Learner, "metrics", lambda self: {"env_steps": -1.0, "updates": -2.0})
+    run = train("reinforce", **SMALL, total_steps=300, runs=str(tmp_path))
+    assert all(row["env_steps"] >= 0 and row["updates"] >= 0 for row in read_metrics(run.path))
+
+
+def test_the_topology_predictor_needs_no_other_methods_than_rollout(example, tmp_path):
+    register_algorithm("mine", type("Mine", (example.Reinforce,), {"topology": "predictor"}))
+    options = SMALL | {"schedule": "async", "actors": 1}
+    run = train("mine", **options, total_steps=300, runs=str(tmp_path))
+    assert run.updates > 0 and resume(run.path, total_steps=600).updates > run.updates
+
+
+@pytest.mark.parametrize("topology", ["rollout", "predictor"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda action, log_prob: (action, log_prob.mean()), r"log-probabilities of shape \(\), .*\(4,\)"),
+        (lambda action, log_prob: (action[:1], log_prob), r"actions of shape \(1,\) .*expected \(4,\)"),
+        (lambda action, log_prob: (action + 0.6, log_prob), "actions of dtype float64, expected integers"),
+    ],
+)
+def test_wrong_actions_and_log_probabilities_of_a_policy_are_named(
+    change, message, topology, example, tmp_path
+):
+    class Mine(example.Reinforce):
+        def make_policy(self, *args):
+            policy = super().make_policy(*args)
+            sample = policy.sample
+            policy.sample = lambda *given: change(*sample(*given))
+            return policy
+
+    Mine.topology = topology
+    register_algorithm("mine", Mine)
+    options = SMALL | ({"schedule": "async", "actors": 1} if topology == "predictor" else {})
+    with pytest.raises((ConfigError, WorkerError), match=message):
+        train("mine", **options, total_steps=300, runs=str(tmp_path))
 
 
 def package(folder, entry_points):

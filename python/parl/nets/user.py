@@ -118,6 +118,18 @@ class UserModule(UserPart):
                     f"{name}: {type(part).__name__} has random numbers or statistics that actors and "
                     "checkpoints do not get; use LayerNorm or GroupNorm"
                 )
+        buffers = dict(module.named_buffers())
+        if buffers:
+            with torch.random.fork_rng(devices=[]):  # continues the random numbers of the first call
+                other = dict(functions.call(f"{algorithm}: {setting}", function, **given).named_buffers())
+            for key, buffer in buffers.items():
+                lazy = nn.parameter.is_lazy(buffer)  # its values are set by the first forward pass
+                if not lazy and (key not in other or not torch.equal(buffer, other[key])):
+                    raise ConfigError(
+                        f"{name}: buffer {key!r} is not the same in each module that the function returns, "
+                        "and actors and checkpoints do not get it; make it an nn.Parameter with "
+                        "requires_grad=False"
+                    )
         super().__init__(module)
         self._spec, self._normalized, self._name = spec, normalized, name
         self.chain: Chain | None = None
@@ -155,14 +167,24 @@ class UserModule(UserPart):
         shown = _shown(given[0]) + ("" if actions is None else f" and actions {_shown(given[1])}")
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                module = getattr(self.module, part) if part else self.module
+                if any(nn.parameter.is_lazy(one) for one in module.parameters()):
+                    module(*given)  # makes the parameters
+                buffers, generator = self._buffer_versions(), torch.get_rng_state()
                 if part or self._spec.observation_parts:
-                    found = (getattr(self.module, part) if part else self.module)(*given)
+                    found = module(*given)
                 else:
                     found, self.chain = run_and_find_chain(self.module, given[0])
+                random = not torch.equal(generator, torch.get_rng_state())
         except Exception as error:
             raise ConfigError(
                 f"{called} fails on observations {shown}: {type(error).__name__}: {error}"
             ) from error
+        now = self._buffer_versions()
+        changed = [key for key, version in buffers.items() if now.get(key) != version]
+        if random or changed:
+            what = "draws random numbers" if random else f"changes its buffer {changed[0]!r}"
+            raise ConfigError(f"{called} {what} in its forward pass, which actors and checkpoints do not get")
         several = found if isinstance(found, tuple | list) else (found,)
         got = ", ".join(_shown(one) for one in several)
         wanted = [_batched(shape) for _, shape in outputs]
@@ -171,6 +193,10 @@ class UserModule(UserPart):
             isinstance(one, Tensor) and one.dtype == torch.float32 for one in several
         ):
             raise ConfigError(f"{called} returned {got} for observations {shown}, expected float32 {text}")
+
+    def _buffer_versions(self) -> dict[str, tuple[int, int]]:
+        """What differs for a buffer after it was changed in place or replaced."""
+        return {key: (id(one), one._version) for key, one in self.module.named_buffers()}
 
     def vectors(self, observations: Tensor) -> Tensor:
         """Converts observations (B, *shape) to (B, inputs) for :meth:`with_heads`."""

@@ -38,15 +38,18 @@ def _settings(run: RunInfo) -> dict[str, Any]:
 class Logger(Callback, ABC):
     """Base class of loggers.
 
+    Attributes:
+        package: that the logger needs; None if it needs no other package.
+
     Raises:
         ConfigError: the logger's package is not installed; the message has the pip command.
     """
 
-    package: ClassVar[str]
+    package: ClassVar[str | None] = None
 
     def __init__(self) -> None:
-        if importlib.util.find_spec(self.package) is None:
-            name = self.package
+        name = self.package
+        if name is not None and importlib.util.find_spec(name) is None:
             raise ConfigError(f"logger = {name!r} needs {name}: pip install 'parl-rl[{name}]'")
 
     @abstractmethod

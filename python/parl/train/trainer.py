@@ -384,7 +384,8 @@ class Trainer:
             "updates": loop.updates,
             "wall_time_s": time.monotonic() - self._began,
         }
-        record = log.write(counts | {"episode_return": recent, **report})
+        own = counts | {"episode_return": recent}
+        record = log.write(own | report | own)  # metrics of an algorithm do not replace these
         shown = ("env_steps_per_s", "updates_per_s", "replay_ratio", "policy_lag")
         fields = {key: report[key] for key in shown if key in report}
         self._progress.update(loop.env_steps, **fields, episode_return=recent)

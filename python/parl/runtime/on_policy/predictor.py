@@ -37,7 +37,7 @@ from parl.errors import ConfigError, WorkerError
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop, serve_rollouts
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
-from parl.runtime.on_policy.rollout import RolloutBuffer, concatenate
+from parl.runtime.on_policy.rollout import RolloutBuffer, check_sampled, concatenate
 from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.size_tuner import SizeTuner
@@ -162,6 +162,11 @@ class PredictorLoop(AsyncRolloutLoop):
         self._idle = collections.deque(self._learners)
         self._start_missing()
 
+    def _refresh(self, learner: HogwildLearner) -> None:
+        """Copies the shared weights into ``learner``; one that is not shareable has the newest itself."""
+        if self._setup.algorithm.shareable:
+            learner.refresh()
+
     def _attach(self, fill: bool) -> None:
         """Makes the newest learner update the shared weights; ``fill``: its own are first copied there."""
         # An algorithm that is not shareable has one learner, with its running statistics among its weights.
@@ -213,6 +218,7 @@ class PredictorLoop(AsyncRolloutLoop):
             version = self._shared_weights.read(policy.weights, version)
             obs = np.concatenate([slot.buffer.obs[0] for slot in requests])
             action, log_prob = policy.sample(obs, self._env_steps)
+            check_sampled(action, log_prob, len(obs), requests[0].buffer.action)
             start = 0
             for slot in requests:
                 end = start + len(slot.buffer.obs[0])
@@ -262,7 +268,7 @@ class PredictorLoop(AsyncRolloutLoop):
         with self._update_lock:
             rollouts = self._rollouts(group)
             progress = self._progress
-            learner.refresh()
+            self._refresh(learner)
         with contextlib.ExitStack() as held:
 
             def lock(gradients: torch.Tensor | None) -> None:
@@ -299,7 +305,7 @@ class PredictorLoop(AsyncRolloutLoop):
         if self._failure is not None:
             raise WorkerError(f"a predictor failed: {self._failure!r}") from self._failure
         self._wait_for_trainers(0)
-        self._learners[0].refresh()
+        self._refresh(self._learners[0])
         self._tune()
 
     def _tune(self) -> None:
@@ -333,7 +339,7 @@ class PredictorLoop(AsyncRolloutLoop):
     def save_after_failure(self, folder: Path) -> None:
         """Writes the learner; a run resumed from it starts new episodes."""
         wait_for(self._running)
-        self._learners[0].refresh()
+        self._refresh(self._learners[0])
         super().save_after_failure(folder)
 
     def _stop_workers(self, workers: WorkerGroup) -> None:

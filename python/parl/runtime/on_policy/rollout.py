@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from parl.envs import Rows, games_over, points, rows_of
+from parl.errors import ConfigError
 from parl.runtime.env_actor import Counts, EnvActor
 from parl.runtime.on_policy.start_states import StartStates
 from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
@@ -19,6 +20,29 @@ from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
 def _size(shape: tuple[int, ...], dtype: str) -> int:
     """Bytes of an array, rounded up to whole cache lines."""
     return -(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64
+
+
+def check_sampled(action: Any, log_prob: Any, count: int, column: Array) -> None:
+    """Checks what ``sample`` of a policy returned, which numpy would broadcast or round.
+
+    Args:
+        action: of ``count`` environments.
+        log_prob: of the actions.
+        count: N.
+        column: (T, N, ...), where actions are stored.
+
+    Raises:
+        ConfigError: names the shapes, or the dtype of the actions.
+    """
+    shape, got = (count, *column.shape[2:]), (np.shape(action), np.shape(log_prob))
+    if got != (shape, shape[:1]):
+        raise ConfigError(
+            f"sample of the policy returned actions of shape {tuple(got[0])} and log-probabilities of shape "
+            f"{tuple(got[1])}, expected {shape} and {shape[:1]}"
+        )
+    dtype = np.asarray(action).dtype
+    if dtype.kind == "f" and column.dtype.kind != "f":
+        raise ConfigError(f"sample of the policy returned actions of dtype {dtype}, expected integers")
 
 
 class RolloutBuffer:
@@ -198,6 +222,7 @@ class RolloutActor(EnvActor):
             if buffer.memory.size:
                 self._restart_policy(buffer, t)
             action, log_prob = self.policy.sample(obs, env_steps + collected)
+            check_sampled(action, log_prob, self.num_envs, buffer.action)
             buffer.action[t] = action
             buffer.log_prob[t] = log_prob
             np.logical_not(self._resetting, out=buffer.valid[t])
