@@ -105,7 +105,10 @@ class Worker:
 def fill(made, clock, actors=2, total=1_000, max_lag=1, **options):
     """Sets the attributes of a loop that its constructor would set."""
     made._setup = SimpleNamespace(
-        actors=actors, max_lag=max_lag, **{"scale": 1, "joins_rollouts": False, "group": None, **options}
+        actors=actors,
+        max_lag=max_lag,
+        algorithm=SimpleNamespace(shareable=True),
+        **{"scale": 1, "joins_rollouts": False, "group": None, **options},
     )
     made._learner, made._total_steps, made._totals = Learner(clock), total, {}
     made._average, made._replay = (lambda gradients: None), None

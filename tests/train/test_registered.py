@@ -200,7 +200,7 @@ def test_metrics_of_a_learner_do_not_replace_those_of_the_run(example, tmp_path,
 
 def test_the_topology_predictor_needs_no_other_methods_than_rollout(example, tmp_path):
     register_algorithm("mine", type("Mine", (example.Reinforce,), {"topology": "predictor"}))
-    options = SMALL | {"schedule": "async", "actors": 1}
+    options = SMALL | {"schedule": "async", "actors": 1, "actor_kind": "thread"}
     run = train("mine", **options, total_steps=300, runs=str(tmp_path))
     assert run.updates > 0 and resume(run.path, total_steps=600).updates > run.updates
 
@@ -226,7 +226,8 @@ def test_wrong_actions_and_log_probabilities_of_a_policy_are_named(
 
     Mine.topology = topology
     register_algorithm("mine", Mine)
-    options = SMALL | ({"schedule": "async", "actors": 1} if topology == "predictor" else {})
+    in_thread = {"schedule": "async", "actors": 1, "actor_kind": "thread"}
+    options = SMALL | (in_thread if topology == "predictor" else {})
     with pytest.raises((ConfigError, WorkerError), match=message):
         train("mine", **options, total_steps=300, runs=str(tmp_path))
 
