@@ -57,7 +57,7 @@ def run_pt2(module, given, state):
     return [one.numpy() for one in module(*args)]
 
 
-def check(policy, path, actions_of):
+def assert_same_actions(policy, path, actions_of):
     policy.export(path)
     act = actions_of(path)
     rng = np.random.default_rng(0)
@@ -92,12 +92,16 @@ def fresh(name, spec, **own):
 
 @pytest.mark.parametrize(("name", "own"), ONNX)
 def test_an_onnx_file_gives_the_actions_of_the_policy(tmp_path, name, own):
-    check(parl.load(train_small(tmp_path, name, **own).path), tmp_path / "policy.onnx", onnx_actions)
+    assert_same_actions(
+        parl.load(train_small(tmp_path, name, **own).path), tmp_path / "policy.onnx", onnx_actions
+    )
 
 
 @pytest.mark.parametrize(("name", "own"), VARIANTS, ids=IDS)
 def test_a_pt2_file_gives_the_actions_of_the_policy(tmp_path, name, own):
-    check(parl.load(train_small(tmp_path, name, **own).path), tmp_path / "policy.pt2", pt2_actions)
+    assert_same_actions(
+        parl.load(train_small(tmp_path, name, **own).path), tmp_path / "policy.pt2", pt2_actions
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,27 +109,31 @@ def test_a_pt2_file_gives_the_actions_of_the_policy(tmp_path, name, own):
     [("ppo", "onnx", onnx_actions), ("dqn", "pt2", pt2_actions), ("es", "pt2", pt2_actions)],
 )
 def test_exported_policies_take_images(tmp_path, name, suffix, actions_of):
-    check(fresh(name, PICTURES), tmp_path / f"policy.{suffix}", actions_of)
+    assert_same_actions(fresh(name, PICTURES), tmp_path / f"policy.{suffix}", actions_of)
 
 
 @pytest.mark.parametrize(
     ("name", "suffix", "actions_of"), [("ppo", "onnx", onnx_actions), ("dqn", "pt2", pt2_actions)]
 )
 def test_exported_policies_take_dictionaries(tmp_path, name, suffix, actions_of):
-    check(parl.load(train_small(tmp_path, name, env=Parts).path), tmp_path / f"policy.{suffix}", actions_of)
+    assert_same_actions(
+        parl.load(train_small(tmp_path, name, env=Parts).path), tmp_path / f"policy.{suffix}", actions_of
+    )
 
 
 @pytest.mark.parametrize(("suffix", "actions_of"), [("onnx", onnx_actions), ("pt2", pt2_actions)])
 def test_exported_policies_normalize_images(tmp_path, suffix, actions_of):
     policy = fresh("ppo", PICTURES, images="small", normalize_observations=True)
-    check(policy, tmp_path / f"policy.{suffix}", actions_of)
+    assert_same_actions(policy, tmp_path / f"policy.{suffix}", actions_of)
 
 
 @pytest.mark.parametrize(("name", "options"), [("ppo", {"normalize_observations": True}), ("rainbow", {})])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_exported_policies_compute_differences_of_stacked_frames(tmp_path, dtype, name, options):
     spec = EnvSpec((2, 6), dtype, (), "int64", 4, "next_step")
-    check(fresh(name, spec, frame_deltas=True, **options), tmp_path / "policy.onnx", onnx_actions)
+    assert_same_actions(
+        fresh(name, spec, frame_deltas=True, **options), tmp_path / "policy.onnx", onnx_actions
+    )
 
 
 def test_a_file_of_another_kind_or_without_packages_is_refused(tmp_path, monkeypatch):
