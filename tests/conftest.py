@@ -43,6 +43,17 @@ def pytest_sessionfinish():
 
 
 @pytest.fixture
+def one_thread():
+    """Small networks are slower with several threads of torch, in particular while other processes run."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def fake_cuda_graph(monkeypatch):
     """Replaces CUDA graphs: captured operations are recorded and replayed on the CPU."""
     import torch

@@ -5,16 +5,11 @@ import tempfile
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower with several threads, in particular while other processes run."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def use_one_thread(one_thread):
+    pass
 
 
 @pytest.fixture(autouse=True)

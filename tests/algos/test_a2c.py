@@ -12,10 +12,7 @@ from parl.algos.a2c import A2C, Config, concatenate_rollouts, env_group
 from parl.errors import ConfigError
 from parl.nets.fused import Update
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def outputs(learner, obs):

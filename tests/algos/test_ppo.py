@@ -9,10 +9,7 @@ from parl.algos.ppo import PPO, Config, default_config
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def minibatch(spec, rows=40, seed=0):

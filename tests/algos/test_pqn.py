@@ -9,10 +9,7 @@ from parl.algos.pqn import PQN, Config, default_config
 from parl.errors import ConfigError
 from parl.types import EnvSpec
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -23,10 +23,7 @@ KINDS = [
     pytest.param(pqn.PQN, pqn.Config, {"epochs": 1}, id="pqn"),
 ]
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def rollout(spec, memory=0):

@@ -8,17 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from parl.bench import atari, loops, tradeoff
 from parl.cli import main
 from parl.errors import ParlError
 from parl.nets.actor_critic import ActorCritic
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def cells(line):

@@ -28,10 +28,7 @@ SPEC = EnvSpec((4,), "float32", (), "int64", 4, "same_step")
 PICTURES = EnvSpec((1, 36, 36), "uint8", (), "int64", 4, "same_step")
 KINDS = {"a2c": (a2c.A2C, a2c.Config), "ppo": (ppo.PPO, ppo.Config), "pqn": (pqn.PQN, pqn.Config)}
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class SymbolsOnDevice:

@@ -15,10 +15,7 @@ from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train.registry import make_algorithm, module_of
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def collected(mode, steps=10):

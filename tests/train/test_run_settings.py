@@ -414,14 +414,6 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("topology", "setting"), SETTINGS)
 def test_a_setting_of_a_topology_has_its_effect(topology, setting, tmp_path):
