@@ -8,7 +8,7 @@ import pytest
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory
-from parl.run.compare import compare_runs, plot_comparison
+from parl.run.compare import before_end, compare_runs, plot_comparison
 from parl.run.listing import list_runs
 from parl.run.plot import groups
 from parl.run.report import write_report
@@ -192,6 +192,15 @@ def test_only_games_with_the_same_options_are_combined(tmp_path):
     assert not [group for group in compare_runs(paths[:2]) if "human" in group.env]
     *_, total = compare_runs(paths)
     assert total.env == "human-normalized, 2 games frameskip=2" and len(total.scores) == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "score", "told"), [(100, 5.0, False), (60, 480.0, False), (60, 5.0, True), (60, 474.0, True)]
+)
+def test_a_compared_run_that_was_last_evaluated_before_its_end_is_named(tmp_path, steps, score, told):
+    run = make_run(tmp_path, "a", score=score, steps=steps)
+    sentence = f"{run.path}: the last evaluation was after {steps} of 100 steps"
+    assert before_end(run.path) == (sentence if told else None)
 
 
 def test_a_run_without_evaluation_is_not_compared(tmp_path):

@@ -23,10 +23,14 @@ class FakeRay:
         self.processors, self.joined, self.init_options = processors, False, []
         self.made, self.options, self.calls, self.killed, self.puts = [], [], [], [], []
         self.breaks, self.waits = False, []
+        self.address = "192.0.2.1:6379"
         self.util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.1")
 
     def is_initialized(self):
         return self.joined
+
+    def get_runtime_context(self):
+        return SimpleNamespace(gcs_address=self.address)
 
     def init(self, **options):
         if self.breaks:

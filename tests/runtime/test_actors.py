@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from parl.envs import spec_of
+from parl.errors import ConfigError
 from parl.runtime import evaluate
 from parl.runtime.env_actor import Counts
 from parl.runtime.evaluate import Evaluator, _SingleEpisode
@@ -144,6 +145,15 @@ def test_end_episodes_discards_results_that_are_not_written():
     assert actor.has_results
     actor.end_episodes()
     assert not actor.has_results
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_actions_that_would_be_rounded_are_refused(kind):
+    env, policy = vector(NEXT, CountingEnv(9)), Policy(1)
+    policy.act = lambda observations, env_steps: kind(np.array([1.6]))
+    actor = Actor(env, spec_of(env), policy, Sink(), 0, 0)
+    with pytest.raises(ConfigError, match="act of the policy returned actions of dtype float64, expected"):
+        actor.act(0)
 
 
 def test_two_groups_of_environments_alternate():

@@ -42,6 +42,9 @@ def test_a_cluster_is_joined_once_and_left_if_joined_here(ray):
     assert connect(RayCluster("there", 4), 2) is True
     assert ray.init_options == [{"address": "there", "include_dashboard": False, "log_to_driver": False}]
     assert connect(RayCluster("there", 4), 2) is False and len(ray.init_options) == 1
+    assert connect(RayCluster(ray.address, 4), 2) is False
+    with pytest.warns(UserWarning, match=f"'192.0.2.2:6379' has no effect: .* cluster at {ray.address}"):
+        assert connect(RayCluster("192.0.2.2:6379", 4), 2) is False
     with pytest.raises(ConfigError, match="actors = 3 is above the 2 processors"):
         connect(RayCluster("there", 4), 3)
     with pytest.raises(ConfigError, match="actors = 4 is above the 2 processors"):

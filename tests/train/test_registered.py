@@ -232,6 +232,19 @@ def test_wrong_actions_and_log_probabilities_of_a_policy_are_named(
         train("mine", **options, total_steps=300, runs=str(tmp_path))
 
 
+def test_a_learner_that_does_not_count_its_steps_is_named(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(example.Learner, "learn", lambda self, rollout, progress, average: None)
+    with pytest.raises(ConfigError, match="learn returned None, expected the number of optimizer steps"):
+        train("reinforce", **SMALL, total_steps=300, runs=str(tmp_path))
+
+
+def test_replay_options_that_are_incomplete_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(Mine, "replay_options", lambda self: {"n_step": 3}, raising=False)
+    register_algorithm("mine", Mine)
+    with pytest.raises(ConfigError, match="replay_options of the algorithm has no alpha, gamma"):
+        train("mine", "CartPole-v1", runs=str(tmp_path))
+
+
 def package(folder, entry_points):
     """Installs a package with a module ``mine`` and entry points."""
     (folder / "mine.py").write_text(

@@ -24,7 +24,7 @@ from parl.cli import main
 from parl.errors import ConfigError, NonFiniteError
 from parl.run import load_toml
 from parl.run.metrics import read_metrics
-from parl.train import ALGORITHMS, search
+from parl.train import ALGORITHMS, search, settings_for
 from parl.train.registry import module_of, topology_of
 from parl.train.search_spaces import SPACES
 
@@ -118,7 +118,8 @@ def test_a_trial_below_the_median_is_pruned(tmp_path):
     assert (first.state, first.value) == (TrialState.COMPLETE, 5.0)
     assert first.intermediate_values == {1: 5.0, 3: 5.0}  # the last one is at the end of the run
     assert (second.state, second.intermediate_values) == (TrialState.PRUNED, {1: 1.0})
-    assert "env" not in load_toml(found.config)["run"], "a function has no name that trains"
+    with pytest.raises(ConfigError, match="env = 'Scripted'"):
+        settings_for("ppo", table=load_toml(found.config))
 
 
 def test_trials_are_compared_after_about_as_many_steps(tmp_path):

@@ -307,6 +307,39 @@ def test_a_failing_environment_ends_the_run_and_leaves_it_resumable(tmp_path, ki
     assert second["env_steps"] > first["env_steps"] and second["resumes"] == 1
 
 
+def test_an_environment_that_fails_in_the_training_process_leaves_the_run_resumable(tmp_path, capfd):
+    options = {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "runs": str(tmp_path), "name": "fails"}
+    options |= {"num_envs": 4, "rollout_steps": 40, "evaluation_episodes": 0}
+    with pytest.raises(ValueError, match="the cart left the rails"):
+        train("a2c", **options, total_steps=10_000)
+    first = _counters(tmp_path / "fails")
+    # Three rollouts were whole; the environments start anew and fail again in the same way.
+    assert first["env_steps"] > 400 and (first["updates"], first["actors_saved"]) == (3, [False])
+    assert "saved in" in capfd.readouterr().err
+    with pytest.raises(ValueError, match="the cart left the rails"):
+        resume(tmp_path / "fails")
+    second = _counters(tmp_path / "fails")
+    assert (second["updates"], second["resumes"]) == (6, 1)
+
+
+def test_an_environment_that_fails_in_an_evaluation_leaves_the_state_of_the_run(tmp_path):
+    options = {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "runs": str(tmp_path), "name": "fails"}
+    options |= {"num_envs": 4, "rollout_steps": 40, "evaluation_every": 300, "evaluation_episodes": 1_000}
+    with pytest.raises(ValueError, match="the cart left the rails"):
+        train("a2c", **options, total_steps=10_000)
+    counters = _counters(tmp_path / "fails")
+    assert counters["env_steps"] >= 300 and counters["actors_saved"] == [True]
+
+
+def test_a_deterministic_run_with_a_replay_keeps_its_last_checkpoint(tmp_path, capfd):
+    options = SMALL | {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "checkpoint_every": 400}
+    options |= {"schedule": "deterministic", "runs": str(tmp_path), "name": "fails", "quiet": False}
+    with pytest.raises(ValueError, match="the cart left the rails"):
+        train("dqn", **options, total_steps=10_000)
+    assert _counters(tmp_path / "fails")["env_steps"] in range(400, 404)
+    assert "a deterministic run goes on from its last checkpoint" in capfd.readouterr().err
+
+
 def _counters(path):
     folder = RunDirectory.open(path).checkpoints.last()
     return json.loads((folder / "counters.json").read_text())

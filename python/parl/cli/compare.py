@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,8 @@ class CompareOptions:
     """Compare algorithms and settings over seeds.
 
     Prints the interquartile mean of the runs' scores with a 95 % stratified bootstrap interval (Agarwal et
-    al., 2021). The score of a run is the mean return of its last evaluation.
+    al., 2021). The score of a run is the mean return of its last evaluation. Runs that were last evaluated
+    before their end are named on standard error.
     """
 
     runs: RunPaths
@@ -26,10 +28,13 @@ class CompareOptions:
 
 def compare_command(arguments: Sequence[str]) -> int:
     """Prints a row for each group of runs. Returns the exit status."""
-    from parl.run.compare import compare_runs, plot_comparison
+    from parl.run.compare import before_end, compare_runs, plot_comparison
 
     options = parse(CompareOptions, "parl compare", arguments)
-    groups = compare_runs(some(options.runs, "parl compare"))
+    runs = some(options.runs, "parl compare")
+    groups = compare_runs(runs)
+    for sentence in filter(None, map(before_end, runs)):
+        print(sentence, file=sys.stderr)
     rows = [("env", "algorithm", "runs", "IQM", "95 % interval", "lowest", "highest")]
     for group in groups:
         interval = "-" if group.interval is None else "{:.2f} to {:.2f}".format(*group.interval)

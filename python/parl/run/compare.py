@@ -93,6 +93,21 @@ def score_of(run: RunDirectory) -> float:
     return float(scores[-1])
 
 
+def before_end(path: str | Path) -> str | None:
+    """A sentence if the last evaluation of a run was before the run's end, so that others had more training.
+
+    Args:
+        path: a run directory with an evaluation.
+    """
+    run = RunDirectory.open(path)
+    limits = compared_settings(run)
+    last = next(one for one in reversed(read_metrics(run.path)) if "evaluation_return" in one)
+    steps, total, goal = int(last["env_steps"]), int(limits["total_steps"]), limits.get("stop_at_return")
+    if steps >= total or (goal is not None and score_of(run) >= goal):
+        return None
+    return f"{path}: the last evaluation was after {steps:,} of {total:,} steps"
+
+
 def compare_runs(runs: Sequence[str | Path]) -> list[Group]:
     """Groups runs by environment, algorithm and settings, the best group of each environment first.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from parl.envs import EpisodeTracker, FiniteCheck
 from parl.envs.snapshot import Snapshot
+from parl.errors import ConfigError
 from parl.runtime import states
 from parl.types import EnvSpec, Policy
 
@@ -36,6 +37,16 @@ def total(parts: Iterable[Counts]) -> Counts:
         finished += part.finished
         reward += part.reward
     return Counts(transitions, finished, reward)
+
+
+def check_dtype(method: str, actions: np.dtype[Any], expected: np.dtype[Any]) -> None:
+    """Checks the dtype of actions that ``method`` of a policy returned: numpy would round them.
+
+    Raises:
+        ConfigError: they are floats and the environment takes integers.
+    """
+    if actions.kind == "f" and expected.kind != "f":
+        raise ConfigError(f"{method} of the policy returned actions of dtype {actions}, expected integers")
 
 
 class EnvActor(ABC):

@@ -141,7 +141,7 @@ class Loop(ABC, Generic[L]):
 
     @abstractmethod
     def save_after_failure(self, folder: Path) -> None:
-        """Writes what can be saved after a worker failed; a run resumed from it starts new episodes.
+        """Writes what can be saved after an iteration failed; a run resumed from it starts new episodes.
 
         Raises:
             ParlError, OSError: nothing could be saved.
@@ -225,8 +225,8 @@ class LocalLoop(Loop[L]):
         ]
 
     def save_after_failure(self, folder: Path) -> None:
-        """Saves as :meth:`save` does: there are no workers that could have failed."""
-        self.save(folder)
+        """Writes learner, replay and counters; a run resumed from them starts new episodes."""
+        self._write(folder, [None] * len(self._actors))
 
     def close(self) -> None:
         """Closes the environments and the replay; safe to call twice."""

@@ -249,9 +249,9 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
     Raises:
         ConfigError: an unknown key or another algorithm; names ``where``.
     """
-    check_keys(table, {*_RESERVED, name}, str(where))
     if table.get("algorithm", name) != name:
         raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
+    check_keys(table, {*_RESERVED, name}, str(where))
     run, own = table.get("run", {}), table.get(name, {})
     for key, value in (("run", run), (name, own)):
         if not isinstance(value, Mapping):

@@ -76,7 +76,8 @@ class Tuned:
         study: the study with all trials, also those of other processes.
         best: the settings of the trial with the highest return, and those that were given: keywords of
             :func:`parl.train`.
-        config: file with these settings, for ``parl train --config``.
+        config: file with these settings, for ``parl train --config``. An environment given as a function is
+            written as its name, which that command refuses.
     """
 
     study: optuna.Study
@@ -248,7 +249,8 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
 
 def _write_settings(path: Path, algorithm: str, maker: EnvMaker, layers: Sequence[Layer]) -> None:
     """Writes a file for ``parl train --config``; later layers take precedence."""
-    run: dict[str, Any] = {"env": maker.env} if isinstance(maker.env, str) else {}
+    # A function is written as its name, so that `parl train --config` does not take another environment.
+    run: dict[str, Any] = {"env": maker.env if isinstance(maker.env, str) else maker.name}
     own: dict[str, Any] = {}
     for layer in layers:
         run |= layer.run

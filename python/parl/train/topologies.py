@@ -203,7 +203,10 @@ class OffPolicyTopology:
             config = _share_of_process(config, group)
         # A row can be sampled once the n steps after it are known: every environment has then taken n + 1
         # steps.
-        drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
+        options = algorithm.replay_options()
+        if missing := {"alpha", "n_step", "gamma"} - options.keys():
+            raise ConfigError(f"replay_options of the algorithm has no {', '.join(sorted(missing))}")
+        drawable = config.num_envs * (int(options["n_step"]) + 1)
         starts = max(config.learning_starts, drawable)
         uses_ray = config.engine == "ray"
         # Ray actors collect several vector steps per request.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl.envs import usable_cores
-from parl.errors import CallbackError, NonFiniteError, ParlError, WorkerError
+from parl.errors import CallbackError, NonFiniteError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.run.listing import reason_of_end
 from parl.runtime.seeds import evaluation_seed
@@ -166,6 +166,7 @@ class Trainer:
         self._score: dict[str, Any] = {}
         self._evaluated_at = self._saved_at = self._logged_at = 0
         self._is_saved = False  # whether the run has a checkpoint
+        self._advancing = False  # whether the loop is within an iteration
         # Sum of the rewards and number of the episodes before the run was resumed.
         self._before = (0.0, 0)
         self._evaluate_again = 0.0
@@ -237,8 +238,7 @@ class Trainer:
                     self._save_after_failure(loop, loop.save_after_failure)
                     raise
                 except CallbackError:
-                    if loop.env_steps > self._saved_at:
-                        self._save_after_failure(loop, loop.save)
+                    self._save_unsaved(loop)
                     raise
                 except _InterruptTimeout:
                     self._progress.print_line(
@@ -246,6 +246,9 @@ class Trainer:
                         f"{_ANSWER_S:g} s; nothing is saved; {self._last_checkpoint()}"
                     )
                     raise KeyboardInterrupt from None
+                except Exception:  # of an environment or an algorithm in this process
+                    self._save_unsaved(loop)
+                    raise
                 return self._result(loop, stopped)
             finally:
                 loop.close()
@@ -305,7 +308,9 @@ class Trainer:
         config = self._config
         check_every = _CHECK_EVERY * config.num_envs
         while True:
+            self._advancing = True
             loop.advance((loop.env_steps // check_every + 1) * check_every, seconds=0.25)
+            self._advancing = False
             self._recent += [value for value, _ in loop.take_episodes()]
             if self._interrupted:
                 self._signals.acknowledge()
@@ -474,11 +479,16 @@ class Trainer:
         except FileNotFoundError:
             return "there is no earlier checkpoint"
 
+    def _save_unsaved(self, loop: Loop[Any]) -> None:
+        """After a failure in this process saves what the last checkpoint does not have."""
+        if loop.env_steps > self._saved_at:
+            self._save_after_failure(loop, loop.save_after_failure if self._advancing else loop.save)
+
     def _save_after_failure(self, loop: Loop[Any], save: Callable[[Path], None]) -> None:
-        """Saves after a worker or a callback failed; errors are printed, since the failure is raised."""
+        """Saves after a failure; errors are printed, since the failure is raised."""
         try:
             self._write_checkpoint(loop, None, save)
-        except (ParlError, OSError) as error:
+        except Exception as error:
             self._progress.print_line(f"no checkpoint after the failure: {error}")
         else:
             self._progress.print_line(f"saved in {self._run.path}, parl resume goes on from there")

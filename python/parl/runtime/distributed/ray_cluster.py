@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,17 @@ class RayCluster:
     steps: int = 1
 
 
+def _differ(address: str, other: str) -> bool:
+    """Whether two addresses, host:port, are certainly not of the same cluster."""
+    (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other.rpartition(":")
+    if not host or "/" in host:  # "auto", "local" and "ray://..." do not name a cluster in this form
+        return False
+    try:
+        return port != other_port or socket.gethostbyname(host) != socket.gethostbyname(other_host)
+    except OSError:
+        return False
+
+
 def connect(remote: RayCluster, actors: int, processes: int = 1) -> bool:
     """Connects this process to the cluster, unless it is connected; returns whether it was not.
 
@@ -77,6 +89,12 @@ def connect(remote: RayCluster, actors: int, processes: int = 1) -> bool:
         # Ray's own handler would end the process without a checkpoint.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
+    elif _differ(address, connected := ray.get_runtime_context().gcs_address):
+        warnings.warn(
+            f"the Ray address {address!r} has no effect: this process is connected to the Ray cluster at "
+            f"{connected}",
+            stacklevel=2,
+        )
     processors = int(ray.cluster_resources().get("CPU", 0))
     if actors > processors:
         if fresh:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from parl.envs import EnvMaker, Observer, games_over, points
-from parl.runtime.env_actor import Counts, EnvActor
+from parl.runtime.env_actor import Counts, EnvActor, check_dtype
 from parl.runtime.off_policy.initial_priorities import InitialPriorities
 from parl.runtime.seeds import actor_seeds
 from parl.runtime.setup import env_range
@@ -82,7 +82,9 @@ class Actor(EnvActor):
     def act(self, env_steps: int) -> None:
         """First part of a step: chooses the actions."""
         self._env_steps = env_steps
-        self._action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
+        action = np.asarray(self.policy.act(self._obs, env_steps))
+        check_dtype("act", action.dtype, self._action_dtype)
+        self._action = action.astype(self._action_dtype, copy=False)
         if self._initial_priorities is not None:
             self._initial_priorities.after_act()
 

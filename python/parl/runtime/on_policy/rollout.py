@@ -12,7 +12,7 @@ import torch
 
 from parl.envs import Rows, games_over, points, rows_of
 from parl.errors import ConfigError
-from parl.runtime.env_actor import Counts, EnvActor
+from parl.runtime.env_actor import Counts, EnvActor, check_dtype
 from parl.runtime.on_policy.start_states import StartStates
 from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
 
@@ -40,9 +40,7 @@ def check_sampled(action: Any, log_prob: Any, count: int, column: Array) -> None
             f"sample of the policy returned actions of shape {tuple(got[0])} and log-probabilities of shape "
             f"{tuple(got[1])}, expected {shape} and {shape[:1]}"
         )
-    dtype = np.asarray(action).dtype
-    if dtype.kind == "f" and column.dtype.kind != "f":
-        raise ConfigError(f"sample of the policy returned actions of dtype {dtype}, expected integers")
+    check_dtype("sample", np.asarray(action).dtype, column.dtype)
 
 
 class RolloutBuffer:

@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
+from parl.errors import ConfigError
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.env_actor import Counts
 from parl.runtime.loop import Loop
@@ -95,7 +97,10 @@ class RolloutLoop(Loop[RolloutLearner]):
 
     def _learn(self, rollouts: list[Rollout]) -> int:
         """Learns; returns the number of optimizer steps."""
-        return self._learner.learn(concatenate(rollouts), self._progress, self._average)
+        steps = self._learner.learn(concatenate(rollouts), self._progress, self._average)
+        if not isinstance(steps, int | np.integer):
+            raise ConfigError(f"learn returned {steps!r}, expected the number of optimizer steps")
+        return int(steps)
 
     def _publish(self) -> None:
         """Publishes the newest weights, if actors in other threads or processes use them."""
