@@ -300,23 +300,10 @@ def first_seed(seed):
 
 def train_sb3(name, steps, seed, share):
     """Trains for a share of ``steps``, on which settings depend that change in a run."""
-    import numpy as np
-    import stable_baselines3
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
-    from stable_baselines3.common.vec_env import VecNormalize
 
-    algorithm, case, curve = name.partition("-")[0], CASES[name], []
-    clock = Clock()
-
-    def evaluated(episodes, first_seed):
-        fresh = make_vec_env(case.env, 1, seed=first_seed)
-        if case.normalize:
-            fresh = VecNormalize(fresh, training=False, norm_reward=False)
-            fresh.obs_rms = envs.obs_rms
-        return float(evaluate_policy(model, fresh, episodes, warn=False)[0])
+    model, evaluated = make_sb3(name, seed)
+    clock, curve = Clock(), []
 
     class Curve(BaseCallback):
         def _on_step(self):
@@ -324,6 +311,30 @@ def train_sb3(name, steps, seed, share):
                 score = clock.without(evaluated, EPISODES, 10**5 + seed)
                 curve.append((self.num_timesteps, clock.seconds, score))
             return share == 1 or len(curve) < POINTS
+
+    clock.start()
+    model.learn(total_timesteps=steps, callback=Curve())
+    seconds = clock.now()
+    return {"points": curve, "score": evaluated(FINAL_EPISODES, first_seed(seed)), "cpu_s": seconds}
+
+
+def make_sb3(name, seed):
+    """A model of Stable-Baselines3, and a function that returns its mean return in greedy episodes."""
+    import numpy as np
+    import stable_baselines3
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    algorithm, case = name.partition("-")[0], CASES[name]
+
+    def evaluated(episodes, first_seed):
+        fresh = make_vec_env(case.env, 1, seed=first_seed)
+        if case.normalize:
+            fresh = VecNormalize(fresh, training=False, norm_reward=False)
+            fresh.obs_rms = envs.obs_rms
+        return float(evaluate_policy(model, fresh, episodes, warn=False)[0])
 
     envs = make_vec_env(case.env, case.num_envs, seed=seed)
     if case.normalize:
@@ -337,10 +348,7 @@ def train_sb3(name, steps, seed, share):
         options["action_noise"] = process(np.zeros(actions), case.noise * np.ones(actions))
     kind = getattr(stable_baselines3, algorithm.upper())
     model = kind("MlpPolicy", envs, seed=seed, device="cpu", **options)
-    clock.start()
-    model.learn(total_timesteps=steps, callback=Curve())
-    seconds = clock.now()
-    return {"points": curve, "score": evaluated(FINAL_EPISODES, first_seed(seed)), "cpu_s": seconds}
+    return model, evaluated
 
 
 class Clock:

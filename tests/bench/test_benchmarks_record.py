@@ -271,6 +271,26 @@ def test_runs_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
     assert reached == ["2", "0"]
 
 
+def test_times_to_a_score_are_recorded(record, monkeypatch, tmp_path):
+    def a_run(_, case, seed, __):
+        row = {"seconds": 20.0, "cpu_s": 10.0 + seed, "steps": 5_000, "fresh": -150.0, "reached": True}
+        if len(case) == 1:
+            return row | {"reached": seed == 0}
+        return row | {"seconds": 2.0 * case[1], "reached": case[0] == "sac-pendulum" or seed == 0}
+
+    words = ["--only", "sac-pendulum", "td3-pendulum", "--seeds", "2"]
+    found = rows_of_run(record, monkeypatch, tmp_path, "time_to_score", words, run_in_process=a_run)
+    ratios = {(row.case, row.conditions): row for row in found if row.metric == "speed ratio"}
+    # Runs of TD3 that did not reach the goal have no ratio.
+    label = "SAC, Pendulum-v1 to -200"
+    assert {key: row.median for key, row in ratios.items()} == {
+        (label, "1 actor, 1 learner, at least"): "10",
+        (label, "2 actors, 2 learners, at least"): "5",
+    }
+    reached = {row.library: row.median for row in found if row.unit == "seeds" and row.case == label}
+    assert reached == {"parl": "2", "Stable-Baselines3": "1"}
+
+
 def test_rates_beside_rllib_are_recorded(record, monkeypatch, tmp_path):
     rllib = importlib.import_module("rllib")
     found = rows_of_run(
