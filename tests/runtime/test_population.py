@@ -87,6 +87,17 @@ def test_an_error_of_a_worker_reaches_the_driver():
         run(broken, 100)
 
 
+def test_a_generation_that_fails_leaves_the_state_before_it(tmp_path):
+    """A run that is resumed after the failure repeats the generation."""
+    broken = setup(lambda: Breaks(gymnasium.make("CartPole-v1")))
+    with contextlib.closing(PopulationLoop(broken)) as loop:
+        with pytest.raises(ValueError, match="the pole is broken"):
+            loop.advance(600, 0.0)
+        loop.save_after_failure(tmp_path)
+    resumed, whole = run(setup(), 600, checkpoint.read(tmp_path)), run(setup(), 600)
+    assert torch.equal(resumed.learner.weights, whole.learner.weights)
+
+
 @pytest.mark.parametrize("env", [cartpoles, "CartPole-v1"], ids=["own generators", "one generator"])
 def test_member_batches_are_equal_parts_that_do_not_change_the_result(env):
     """An idle process evaluates the next batch; its vector environment has the size of the largest batch."""

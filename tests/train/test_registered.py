@@ -232,10 +232,13 @@ def test_wrong_actions_and_log_probabilities_of_a_policy_are_named(
         train("mine", **options, total_steps=300, runs=str(tmp_path))
 
 
-def test_a_learner_that_does_not_count_its_steps_is_named(example, tmp_path, monkeypatch):
+@pytest.mark.parametrize("topology", ["rollout", "predictor"])
+def test_a_learner_that_does_not_count_its_steps_is_named(topology, example, tmp_path, monkeypatch):
     monkeypatch.setattr(example.Learner, "learn", lambda self, rollout, progress, average: None)
-    with pytest.raises(ConfigError, match="learn returned None, expected the number of optimizer steps"):
-        train("reinforce", **SMALL, total_steps=300, runs=str(tmp_path))
+    register_algorithm("mine", type("Mine", (example.Reinforce,), {"topology": topology}))
+    options = {"schedule": "async", "actors": 1, "actor_kind": "thread"} if topology == "predictor" else {}
+    with pytest.raises(ConfigError, match="learn of the learner returned None, expected the number"):
+        train("mine", **SMALL | options, total_steps=300, runs=str(tmp_path))
 
 
 def test_replay_options_that_are_incomplete_are_named(tmp_path, monkeypatch):

@@ -250,10 +250,10 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         members = self._learner.ask(self._setup.num_envs)
         try:
             returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
-        except WorkerTimeoutError:
+        except Exception as error:
             # Checkpoints have the state after the last complete generation.
             self._learner.load_state_dict(before)
-            if self._interrupted:
+            if self._interrupted and isinstance(error, WorkerTimeoutError):
                 return
             raise
         self._learner.tell(members, returns, self._weights)

@@ -254,6 +254,20 @@ def test_clones_and_seeded_states_step_alike() -> None:
     assert all((obs[i] == obs[0]).all() for i in range(4))
 
 
+@pytest.mark.parametrize("number", [-1, 4])
+def test_numbers_of_environments_that_do_not_exist_are_refused(number: int) -> None:
+    envs = parl.AtariVectorEnv("seaquest", 4, batch_size=2)
+    envs.reset(seed=0)
+    for name, call in (
+        ("env_id", lambda: envs.send(np.zeros(2, np.int64), [0, number])),
+        ("target", lambda: envs.clone(0, [1, number])),
+        ("target", lambda: envs.clone(0, np.int64(number))),
+        ("source", lambda: envs.clone(number, 0)),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is {number}, expected 0 to 3"):
+            call()
+
+
 @pytest.mark.parametrize("options", [{}, {"obs_type": "objects", "stack_num": 2}])
 def test_a_reset_continues_from_states(options: dict[str, Any]) -> None:
     source = parl.AtariVectorEnv("breakout", 2, **options)

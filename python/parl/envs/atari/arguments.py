@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,16 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
     if not low <= number <= high:
         raise AtariError(f"{name} is {number}, expected {low} to {high}")
     return number
+
+
+def env_numbers(name: str, values: Iterable[Any], num_envs: int) -> list[int]:
+    """Checks numbers of environments and returns them.
+
+    Raises:
+        TypeError: one is not an int.
+        AtariError: one is outside 0..num_envs - 1.
+    """
+    return [integer(name, value, 0, num_envs - 1) for value in values]
 
 
 def noop_max(value: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,8 +87,10 @@ class StatefulVectorEnv(VectorEnv[Any, Any, Any]):
     def clone(self, source: int, target: int | Sequence[int]) -> None:
         """Copies the state of environment ``source`` to the environments ``target``."""
         self._check_open()
-        envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
-        self._put_state(self._take_states([arguments.integer("source", source, 0, self.num_envs - 1)]), envs)
+        targets: Any = [target] if np.ndim(target) == 0 else target
+        envs = arguments.env_numbers("target", targets, self.num_envs)
+        (taken,) = arguments.env_numbers("source", [source], self.num_envs)
+        self._put_state(self._take_states([taken]), envs)
 
     def branch(
         self, states: NDArray[np.uint8], actions: Any, *, observe: bool = True, seeds: Any = None

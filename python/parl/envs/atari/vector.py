@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -550,7 +549,7 @@ class AtariVectorEnv(StatefulVectorEnv):
             if env_id is None:
                 envs = self._native.ready_envs()[-self.batch_size :]
             else:
-                envs = [operator.index(i) for i in env_id]
+                envs = arguments.env_numbers("env_id", env_id, self.num_envs)
             if not envs:
                 raise AtariError("send has no batch to act for: call reset or recv first")
             self._native.send(self._actions(actions, len(envs)), envs)

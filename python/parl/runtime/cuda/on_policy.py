@@ -23,7 +23,7 @@ from parl.runtime.cuda.actor import CudaEnvActor
 from parl.runtime.cuda.envs import CudaVectorEnv
 from parl.runtime.cuda.loop import CudaLoop, require_cuda_policy
 from parl.runtime.env_actor import Counts
-from parl.runtime.on_policy.rollout_loop import Collected
+from parl.runtime.on_policy.rollout_loop import Collected, checked_steps
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.runtime.seeds import actor_seeds
@@ -261,7 +261,9 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
 
     def _learn_from_actor(self) -> int:
         # Schedules have been set already: a replayed graph does not read the progress.
-        return self._learner.learn(self._actor.rollout.tensors(), self._progress, self._average)
+        return checked_steps(
+            self._learner.learn(self._actor.rollout.tensors(), self._progress, self._average)
+        )
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
         return {}  # the host does not know when the device has collected and learned

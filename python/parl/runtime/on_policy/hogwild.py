@@ -22,6 +22,7 @@ import torch
 from parl.runtime import checkpoint
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
+from parl.runtime.on_policy.rollout_loop import checked_steps
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.shared_counters import (
     ACTOR_UPDATES,
@@ -83,7 +84,7 @@ def _run_worker(
         collected = actor.collect(buffer, env_steps)
         progress = min(1.0, env_steps / setup.total_steps)
         lag_counter = _lag_counter(parameters, row, since)
-        row[ACTOR_UPDATES] += learner.learn(buffer.tensors(), progress, lag_counter)
+        row[ACTOR_UPDATES] += checked_steps(learner.learn(buffer.tensors(), progress, lag_counter))
         counters.count(index, collected)
         now = time.monotonic()
         if index == 0 and now >= reported + _METRICS_EVERY_S:

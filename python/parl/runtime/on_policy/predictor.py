@@ -38,7 +38,7 @@ from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop, serve_rollouts
 from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
 from parl.runtime.on_policy.rollout import RolloutBuffer, check_sampled, concatenate
-from parl.runtime.on_policy.rollout_loop import Collected
+from parl.runtime.on_policy.rollout_loop import Collected, checked_steps
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.size_tuner import SizeTuner
 from parl.runtime.seeds import actor_seeds
@@ -275,7 +275,7 @@ class PredictorLoop(AsyncRolloutLoop):
                 held.enter_context(self._update_lock)
 
             if rollouts:
-                steps = learner.learn(concatenate(rollouts), progress, lock)
+                steps = checked_steps(learner.learn(concatenate(rollouts), progress, lock))
                 lock(None)
                 self._updates += steps
                 self._shared_weights.publish(learner.weights)

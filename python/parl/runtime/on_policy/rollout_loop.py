@@ -97,10 +97,7 @@ class RolloutLoop(Loop[RolloutLearner]):
 
     def _learn(self, rollouts: list[Rollout]) -> int:
         """Learns; returns the number of optimizer steps."""
-        steps = self._learner.learn(concatenate(rollouts), self._progress, self._average)
-        if not isinstance(steps, int | np.integer):
-            raise ConfigError(f"learn returned {steps!r}, expected the number of optimizer steps")
-        return int(steps)
+        return checked_steps(self._learner.learn(concatenate(rollouts), self._progress, self._average))
 
     def _publish(self) -> None:
         """Publishes the newest weights, if actors in other threads or processes use them."""
@@ -114,6 +111,17 @@ class RolloutLoop(Loop[RolloutLearner]):
     def _progress(self) -> float:
         """Fraction of the run that is done, 0..1, for schedules."""
         return min(1.0, self._env_steps / self._total_steps)
+
+
+def checked_steps(steps: Any) -> int:
+    """The number of optimizer steps that ``learn`` of a learner returned.
+
+    Raises:
+        ConfigError: it returned something else.
+    """
+    if not isinstance(steps, int | np.integer):
+        raise ConfigError(f"learn of the learner returned {steps!r}, expected the number of optimizer steps")
+    return int(steps)
 
 
 def single_learner(gradients: Tensor) -> None:
