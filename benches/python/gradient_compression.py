@@ -3,11 +3,11 @@
     python benches/python/gradient_compression.py
     ... --sizes 1700000 --rounds 100
 
-Two processes average gradients with gloo, as learners do, in one thread each. For each way of sending them
-the table has the least and the median wall time of an averaging, and the median processor time of one
-process; an average of a single number shows what waiting for each other costs. ``fp16`` and ``bf16`` convert
-to 16 bits, sum in them, and convert back. ``top 1 %`` sends the largest hundredth of the gradients and keeps
-the rest for the next update (error feedback), by an all-gather of indices and values.
+Two processes average gradients with gloo, as processes of torchrun do, in one thread each. For each way of
+sending them the table has the least and the median wall time of an averaging, and the median processor time
+of one process; an average of a single number shows what waiting for each other costs. ``fp16`` and ``bf16``
+convert to 16 bits, sum in them, and convert back. ``top 1 %`` sends the largest hundredth of the gradients
+and keeps the rest for the next update (error feedback), by an all-gather of indices and values.
 
 The lines below compute the time of one averaging between two machines: bytes that a process sends over the
 bandwidth, plus the median processor time of compression, measured here without a network. A learner's
@@ -21,6 +21,7 @@ import multiprocessing
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -34,7 +35,6 @@ import torch.distributed as dist
 
 sys.path.append(str(Path(__file__).parents[1]))
 from parl.algos.dqn import DQN, default_config
-from parl.runtime.gradient_allreduce import Rendezvous
 from parl.types import EnvSpec
 
 LEARNERS = 2
@@ -174,13 +174,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 1_700_000])
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
-    rendezvous = Rendezvous()
+    folder = tempfile.TemporaryDirectory()
+    path = os.path.join(folder.name, "store")  # through which the processes connect
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     others = [
-        context.Process(
-            target=learner, args=(rendezvous.path, rank, options.sizes, options.rounds, theirs), daemon=True
-        )
+        context.Process(target=learner, args=(path, rank, options.sizes, options.rounds, theirs), daemon=True)
         for rank in range(LEARNERS)
     ]
     for one in others:
@@ -192,7 +191,7 @@ def main() -> None:
         found.setdefault(key, []).append(result)
     for one in others:
         one.join()
-    rendezvous.close()
+    folder.cleanup()
     print(f"load average {os.getloadavg()[0]:.0f}; milliseconds: least wall, median wall, processor time")
     torch.set_num_threads(1)
     for size in options.sizes:

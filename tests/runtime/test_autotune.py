@@ -105,8 +105,8 @@ def test_the_time_of_an_average_counts_the_rounds_of_all(clock, monkeypatch, sec
     barrier = threading.Barrier(learners, count_round, timeout=120.0)
 
     class Peers:
-        def __init__(self, path, rank, count, timeout_s):
-            assert path and count == learners and timeout_s == 60.0
+        def __init__(self, shared, rank):
+            assert (shared.size, shared.learners) == (7, learners)
             made.append(rank)
             self._rank = rank
 
@@ -119,7 +119,7 @@ def test_the_time_of_an_average_counts_the_rounds_of_all(clock, monkeypatch, sec
         def close(self):
             closed.append(self._rank)
 
-    monkeypatch.setattr(autotune, "GlooAllReduce", Peers)
+    monkeypatch.setattr(autotune, "SharedAllReduce", Peers)
     found = autotune._time_average(7, learners, seconds)
     # The round in which a learner is absent takes time too.
     assert found == pytest.approx((rounds + 1) * 0.25 / max(rounds, 1))

@@ -1,8 +1,8 @@
 """Averages of gradients: learners on parts of a batch give the weights of one on the whole batch."""
 
-import inspect
-import os
+import multiprocessing
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from parl.algos.dqn import Config, DQNLearner
+from parl.errors import WorkerError
 from parl.runtime.gradient_allreduce import (
-    GlooAllReduce,
-    Rendezvous,
+    _ARRIVED,
+    _WORDS,
+    SharedAllReduce,
+    SharedGradients,
     SingleLearner,
-    ThreadAllReduce,
-    ThreadGroup,
     pack_flag,
 )
 from parl.types import EnvSpec
@@ -23,34 +24,25 @@ from parl.types import EnvSpec
 SPEC = EnvSpec((5,), "float32", (), "int64", 3, "next_step")
 
 
-@pytest.fixture(params=["gloo", "threads"])
-def connect(request):
+@pytest.fixture
+def connect():
     """Returns a function that makes the all-reduce of a rank."""
-    groups = {}
-    rendezvous = Rendezvous()
-    request.addfinalizer(rendezvous.close)
+    memory = {}
 
-    def made(rank, learners):
-        if request.param == "gloo":
-            return GlooAllReduce(rendezvous.path, rank, learners, timeout_s=60.0)
-        return ThreadAllReduce(groups.setdefault(learners, ThreadGroup(learners, timeout_s=60.0)), rank)
+    def made(rank, learners, size):
+        shared = memory.setdefault(learners, SharedGradients(multiprocessing, size, learners))
+        return SharedAllReduce(shared, rank)
 
     return made
 
 
-@pytest.mark.parametrize("kind", [GlooAllReduce, ThreadGroup])
-def test_learners_wait_for_the_first_one_while_it_evaluates(kind):
-    """An evaluation of Atari games, or a callback, can take longer than ten minutes."""
-    assert inspect.signature(kind).parameters["timeout_s"].default >= 24 * 3_600
-
-
-def run_learners(connect, learners, work):
-    """Runs ``work(rank, peers)`` in one thread per learner and returns the results."""
+def run_learners(connect, learners, size, work):
+    """Runs ``work(rank, peers)`` in one thread per learner of ``size`` gradients; returns the results."""
     results, errors = [None] * learners, []
     done = threading.Barrier(learners)
 
     def run(rank):
-        peers = connect(rank, learners)
+        peers = connect(rank, learners, size)
         try:
             results[rank] = work(rank, peers)
             done.wait(60.0)
@@ -103,7 +95,7 @@ def test_learners_on_parts_of_a_batch_equal_one_on_the_whole(connect, learners, 
         return learner.weights
 
     torch.set_num_threads(1)
-    parts = run_learners(connect, learners, work)
+    parts = run_learners(connect, learners, len(members[0].gradients), work)
     first = DQNLearner(config, SPEC, 0, "cpu").weights
     assert (whole.weights - first).abs().max() > 0.01
     for weights in parts:
@@ -118,7 +110,7 @@ def test_one_absent_learner_makes_all_skip_the_update(connect):
         answers = [peers.average(gradients, present) for present in (True, rank != 1, True)]
         return answers
 
-    assert run_learners(connect, 3, work) == [[True, False, True]] * 3
+    assert run_learners(connect, 3, 7, work) == [[True, False, True]] * 3
 
 
 def test_average_is_the_mean(connect):
@@ -127,7 +119,7 @@ def test_average_is_the_mean(connect):
         peers.average(gradients, True)
         return gradients
 
-    for gradients in run_learners(connect, 2, work):
+    for gradients in run_learners(connect, 2, 4, work):
         assert gradients.tolist() == [0.0, 1.5, 3.0, 4.5]
 
 
@@ -140,12 +132,62 @@ def test_a_single_learner_leaves_gradients_unchanged():
 
 
 def test_closing_one_learner_releases_those_that_wait():
-    group = ThreadGroup(2)
-    waiting = threading.Thread(target=lambda: ThreadAllReduce(group, 1).close())
+    shared = SharedGradients(multiprocessing, 2, 2)
+    waiting = threading.Thread(target=SharedAllReduce(shared, 1).close)
     waiting.start()
-    with pytest.raises(threading.BrokenBarrierError):
-        ThreadAllReduce(group, 0).average(torch.zeros(2), True)
+    with pytest.raises(RuntimeError, match="learner 1 has ended"):
+        SharedAllReduce(shared, 0).average(torch.zeros(2), True)
     waiting.join()
+
+
+def test_a_learner_that_ends_after_an_average_has_taken_part_in_it():
+    shared = SharedGradients(multiprocessing, 1, 2)
+    words = shared.words.tolist()
+    peer, gradients = SharedAllReduce(shared, 1), torch.tensor([2.0])
+
+    def fails(rank):
+        """The peer arrives and ends while this learner looks after it."""
+        shared.slots[1, 1] = 4.0
+        shared.words[_WORDS + _ARRIVED] = 1
+        peer.close()
+        raise WorkerError(f"learner {rank} has ended")
+
+    assert SharedAllReduce(shared, 0, fails).average(gradients, True)
+    assert gradients.item() == 3.0 and words == [0] * 2 * _WORDS
+
+
+def test_an_error_of_a_learner_ends_the_wait_for_it():
+    def fails(rank):
+        raise WorkerError(f"learner {rank} was killed")
+
+    peers = SharedAllReduce(SharedGradients(multiprocessing, 1, 3), 0, fails)
+    with pytest.raises(WorkerError, match="learner 1 was killed"):
+        peers.average(torch.zeros(1), True)
+
+
+def _average_in_process(shared, rank, rounds):
+    random, peers = np.random.default_rng(rank), SharedAllReduce(shared, rank)
+    for number in range(rounds):
+        gradients = torch.full((1_000,), float(number + 10 * rank))
+        absent = number % 7 == 3 and rank == 1
+        if random.random() < 0.2:
+            time.sleep(random.random() * 3e-3)
+        present = peers.average(gradients, not absent)
+        assert present == (number % 7 != 3)
+        assert not present or (gradients == number + 5).all(), (number, gradients)
+    peers.close()
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_processes_average_the_gradients_of_the_same_update(method):
+    """Each learner writes into a slot again while others may still read."""
+    context = multiprocessing.get_context(method)
+    shared = SharedGradients(context, 1_000, 2)
+    peer = context.Process(target=_average_in_process, args=(shared, 1, 300))
+    peer.start()
+    _average_in_process(shared, 0, 300)
+    peer.join(60.0)
+    assert peer.exitcode == 0
 
 
 def test_gradients_and_a_flag_share_one_buffer():
@@ -156,40 +198,3 @@ def test_gradients_and_a_flag_share_one_buffer():
     assert again is first and again.tolist() == [2.0, 3.0, 0.0]
     assert pack_flag(first, gradients, 2.0).tolist() == [0.0, 0.0, 2.0]
     assert pack_flag(first, torch.ones(3), 0.0).tolist() == [1.0, 1.0, 1.0, 0.0]
-
-
-def test_a_thread_group_has_a_place_for_each_learner():
-    group = ThreadGroup(3)
-    assert group.barrier.parties == 3 and len(group.gradients) == len(group.present) == 3
-    assert not any(group.present)
-    peers = ThreadAllReduce(ThreadGroup(1), 0)
-    gradients = torch.tensor([4.0])
-    assert peers.average(gradients, True) and gradients.tolist() == [4.0]
-    assert not peers.average(gradients, False)
-    peers.close()
-    assert peers._group.barrier.broken
-
-
-def test_closing_a_rendezvous_removes_its_file():
-    rendezvous = Rendezvous()
-    assert os.path.getsize(rendezvous.path) == 0
-    rendezvous.close()
-    rendezvous.close()
-    assert not os.path.exists(rendezvous.path)
-
-
-def test_a_group_that_is_freed_late_writes_to_no_file(tmp_path):
-    """A traceback may hold an all-reduce beyond the end of a run, and the all-reduce its group."""
-    rendezvous = Rendezvous()
-    held = []
-
-    def started_one(rank, peers):
-        assert rank > 0 or not os.path.exists(rendezvous.path)
-        held.append(peers._group.allreduce([torch.ones(1)]))
-        held[-1].wait()
-
-    run_learners(lambda rank, learners: GlooAllReduce(rendezvous.path, rank, learners, 60.0), 2, started_one)
-    rendezvous.close()
-    with open(tmp_path / "other", "w+b") as other:  # gets the lowest free file descriptor
-        held.clear()
-        assert os.fstat(other.fileno()).st_size == 0

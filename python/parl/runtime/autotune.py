@@ -6,7 +6,8 @@ r collects ``min(a(n), l(m) / r)`` transitions per second.
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from parl.runtime.gradient_allreduce import GlooAllReduce, Rendezvous, SingleLearner
+from parl.runtime.gradient_allreduce import SharedAllReduce, SharedGradients, SingleLearner
 from parl.runtime.off_policy.learner_worker import LearnerWorker
 from parl.runtime.off_policy.setup import OffPolicySetup
 
@@ -164,28 +165,26 @@ def _time(work: Callable[[], object], seconds: float) -> float:
 
 def _time_average(size: int, learners: int, seconds: float) -> float:
     """Seconds per average of gradients of ``learners`` learners, which are threads here."""
-    import threading
+    shared = SharedGradients(multiprocessing, size, learners)
+    rounds = 0
+    elapsed = 0.0
 
-    with contextlib.closing(Rendezvous()) as rendezvous:
-        rounds = 0
-        elapsed = 0.0
-
-        def run(rank: int) -> None:
-            nonlocal rounds, elapsed
-            peers = GlooAllReduce(rendezvous.path, rank, learners, timeout_s=60.0)
-            gradients = torch.zeros(size)
-            start = time.perf_counter()
-            # Rank 0 marks the last average in its own gradients, so that all peers stop after the same one.
-            while peers.average(gradients, rank != 0 or time.perf_counter() < start + seconds):
-                if rank == 0:
-                    rounds += 1
+    def run(rank: int) -> None:
+        nonlocal rounds, elapsed
+        peers = SharedAllReduce(shared, rank)
+        gradients = torch.zeros(size)
+        start = time.perf_counter()
+        # Rank 0 marks the last average in its own gradients, so that all peers stop after the same one.
+        while peers.average(gradients, rank != 0 or time.perf_counter() < start + seconds):
             if rank == 0:
-                elapsed = time.perf_counter() - start
-            peers.close()
+                rounds += 1
+        if rank == 0:
+            elapsed = time.perf_counter() - start
+        peers.close()
 
-        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(learners)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return elapsed / max(rounds, 1)
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(learners)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return elapsed / max(rounds, 1)

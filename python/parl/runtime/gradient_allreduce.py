@@ -6,20 +6,24 @@ all-reduce tells every learner whether one of them has no gradients.
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import os
-import tempfile
 import threading
+import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-# Seconds for which learners wait for another one. Between two averages the first learner of a run evaluates,
-# saves and calls callbacks, which may take hours. A learner that fails or is killed ends the wait at once.
-_TIMEOUT_S = 86_400.0
+# Integers of a learner in shared memory, a cache line: the number of its latest average, whether it has no
+# gradients for averages of even and of odd numbers, whether it has ended.
+_WORDS, _ARRIVED, _ABSENT, _CLOSED = 8, 0, 1, 3
+# Seconds for which a learner that waits only yields its core to others; between two looks after that; between
+# two checks whether the other learner has failed.
+_SPIN_S, _PAUSE_S, _CHECK_EVERY_S = 1e-3, 1e-4, 0.05
+_yield: Callable[[], object] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class GradientAllReduce(Protocol):
@@ -61,121 +65,118 @@ class SingleLearner:
         pass
 
 
-class Rendezvous:
-    """A temporary file through which the learners of one machine connect; rank 0 removes it afterwards.
+class SharedGradients:
+    """Memory through which the learners of one machine average their gradients.
 
-    A file in memory would not do: torch opens the path again when it frees a group, which an exception can
-    delay beyond the end of the run, and the file descriptor in the path may be another file's by then.
-
-    Attributes:
-        path: path of the file.
-    """
-
-    def __init__(self) -> None:
-        descriptor, self.path = tempfile.mkstemp(prefix="parl-rendezvous-")
-        os.close(descriptor)
-
-    def close(self) -> None:
-        """Removes the file if it still exists; safe to call twice."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
-
-
-class GlooAllReduce:
-    """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
+    Every learner has two slots for gradients, which it uses in turn: when it writes one of them again, all
+    others have read it, because they arrived at the average in between.
 
     Args:
-        path: path of an empty file through which the processes connect. Rank 0 removes it.
-        rank: number of this learner, ``0 <= rank < learners``.
+        context: a ``multiprocessing`` context; the memory has no name, so that it cannot outlive the run.
+        size: P, the number of gradients.
         learners: L.
-        timeout_s: seconds after which a learner that waits for the others raises an error.
     """
 
-    def __init__(self, path: str, rank: int, learners: int, timeout_s: float = _TIMEOUT_S) -> None:
-        import torch.distributed as dist
+    def __init__(self, context: Any, size: int, learners: int) -> None:
+        self.size, self.learners = size, learners
+        # Two slots of P words of 4 bytes for each learner.
+        self._memory = context.RawArray(ctypes.c_int64, learners * (_WORDS + size))
+        self._map()
 
-        # A separate group, because the default group and its network settings belong to the user.
-        gloo: Any = dist.ProcessGroupGloo
-        options = gloo._Options()
-        options._devices = [gloo.create_device(hostname="127.0.0.1")]
-        options._timeout = timedelta(seconds=timeout_s)
-        store: Any = getattr(dist, "FileStore")(path, learners)  # noqa: B009 - not exported
-        self._group: Any = gloo(store, rank, learners, options)
-        self._learners = learners
-        self._buffer = torch.empty(0)
-        self._group.allreduce([torch.zeros(1)]).wait()  # returns when all have connected
-        if rank == 0:
-            os.unlink(path)
+    def _map(self) -> None:
+        words = np.frombuffer(self._memory, np.int64)
+        head = _WORDS * self.learners
+        self.words = memoryview(self._memory).cast("B").cast("q")[:head]
+        """A line of ``_WORDS`` integers for each learner."""
+        self.slots = torch.from_numpy(words[head:].view(np.float32)).view(2, self.learners, self.size)
+        self.fence = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"size": self.size, "learners": self.learners, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.size, self.learners, self._memory = state["size"], state["learners"], state["memory"]
+        self._map()
+
+
+class SharedAllReduce:
+    """Averages gradients of learners in processes or threads of one machine, through shared memory.
+
+    All learners add the gradients in the order of ranks, so that they get the same bits.
+
+    A learner's arrival is written after its gradients and read before them. x86-64 keeps that order;
+    acquiring and releasing a lock in between is the fence that other processors need.
+
+    Args:
+        shared: memory of all learners.
+        rank: number of this learner, ``0 <= rank < shared.learners``.
+        check: raises an error if the learner of a rank has failed; called now and then while this one waits
+            for that one.
+    """
+
+    def __init__(
+        self, shared: SharedGradients, rank: int, check: Callable[[int], object] = lambda rank: None
+    ) -> None:
+        self._shared, self._rank, self._check = shared, rank, check
+        self._round = 0
 
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
     ) -> bool:
-        """See :class:`GradientAllReduce`."""
-        # [gradients | number of learners without gradients]
-        buffer = self._buffer = pack_flag(self._buffer, gradients, 0.0 if present else 1.0)
-        work = self._group.allreduce([buffer])
+        """See :class:`GradientAllReduce`.
+
+        Raises:
+            RuntimeError: another learner has ended.
+        """
+        shared, own = self._shared, self._rank * _WORDS
+        self._round += 1
+        half = self._round & 1
+        slots = shared.slots[half]
+        if present:
+            slots[self._rank].copy_(gradients)
+        shared.words[own + _ABSENT + half] = not present
+        with shared.fence:
+            pass
+        shared.words[own + _ARRIVED] = self._round
         if meanwhile is not None:
             meanwhile()
-        work.wait()
-        if buffer[-1].item() != 0.0:
+        for rank in range(shared.learners):
+            if rank != self._rank:
+                self._wait_for(rank)
+        with shared.fence:
+            pass
+        if any(shared.words[rank * _WORDS + _ABSENT + half] for rank in range(shared.learners)):
             return False
-        gradients.copy_(buffer[:-1].div_(self._learners))
+        gradients.copy_(slots[0])
+        for part in slots[1:]:
+            gradients.add_(part.to(gradients.device))
+        gradients.div_(shared.learners)
         return True
 
-    def close(self) -> None:
-        """Leaves the group; safe to call twice."""
-        self._group = None
-
-
-class ThreadGroup:
-    """State that the :class:`ThreadAllReduce` objects of one process share.
-
-    Args:
-        learners: L.
-        timeout_s: seconds after which a learner that waits for the others raises an error.
-    """
-
-    def __init__(self, learners: int, timeout_s: float = _TIMEOUT_S) -> None:
-        self.barrier = threading.Barrier(learners, timeout=timeout_s)
-        self.gradients = [torch.empty(0)] * learners
-        self.present = [False] * learners
-
-
-class ThreadAllReduce:
-    """Averages gradients of threads: each thread averages one section of them, added in the order of ranks.
-
-    Args:
-        group: shared by all learners.
-        rank: number of this learner, ``0 <= rank < learners``.
-    """
-
-    def __init__(self, group: ThreadGroup, rank: int) -> None:
-        self._group, self._rank = group, rank
-
-    def average(
-        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
-    ) -> bool:
-        """See :class:`GradientAllReduce`."""
-        group, rank = self._group, self._rank
-        group.gradients[rank], group.present[rank] = gradients, present
-        if meanwhile is not None:
-            meanwhile()
-        group.barrier.wait()
-        all_present = all(group.present)
-        if all_present:
-            parts = [whole.tensor_split(len(group.gradients))[rank] for whole in group.gradients]
-            mean = parts[0].clone()
-            for part in parts[1:]:
-                mean.add_(part)
-            mean.div_(len(parts))
-            for part in parts:
-                part.copy_(mean)
-        group.barrier.wait()
-        return all_present
+    def _wait_for(self, rank: int) -> None:
+        """Waits until learner ``rank`` has arrived at this average."""
+        words, line = self._shared.words, rank * _WORDS
+        started = checked = time.monotonic()
+        while words[line + _ARRIVED] < self._round:
+            now = time.monotonic()
+            if now < started + _SPIN_S:
+                _yield()
+                continue
+            # The learner may have arrived and ended since the last look.
+            if words[line + _CLOSED] and words[line + _ARRIVED] < self._round:
+                raise RuntimeError(f"learner {rank} has ended")
+            if now >= checked + _CHECK_EVERY_S:
+                checked = now
+                try:
+                    self._check(rank)
+                except Exception:
+                    if words[line + _ARRIVED] < self._round:
+                        raise
+            time.sleep(_PAUSE_S)
 
     def close(self) -> None:
-        """Wakes learners that wait in :meth:`average`, with an error; safe to call twice."""
-        self._group.barrier.abort()
+        """Lets learners that wait for this one raise an error; safe to call twice."""
+        self._shared.words[self._rank * _WORDS + _CLOSED] = True
 
 
 def pack_flag(buffer: Tensor, gradients: Tensor, flag: float) -> Tensor:

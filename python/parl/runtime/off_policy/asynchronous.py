@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from parl.errors import WorkerError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.checkpoint import Checkpoint
@@ -32,12 +33,10 @@ from parl.runtime.distributed.ray_actors import run_ray_actor
 from parl.runtime.distributed.ray_cluster import WeightsRef, connect, disconnect
 from parl.runtime.distributed.torchrun import SAVE, TorchrunAllReduce
 from parl.runtime.gradient_allreduce import (
-    GlooAllReduce,
     GradientAllReduce,
-    Rendezvous,
+    SharedAllReduce,
+    SharedGradients,
     SingleLearner,
-    ThreadAllReduce,
-    ThreadGroup,
 )
 from parl.runtime.off_policy.freezing import Freezing, SwitchableReplay
 from parl.runtime.off_policy.learner_worker import LearnerWorker
@@ -135,14 +134,13 @@ def _run_learner(
     rank: int,
     counters: SharedCounters,
     replay: Any,
-    where: str | ThreadGroup,
+    gradients: SharedGradients,
     saved: Checkpoint | None,
     learner: Learner | None = None,
 ) -> None:
     """The loop of learner ``rank >= 1``, in a process or thread; ``replay`` as in :func:`_run_actor`.
 
-    ``where`` is the file by which processes find each other, or the group of the threads. A thread gets its
-    ``learner``, because seeding torch affects the whole process.
+    A thread gets its ``learner``, because seeding torch affects the whole process.
     """
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay, hindsight=setup.make_hindsight())
@@ -154,19 +152,11 @@ def _run_learner(
         updates = int(saved.counters["updates"])
     connection.send(("ready", None))
     learner.use_threads(setup.threads)
-    allreduce = _make_allreduce(where, rank, setup.learners)
+    allreduce = SharedAllReduce(gradients, rank)
     try:
         _learn(setup, rank, counters, learner, replay, allreduce, updates)
     finally:
         allreduce.close()
-
-
-def _make_allreduce(where: str | ThreadGroup, rank: int, learners: int) -> GradientAllReduce:
-    return (
-        ThreadAllReduce(where, rank)
-        if isinstance(where, ThreadGroup)
-        else GlooAllReduce(where, rank, learners)
-    )
 
 
 def _learn(
@@ -219,7 +209,6 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
     def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
-        self._rendezvous: Rendezvous | None = None
         self._learner_worker: LearnerWorker | None = None
         self._allreduce: GradientAllReduce | None = None
         self._connected = False
@@ -267,10 +256,11 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         counters.learner[:, UPDATES] = self._updates
         self._shared_weights = SharedWeights(context, len(learner.weights))
         self._shared_weights.publish(learner.weights)
+        several = setup.learners > 1
+        gradients = SharedGradients(context, len(learner.gradients), setup.learners) if several else None
         if in_processes:
-            self._rendezvous = Rendezvous()
             for rank in range(1, setup.learners):
-                args = (setup, rank, counters, name, self._rendezvous.path, saved)
+                args = (setup, rank, counters, name, gradients, saved)
                 workers.start(f"learner {rank}", _run_learner, args, process=True)
         run, weights = (_run_actor, self._shared_weights)
         if setup.remote is not None:
@@ -285,13 +275,11 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             args = (setup, index, counters, weights, actors_replay, self._resumes, state)
             self._start_actor(f"actor {index}", run, args, setup.processes)
         learner.use_threads(setup.threads)  # after the forks, which copy no threads
-        rendezvous = self._rendezvous
-        where: str | ThreadGroup = ThreadGroup(setup.learners) if rendezvous is None else rendezvous.path
         if not in_processes:
             for rank in range(1, setup.learners):
-                args = (setup, rank, counters, self._replay, where, saved, setup.make_learner())
+                args = (setup, rank, counters, self._replay, gradients, saved, setup.make_learner())
                 workers.start(f"learner {rank}", _run_learner, args, process=False)
-        self._allreduce = self._make_allreduce(where)
+        self._allreduce = self._make_allreduce(gradients, workers)
         self._learner_worker = setup.make_learner_worker(learner, self._replay, self._allreduce, 0)
         for worker in workers.workers:
             worker.answer(ANSWER_S)  # "ready": it has attached to the replay
@@ -305,12 +293,15 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._since_report(**self._report_totals())
         self.rates()
 
-    def _make_allreduce(self, where: str | ThreadGroup) -> GradientAllReduce:
+    def _make_allreduce(self, gradients: SharedGradients | None, workers: WorkerGroup) -> GradientAllReduce:
         setup = self._setup
         if setup.group is not None:
             self._torchrun = TorchrunAllReduce(setup.group, setup.device, setup.gradient_compression)
             return self._torchrun
-        return _make_allreduce(where, 0, setup.learners) if setup.learners > 1 else SingleLearner()
+        if gradients is None:
+            return SingleLearner()
+        named = {worker.name: worker for worker in workers.workers}
+        return SharedAllReduce(gradients, 0, lambda rank: named[f"learner {rank}"].check())
 
     @property
     def _learner_zero(self) -> LearnerWorker:
@@ -433,6 +424,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         """Returns ``work()``, which communicates with other learners; raises their error if that fails."""
         try:
             return work()
+        except WorkerError:
+            raise
         except RuntimeError as error:
             self._raise_peer_error(error)
 
@@ -531,7 +524,6 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         if self._replay is not None:
             self._replay.unlink()
             self._replay = None
-        if self._rendezvous is not None:
-            if self._allreduce is not None:
-                self._allreduce.close()
-            self._rendezvous.close()
+        allreduce, self._allreduce = self._allreduce, None
+        if allreduce is not None:
+            allreduce.close()
