@@ -20,9 +20,9 @@ from torch import Tensor
 # Integers of a learner in shared memory, a cache line: the number of its latest average, whether it has no
 # gradients for averages of even and of odd numbers, whether it has ended.
 _WORDS, _ARRIVED, _ABSENT, _CLOSED = 8, 0, 1, 3
-# Seconds for which a learner that waits only yields its core to others; between two looks after that; between
-# two checks whether the other learner has failed.
-_SPIN_S, _PAUSE_S, _CHECK_EVERY_S = 1e-3, 1e-4, 0.05
+# Seconds for which a learner that waits only yields its core to others; between two looks after that, and
+# once it has waited for a check, as during an evaluation; between two checks of the other learner.
+_SPIN_S, _PAUSE_S, _LONG_PAUSE_S, _CHECK_EVERY_S = 1e-3, 1e-4, 2e-3, 0.05
 _yield: Callable[[], object] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -172,7 +172,7 @@ class SharedAllReduce:
                 except Exception:
                     if words[line + _ARRIVED] < self._round:
                         raise
-            time.sleep(_PAUSE_S)
+            time.sleep(_PAUSE_S if now < started + _CHECK_EVERY_S else _LONG_PAUSE_S)
 
     def close(self) -> None:
         """Lets learners that wait for this one raise an error; safe to call twice."""
