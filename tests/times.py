@@ -43,8 +43,8 @@ class Times:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         times = self.tests[report.nodeid]
-        # A report also holds the properties of earlier reports of the test: the last one is its own. That of a
-        # process that crashed has none.
+        # A report also holds the properties of earlier reports of the test: the last one is its own. The
+        # report of a process that crashed has none.
         times[0] += [0.0, *(value for name, value in report.user_properties if name == PROCESSOR)][-1]
         times[1] += report.duration
 
