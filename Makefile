@@ -225,10 +225,12 @@ bench-learning: build  ## CartPole-v1 over ten seeds, Pong from memory over five
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/pong.py --seeds 5
 
-bench-topologies: build  ## sync, async, hogwild and predictor compared; scaling of populations; profile of a loop
+bench-topologies: build  ## sync, async, hogwild and predictor compared; scaling of populations, actors and learners; profile of a loop
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py rates
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py scaling
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
+	for what in actors learners split; do $(BIN)/python benches/learning/scaling.py $$what; done
+	$(BIN)/python benches/python/gradient_average.py
 
 bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings: Breakout, 20 minutes; HalfCheetah-v5, 1M steps
 	$(INSTALL) --group peers "gymnasium[mujoco]"
