@@ -228,7 +228,7 @@ def test_errors_name_the_value_and_what_is_expected():
         parl.AtariVectorEnv("adventure", obs_type="objects")
     with pytest.raises(AtariError, match="no game 'pongg'"):
         objects("pongg")
-    with pytest.raises(AtariError, match=r"obs_type is 'object', expected one of gray, .*objects"):
+    with pytest.raises(AtariError, match=r'obs_type is "object", expected one of gray, .*objects'):
         parl.AtariVectorEnv("pong", 1, obs_type="object")
     with pytest.raises(AtariError, match='"objects" with 2 games, expected one'):
         parl.AtariVectorEnv(["pong", "breakout"], 2, obs_type="objects")

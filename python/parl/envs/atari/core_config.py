@@ -105,7 +105,7 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
     size = _image_size(given)
     obs_type = given["obs_type"] or ("gray" if given["grayscale"] else "rgb")
     if obs_type not in _OBS_TYPES:
-        raise AtariError(f"obs_type is {obs_type!r}, expected one of {', '.join(_OBS_TYPES)}")
+        raise AtariError(f'obs_type is "{obs_type}", expected one of {", ".join(_OBS_TYPES)}')
     plane_bytes = arguments.plane_bytes(obs_type, size)
     arguments.check_memory(num_envs, stack * plane_bytes if device == "cpu" else 0)
     varied = variations.variations_of({**given, "game": games[0] if len(games) == 1 else games}, num_envs)
