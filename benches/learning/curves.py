@@ -413,7 +413,7 @@ def add_to_record(record, name, rows, peers):
     case = CASES[name]
     claim = "mujoco" if case.time_bar else "curves"
     label = f"{name.partition('-')[0].upper()}, {case.env}"
-    if name.endswith("-long"):
+    if name.endswith("-long") or (case.time_bar and rows[0]["points"][-1][0] >= case.steps):
         label += f", {case.steps:,} transitions"
     seconds = median([row["cpu_s"] for row in rows])
     version = {"version": version_of("stable-baselines3")}
