@@ -242,7 +242,7 @@ bench-pictures: build  ## PPO from pictures: Pong to 18; frames per second and B
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py breakout --presets atari-small atari-cpu --minutes 1 --games 0 --seeds 5 $(ARGS) $(if $(RECORD),--record pictures-speed)
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py breakout --presets atari-small atari-cpu $(ARGS) $(if $(RECORD),--record breakout-pictures)
 
-bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, also with two actors and learners, speed beside Stable-Baselines3
+bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, also with two actors and learners, speed beside Stable-Baselines3, share of the replay
 	$(INSTALL) --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 	$(BIN)/python benches/learning/time_to_score.py

@@ -30,16 +30,21 @@ SIZES = (1_000, 20_000, 200_000, 1_700_000)
 WARM_UP = 20
 
 
-class Gloo:
-    """Averages by gloo. The processes connect through the file ``path``."""
+def gloo_group(path: str, rank: int) -> Any:
+    """A group of gloo over loopback for ``LEARNERS`` processes, which connect through the file ``path``."""
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()
+    options._devices = [gloo.create_device(hostname="127.0.0.1")]
+    options._timeout = timedelta(seconds=300)
+    store: Any = getattr(dist, "FileStore")(path, LEARNERS)  # noqa: B009 - not exported
+    return gloo(store, rank, LEARNERS, options)
 
-    def __init__(self, path: str, rank: int) -> None:
-        gloo: Any = dist.ProcessGroupGloo
-        options = gloo._Options()
-        options._devices = [gloo.create_device(hostname="127.0.0.1")]
-        options._timeout = timedelta(seconds=300)
-        store: Any = getattr(dist, "FileStore")(path, LEARNERS)  # noqa: B009 - not exported
-        self._group = gloo(store, rank, LEARNERS, options)
+
+class Gloo:
+    """Averages by a group of gloo."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
 
     def average(self, gradients: torch.Tensor, present: bool) -> None:
         self._group.allreduce([gradients]).wait()
@@ -49,7 +54,7 @@ class Gloo:
 def learner(shared: SharedGradients | None, path: str, rank: int, size: int, averages: int, out: Any) -> None:
     """Sends the seconds of an average, and the processor seconds of this process for it."""
     torch.set_num_threads(1)
-    peers = Gloo(path, rank) if shared is None else SharedAllReduce(shared, rank)
+    peers = Gloo(gloo_group(path, rank)) if shared is None else SharedAllReduce(shared, rank)
     gradients = torch.full((size,), float(rank))
     for _ in range(WARM_UP):
         peers.average(gradients, True)

@@ -24,20 +24,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 sys.path.append(str(Path(__file__).parents[1]))
+from gradient_average import LEARNERS, gloo_group
 from parl.algos.dqn import DQN, default_config
 from parl.types import EnvSpec
 
-LEARNERS = 2
 SHARE = 0.01
 NETWORKS = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
 
@@ -124,11 +122,7 @@ def measure(averager: Averager, rounds: int) -> dict[str, tuple[float, float, fl
 
 def learner(path: str, rank: int, sizes: list[int], rounds: int, out: Any) -> None:
     torch.set_num_threads(1)
-    gloo: Any = dist.ProcessGroupGloo
-    options = gloo._Options()
-    options._devices = [gloo.create_device(hostname="127.0.0.1")]
-    options._timeout = timedelta(seconds=300)
-    group = gloo(dist.FileStore(path, LEARNERS), rank, LEARNERS, options)
+    group = gloo_group(path, rank)
     for size in sizes:
         out.send(measure(Averager(group, size), rounds))
 

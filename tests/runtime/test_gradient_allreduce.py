@@ -17,7 +17,6 @@ from parl.runtime.gradient_allreduce import (
     SharedAllReduce,
     SharedGradients,
     SingleLearner,
-    pack_flag,
 )
 from parl.types import EnvSpec
 
@@ -188,13 +187,3 @@ def test_processes_average_the_gradients_of_the_same_update(method):
     _average_in_process(shared, 0, 300)
     peer.join(60.0)
     assert peer.exitcode == 0
-
-
-def test_gradients_and_a_flag_share_one_buffer():
-    gradients = torch.tensor([1.0, 2.0])
-    first = pack_flag(torch.empty(0), gradients, 0.0)
-    assert first.tolist() == [1.0, 2.0, 0.0]
-    again = pack_flag(first, gradients + 1, 0.0)
-    assert again is first and again.tolist() == [2.0, 3.0, 0.0]
-    assert pack_flag(first, gradients, 2.0).tolist() == [0.0, 0.0, 2.0]
-    assert pack_flag(first, torch.ones(3), 0.0).tolist() == [1.0, 1.0, 1.0, 0.0]

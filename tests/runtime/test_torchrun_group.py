@@ -8,7 +8,15 @@ import torch.distributed as dist
 
 from parl.errors import ConfigError
 from parl.runtime.distributed import torchrun
-from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator, TorchrunAllReduce
+from parl.runtime.distributed.torchrun import (
+    END,
+    ROLLOUT,
+    SAVE,
+    Group,
+    RolloutCoordinator,
+    TorchrunAllReduce,
+    pack_flag,
+)
 
 FOUND = {
     "RANK": "5",
@@ -193,3 +201,13 @@ def test_gradients_are_sent_as_16_bits(other, kind, dtype):
     assert not peers.average(gradients, True) and peers.request == SAVE
     peers.send_request(gradients, END)
     assert other["sent"].tolist() == [0.0, 0.0, END]
+
+
+def test_gradients_and_a_flag_share_one_buffer():
+    gradients = torch.tensor([1.0, 2.0])
+    first = pack_flag(torch.empty(0), gradients, 0.0)
+    assert first.tolist() == [1.0, 2.0, 0.0]
+    again = pack_flag(first, gradients + 1, 0.0)
+    assert again is first and again.tolist() == [2.0, 3.0, 0.0]
+    assert pack_flag(first, gradients, 2.0).tolist() == [0.0, 0.0, 2.0]
+    assert pack_flag(first, torch.ones(3), 0.0).tolist() == [1.0, 1.0, 1.0, 0.0]

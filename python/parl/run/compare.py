@@ -103,7 +103,7 @@ def before_end(path: str | Path) -> str | None:
     limits = compared_settings(run)
     last = next(one for one in reversed(read_metrics(run.path)) if "evaluation_return" in one)
     steps, total, goal = int(last["env_steps"]), int(limits["total_steps"]), limits.get("stop_at_return")
-    if steps >= total or (goal is not None and score_of(run) >= goal):
+    if steps >= total or (goal is not None and float(last["evaluation_return"]) >= goal):
         return None
     return f"{path}: the last evaluation was after {steps:,} of {total:,} steps"
 

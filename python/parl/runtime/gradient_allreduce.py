@@ -177,16 +177,3 @@ class SharedAllReduce:
     def close(self) -> None:
         """Lets learners that wait for this one raise an error; safe to call twice."""
         self._shared.words[self._rank * _WORDS + _CLOSED] = True
-
-
-def pack_flag(buffer: Tensor, gradients: Tensor, flag: float) -> Tensor:
-    """Returns ``gradients`` (P,), or zeros unless ``flag`` is 0, and ``flag``, in a buffer (P + 1,)."""
-    size = len(gradients)
-    if len(buffer) != size + 1:
-        buffer = torch.zeros(size + 1, device=buffer.device, dtype=buffer.dtype)
-    if flag == 0.0:
-        buffer[:size] = gradients
-    else:
-        buffer.zero_()
-    buffer[size] = flag
-    return buffer

@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from parl.errors import ConfigError
-from parl.runtime.gradient_allreduce import pack_flag
 
 SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
 """Requests of rank 0."""
@@ -214,3 +213,16 @@ class RolloutCoordinator:
         sent.div_(self._size)
         if sent is not values:
             values.copy_(sent)
+
+
+def pack_flag(buffer: Tensor, gradients: Tensor, flag: float) -> Tensor:
+    """Returns ``gradients`` (P,), or zeros unless ``flag`` is 0, and ``flag``, in a buffer (P + 1,)."""
+    size = len(gradients)
+    if len(buffer) != size + 1:
+        buffer = torch.zeros(size + 1, device=buffer.device, dtype=buffer.dtype)
+    if flag == 0.0:
+        buffer[:size] = gradients
+    else:
+        buffer.zero_()
+    buffer[size] = flag
+    return buffer
