@@ -14,7 +14,7 @@ from torch import nn
 
 import parl
 from parl import pickles
-from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
+from parl.errors import ConfigError, NonFiniteError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
 from parl.train import ALGORITHMS, record, trainer
 
@@ -135,6 +135,8 @@ def test_one_observation_or_a_batch(tmp_path):
         policy.predict(np.zeros(3))
     with pytest.raises(ConfigError, match=r"observation has shape \(\), expected \(4,\)"):
         policy.predict(0.0)
+    with pytest.raises(NonFiniteError, match=r"observation is nan in row 1 \(index \(2,\)\)"):
+        policy.predict(np.stack([obs, [0, 0, np.nan, 0]]))
     continuous = parl.load(train_small(tmp_path, "sac").path)
     env = gymnasium.make("Pendulum-v1")
     action, _ = continuous.predict(env.reset(seed=0)[0])
@@ -241,6 +243,8 @@ def test_dictionaries_one_or_a_batch(tmp_path, name):
         policy.predict(batch | {"a": obs["a"]})
     with pytest.raises(ConfigError, match=r"b\.c has shape \(4,\), expected \(3,\)"):
         policy.predict({"a": obs["a"], "b": {"c": np.zeros(4, np.uint8)}})
+    with pytest.raises(NonFiniteError, match=r"observation 'a' is inf in row 0 \(index \(1,\)\)"):
+        policy.predict(obs | {"a": [0, np.inf]})
 
 
 def test_sources_that_can_be_loaded(tmp_path):

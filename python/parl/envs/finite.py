@@ -5,7 +5,7 @@ A single NaN in a reward makes the loss NaN, and one update with that loss makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -74,14 +74,37 @@ class FiniteCheck:
         rows = {name: part[None] for name, part in observation.items()} if parts else observation[None]
         self._each(rows, step, "final observation", env)
 
+    def given(self, observations: Observations) -> None:
+        """Checks observations that no environment of a run returned.
+
+        Args:
+            observations: (N, ...) array or a dictionary of them.
+
+        Raises:
+            NonFiniteError: a value is NaN or infinite; the message names row, part and index.
+        """
+        for name, rows in self._not_finite(observations):
+            row, value, where = _first_of(rows)
+            raise NonFiniteError(f"observation{f' {name!r}' if name else ''} is {value} in row {row}{where}")
+
     def _each(self, observations: Observations, step: int | str, what: str, offset: int) -> None:
+        for name, rows in self._not_finite(observations):
+            self._fail(f"{what} {name!r}" if name else what, rows, step, offset)
+
+    def _not_finite(self, observations: Observations) -> Iterator[tuple[str, Array]]:
+        """Names and arrays of the parts with numbers that are not finite."""
         for name in self._floats:
             rows = observations[name] if isinstance(observations, Mapping) else observations
             if not all_finite(rows):
-                self._fail(f"{what} {name!r}" if name else what, rows, step, offset)
+                yield name, rows
 
     def _fail(self, what: str, rows: Array, step: int | str, offset: int = 0) -> None:
-        row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
-        value, where = rows[row, *index], f" (index {tuple(index)})" if index else ""
+        row, value, where = _first_of(rows)
         at = f"at step {step}" if isinstance(step, int) else step
         raise NonFiniteError(f"environment {self._first + offset + row} returned {what} {value}{where} {at}")
+
+
+def _first_of(rows: Array) -> tuple[int, float, str]:
+    """Row, value and index within the row, as text, of the first number of ``rows`` that is not finite."""
+    row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
+    return row, rows[row, *index], f" (index {tuple(index)})" if index else ""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from parl.envs import EnvMaker, Observer
+from parl.envs import EnvMaker, FiniteCheck, Observer
 from parl.errors import ConfigError
 from parl.nets import silence_noise
 from parl.nets.normalizer import Normalizer
@@ -66,7 +66,7 @@ class Policy:
         self.acting = acting
         self.algorithm, self.run, self.folder = algorithm, run, folder
         self.spec, self.config, self.env_maker, self.env_steps = spec, config, env_maker, env_steps
-        self._observe = Observer(spec)
+        self._observe, self._check = Observer(spec), FiniteCheck(spec)
 
     @functools.cached_property
     def network(self) -> nn.Module:
@@ -107,11 +107,13 @@ class Policy:
 
         Raises:
             ConfigError: a type or shape is not that of the observation space, or not that of a batch of it.
+            NonFiniteError: an observation has a number that is NaN or infinite.
         """
         batch, single = self._batch_of(observation)
         count = len(next(iter(batch.values()))) if isinstance(batch, Mapping) else len(batch)
         if not count:
             return np.zeros((0, *self.spec.action_shape), self.spec.action_dtype), state
+        self._check.given(batch)
         recurrent = isinstance(self.acting, RecurrentPolicy)
         if recurrent:
             self._set_memory(count, state, episode_start)
