@@ -5,6 +5,7 @@ mod atari;
 mod cuda;
 mod dense;
 mod errors;
+mod fence;
 mod finite;
 mod program;
 mod replay;
@@ -24,6 +25,8 @@ mod _native {
     use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_prepare, cuda_report};
     #[pymodule_export]
     use crate::dense::{Dense, dense_adam};
+    #[pymodule_export]
+    use crate::fence::memory_fence;
     #[pymodule_export]
     use crate::finite::all_finite;
     #[pymodule_export]

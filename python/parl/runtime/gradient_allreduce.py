@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+
+from parl._native import memory_fence
 
 # Integers of a learner in shared memory, a cache line: the number of its latest average, whether it has no
 # gradients for averages of even and of odd numbers, whether it has ended.
@@ -89,7 +90,6 @@ class SharedGradients:
         self.words = memoryview(self._memory).cast("B").cast("q")[:head]
         """A line of ``_WORDS`` integers for each learner."""
         self.slots = torch.from_numpy(words[head:].view(np.float32)).view(2, self.learners, self.size)
-        self.fence = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"size": self.size, "learners": self.learners, "memory": self._memory}
@@ -104,8 +104,8 @@ class SharedAllReduce:
 
     All learners add the gradients in the order of ranks, so that they get the same bits.
 
-    A learner's arrival is written after its gradients and read before them. x86-64 keeps that order;
-    acquiring and releasing a lock in between is the fence that other processors need.
+    A learner's arrival is written after its gradients and read before them, with a memory fence in between,
+    which processors other than x86-64 need to keep that order.
 
     Args:
         shared: memory of all learners.
@@ -135,16 +135,14 @@ class SharedAllReduce:
         if present:
             slots[self._rank].copy_(gradients)
         shared.words[own + _ABSENT + half] = not present
-        with shared.fence:
-            pass
+        memory_fence()
         shared.words[own + _ARRIVED] = self._round
         if meanwhile is not None:
             meanwhile()
         for rank in range(shared.learners):
             if rank != self._rank:
                 self._wait_for(rank)
-        with shared.fence:
-            pass
+        memory_fence()
         if any(shared.words[rank * _WORDS + _ABSENT + half] for rank in range(shared.learners)):
             return False
         gradients.copy_(slots[0])

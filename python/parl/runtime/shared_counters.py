@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from parl._native import memory_fence
 from parl.runtime.env_actor import Counts
 
 # Commands of the driver.
@@ -131,6 +132,7 @@ class SharedCounters:
         for item in finished:
             self._episodes[actor, count % EPISODE_SLOTS] = item
             count += 1
+        memory_fence()
         row[EPISODES] = count
 
     def take_episodes(self) -> list[tuple[float, int]]:
@@ -138,6 +140,7 @@ class SharedCounters:
         taken: list[tuple[float, int]] = []
         for actor in range(self.actors):
             count = int(self.actor[actor, EPISODES])
+            memory_fence()
             for number in range(max(int(self._read[actor]), count - EPISODE_SLOTS), count):
                 value, length = self._episodes[actor, number % EPISODE_SLOTS].tolist()
                 taken.append((value, int(length)))

@@ -3,19 +3,20 @@
 The writer fills the idle buffer and then increments the version. A reader copies the buffer of the version it
 read, and copies again if the writer has reused that buffer meanwhile. There are no locks.
 
-The version is written after the buffer and read before it. x86-64 keeps that order; acquiring and releasing a
-lock in between is the fence that other processors need.
+The version is written after the buffer and read before it, with a memory fence in between, which processors
+other than x86-64 need to keep that order.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from parl._native import memory_fence
 
 _HEADER_WORDS = 8
 
@@ -39,7 +40,6 @@ class SharedWeights:
         self._header = words[:_HEADER_WORDS]
         values = words[_HEADER_WORDS:].view(np.float32)
         self._buffers = (torch.from_numpy(values[: self.size]), torch.from_numpy(values[self.size :]))
-        self._fence = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"size": self.size, "memory": self._memory}
@@ -57,11 +57,9 @@ class SharedWeights:
         """Publishes ``weights`` (P,), on any device; returns their version. Only one process may write."""
         version = int(self._header[0]) + 1
         self._header[1] = version
-        with self._fence:
-            pass
+        memory_fence()
         self._buffers[version & 1].copy_(weights.detach())
-        with self._fence:
-            pass
+        memory_fence()
         self._header[0] = version
         return version
 
@@ -75,11 +73,9 @@ class SharedWeights:
             version = int(self._header[0])
             if version == have:
                 return have
-            with self._fence:
-                pass
+            memory_fence()
             weights.copy_(self._buffers[version & 1])
-            with self._fence:
-                pass
+            memory_fence()
             # The writer enters this buffer again when it starts version + 2.
             if int(self._header[1]) < version + 2:
                 return version
