@@ -415,7 +415,7 @@ def all_finite(array: NDArray[Any]) -> bool:
     """Returns True if ``array``, of any shape, has no NaN or infinity. Integers and booleans are finite."""
 
 def memory_fence() -> None:
-    """Keeps the order of reads and writes of memory before and after the call, for memory shared without locks."""
+    """Keeps the order of reads and writes before and after the call, for memory shared without locks."""
 
 def dense_adam(
     weights: NDArray[np.float32],

@@ -7,7 +7,8 @@ import pytest
 from parl.cli import main
 from parl.errors import ConfigError
 from parl.run import RunDirectory, load_toml
-from parl.train import _open, resume, settings_for, settings_from, train
+from parl.train import resume, settings_for, settings_from, train
+from parl.train.saved_runs import open_run
 
 TINY = {"env": "CartPole-v1", "total_steps": 1, "num_envs": 2, "evaluation_episodes": 0, "quiet": True}
 FLAGS = ["--env", "CartPole-v1", "--total-steps", "1", "--num-envs", "2", "--evaluation-episodes", "0"]
@@ -88,5 +89,5 @@ def test_help_shows_the_settings_of_the_file(tmp_path, capsys):
 
 def test_a_run_directory_takes_missing_settings_from_its_environment(tmp_path):
     table = {"algorithm": "ppo", "run": {"env": "CartPole-v1", "num_envs": 2}, "ppo": {"clip": 0.3}}
-    opened = _open(RunDirectory.create(tmp_path, "old", table).path, trusted=False)
+    opened = open_run(RunDirectory.create(tmp_path, "old", table).path, trusted=False)
     assert (opened.algorithm.gamma, opened.algorithm.clip, opened.config.num_envs) == (0.98, 0.3, 2)

@@ -60,11 +60,11 @@ def _evaluate(run: Path, options: EvalOptions) -> float:
     """Plays the episodes of one run, prints and stores their scores; returns the mean."""
     from parl.run.scores import Scores
 
-    train = importlib.import_module("parl.train")
+    playing = importlib.import_module("parl.train.playing")
     protocol_line = importlib.import_module("parl.train.evaluation_protocol").protocol_line
 
     def evaluate(trust: bool) -> Any:
-        return train.evaluate_with_protocol(
+        return playing.evaluate_with_protocol(
             run, options.episodes, options.seed, options.checkpoint, trust=trust
         )
 

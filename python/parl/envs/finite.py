@@ -107,4 +107,4 @@ class FiniteCheck:
 def _first_of(rows: Array) -> tuple[int, float, str]:
     """Row, value and index within the row, as text, of the first number of ``rows`` that is not finite."""
     row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
-    return row, rows[row, *index], f" (index {tuple(index)})" if index else ""
+    return row, float(rows[row, *index]), f" (index {tuple(index)})" if index else ""

@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import os
 import re
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -257,6 +258,21 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {key} = {value!r} is not a table of settings")
     return Layer(str(where), run, own)
+
+
+def options_layer(name: str, options: Mapping[str, Any]) -> Layer:
+    """Divides the keywords of :func:`train` into settings of the run and of the algorithm."""
+    where = f"train({name!r})"
+    if "seed" in options and options["seed"] is None:
+        options = {**options, "seed": secrets.randbelow(2**31)}
+    run = {field.name for field in dataclasses.fields(topology_of(name).config)}
+    own = {field.name for field in dataclasses.fields(module_of(name).Config)}
+    check_keys(options, run | own, where)
+    return Layer(
+        where,
+        {key: value for key, value in options.items() if key in run},
+        {key: value for key, value in options.items() if key in own},
+    )
 
 
 def check_configs(name: str, run: Any, own: Any) -> None:

@@ -30,11 +30,12 @@ from parl.errors import ConfigError, NonFiniteError
 from parl.ops.bounds import integer
 from parl.run import dump_toml
 from parl.signatures import show_options
-from parl.train import _env_maker, _options_layer, _probe_env, train
+from parl.train import train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.config import words
+from parl.train.environments import env_maker, probe_env
 from parl.train.options import Options
-from parl.train.registry import Layer, preset_layer, resolve
+from parl.train.registry import Layer, options_layer, preset_layer, resolve
 from parl.train.trainer import TrainingInterrupted
 
 try:
@@ -132,9 +133,9 @@ def tune(
     """
     trials, evaluations = integer("trials", trials, 1), integer("evaluations", evaluations, 1)
     given: dict[str, Any] = {"evaluation_episodes": 20, **options}
-    layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, given)]
-    maker = _env_maker(algorithm, env, layers)
-    spec, _ = _probe_env(maker)
+    layers = [*preset_layer(algorithm, preset), options_layer(algorithm, given)]
+    maker = env_maker(algorithm, env, layers)
+    spec, _ = probe_env(maker)
     settings, own = resolve(algorithm, spec, layers)
     if options.get("seed", 0) is None:
         options["seed"] = settings.seed
@@ -147,7 +148,7 @@ def tune(
         unused = own.unused(spec)
         space = {name: kind for name, kind in SPACES[algorithm].items() if name not in unused}
     sampled = {name: kind for name, kind in space.items() if name not in options}
-    _options_layer(algorithm, sampled)  # checks the names
+    options_layer(algorithm, sampled)  # checks the names
     label = f"{algorithm}-{maker.name}"
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
     if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
@@ -189,7 +190,7 @@ def tune(
     def write_best() -> dict[str, Any]:
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
-        layers = [*preset_layer(algorithm, preset), _options_layer(algorithm, kept)]
+        layers = [*preset_layer(algorithm, preset), options_layer(algorithm, kept)]
         _write_settings(config, algorithm, maker, layers)
         return best
 
