@@ -583,13 +583,6 @@ def test_other_ranks_follow_the_commands(clock):
     saves = []
     loop.run_follower_rank(saves.append)
     assert loop.env_steps == 90 and len(saves) == 1 and len(loop._actors[0].seen) == 2
-
-    def gone():
-        raise RuntimeError("connection closed")
-
-    loop._coordinator.receive = gone
-    with pytest.raises(WorkerError, match="a process of torchrun failed or was killed"):
-        loop.run_follower_rank(saves.append)
     loop.close()
     assert not loop._said
 

@@ -40,6 +40,12 @@ def torchrun(*arguments, cwd):
 
 def pair(*arguments, cwd):
     """As :func:`torchrun`: starts two processes with the variables that it sets, but not torchrun itself."""
+    for status, err in ends_of_pair(*arguments, cwd=cwd):
+        assert status == 0, err[-4000:]
+
+
+def ends_of_pair(*arguments, cwd):
+    """Exit status and standard error of both processes, see :func:`pair`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -53,9 +59,40 @@ def pair(*arguments, cwd):
         forked.Program(["-m", "parl", *arguments], cwd, os.environ | common | {"RANK": r, "LOCAL_RANK": r})
         for r in "01"
     ]
-    for program in running:
-        _, err = program.communicate(550)
-        assert program.returncode == 0, err[-4000:]
+    errors = [program.communicate(550)[1] for program in running]
+    return [(program.returncode, err) for program, err in zip(running, errors, strict=True)]
+
+
+BROKEN = """
+import os, gymnasium
+
+class Broken(gymnasium.Wrapper):
+    def step(self, action):
+        self.steps = getattr(self, "steps", 0) + 1
+        if os.environ["RANK"] == "1" and self.steps == 100:
+            raise ValueError("the pole broke")
+        return super().step(action)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "failure"),
+    [
+        ("ppo --rollout-steps 20", "ValueError: the pole broke"),
+        # The first process notices it when it asks for a checkpoint.
+        ("dqn --learning-starts 50k --checkpoint-every 300", "WorkerError: actor 0 failed:\n"),
+    ],
+)
+def test_a_process_that_fails_is_named_and_the_first_one_saves(tmp_path, words, failure):
+    (tmp_path / "broken_in_torchrun.py").write_text(BROKEN)
+    words += " --env CartPole-v1 --import broken_in_torchrun --wrappers broken_in_torchrun:Broken"
+    words += " --num-envs 2 --hidden 4 --evaluation-episodes 0 --total-steps 100k --name broken"
+    ends = ends_of_pair("train", *words.split(), cwd=tmp_path)
+    assert [status for status, _ in ends] == [1, 1]
+    assert f"parl: process 1 of torchrun failed: {failure}" in ends[0][1]
+    assert "saved in runs/broken, parl resume goes on from there" in ends[0][1]
+    assert all("ValueError: the pole broke" in err for _, err in ends)
+    assert RunDirectory.open(tmp_path / "runs" / "broken").checkpoints.verified("last")
 
 
 STOP = """

@@ -13,6 +13,7 @@ from parl.runtime.distributed.torchrun import (
     ROLLOUT,
     SAVE,
     Group,
+    PeerError,
     RolloutCoordinator,
     TorchrunAllReduce,
     pack_flag,
@@ -185,6 +186,51 @@ def test_values_of_all_processes_are_averaged(other):
 
 def test_processes_wait_up_to_two_hours():
     assert timedelta(hours=2) == torchrun._TIMEOUT
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """The store of the processes, and a connection that is broken."""
+
+    def broken(*arguments, **options):
+        raise RuntimeError("connection closed by peer")
+
+    for name in ("all_reduce", "broadcast", "broadcast_object_list"):
+        monkeypatch.setattr(dist, name, broken)
+    found = dist.HashStore()
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: found)
+    monkeypatch.setattr(dist, "is_initialized", lambda: False)
+    return found
+
+
+def fail_in_run(group, error):
+    """``group``'s process fails in a run."""
+    with pytest.raises(type(error), match=str(error)), group.membership():
+        raise error
+
+
+@pytest.mark.parametrize(
+    "communicate",
+    [
+        lambda group: group.from_rank_zero(1),
+        lambda group: RolloutCoordinator(group, "cpu").send(ROLLOUT, 0),
+        lambda group: RolloutCoordinator(group, "cpu").average(torch.ones(2)),
+    ],
+)
+def test_the_error_of_a_broken_connection_says_which_process_failed(store, communicate):
+    first, second, third = (Group(rank, 3, rank) for rank in range(3))
+    with first.membership(), pytest.raises(PeerError, match=r"^a process of torchrun failed or was killed$"):
+        communicate(first)
+    fail_in_run(second, OSError("of an earlier run"))
+    why = "^process 2 of torchrun failed: ValueError: the pole broke$"
+    with first.membership(), second.membership():
+        fail_in_run(third, KeyError("of an earlier run"))
+        fail_in_run(third, ValueError("the pole broke"))
+        for group in (first, second):
+            with pytest.raises(PeerError, match=why):
+                communicate(group)
+        # One that only lost the connection is no reason.
+        fail_in_run(second, PeerError("a process"))
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])

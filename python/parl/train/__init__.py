@@ -191,15 +191,12 @@ def train(
     own_fields = {"init_from": init_from, **start_states.fields(settings, starts)}
     setup = dataclasses.replace(topology.setup(made, settings, maker, spec), **own_fields)
     run = RunDirectory(path)
-    try:
+    with contextlib.nullcontext() if group is None else group.membership():
         if is_follower:
             return run_follower_rank(run, topology, settings, setup, None)
         with run.lock():
             evaluation = evaluation_maker(maker, settings)
             return Trainer(run, topology, settings, setup, evaluation, progress, hooks).run(None)
-    finally:
-        if group is not None:
-            group.disconnect()
 
 
 def _refuse_workers_import() -> None:
@@ -387,7 +384,7 @@ def resume(
             current = replace(current, {"stop_at_return": None}, "resume")
         return current, setup, saved
 
-    try:
+    with contextlib.nullcontext() if group is None else group.membership():
         if rank > 0:
             return run_follower_rank(opened.run, topology, *last_checkpoint())
         with opened.run.lock():
@@ -400,9 +397,6 @@ def resume(
             progress.print_line(f"{said}, from step {start:,}")
             evaluation = evaluation_maker(opened.maker, config)
             return Trainer(opened.run, topology, config, setup, evaluation, progress, hooks).run(saved)
-    finally:
-        if group is not None:
-            group.disconnect()
 
 
 def _check_processes(run: RunDirectory, saved: Checkpoint, group: Group | None) -> None:

@@ -235,7 +235,7 @@ class Trainer:
                     self._progress.print_line(f"nothing is saved; {self._last_checkpoint()}")
                     raise
                 except WorkerError:
-                    self._save_after_failure(loop, loop.save_after_failure)
+                    self._save_unsaved(loop, loop.save_after_failure)
                     raise
                 except CallbackError:
                     self._save_unsaved(loop)
@@ -479,13 +479,20 @@ class Trainer:
         except FileNotFoundError:
             return "there is no earlier checkpoint"
 
-    def _save_unsaved(self, loop: Loop[Any]) -> None:
-        """After a failure in this process saves what the last checkpoint does not have."""
-        if loop.env_steps > self._saved_at:
-            self._save_after_failure(loop, loop.save_after_failure if self._advancing else loop.save)
+    def _save_unsaved(self, loop: Loop[Any], save: Callable[[Path], None] | None = None) -> None:
+        """After a failure saves what the last checkpoint does not have.
 
-    def _save_after_failure(self, loop: Loop[Any], save: Callable[[Path], None]) -> None:
-        """Saves after a failure; errors are printed, since the failure is raised."""
+        Errors are printed, since the failure is raised.
+
+        Args:
+            loop: the training loop.
+            save: writes the checkpoint; None if the failure was in this process, between or in iterations.
+        """
+        if loop.env_steps <= self._saved_at:
+            self._progress.print_line(self._last_checkpoint())
+            return
+        if save is None:
+            save = loop.save_after_failure if self._advancing else loop.save
         try:
             self._write_checkpoint(loop, None, save)
         except Exception as error:

@@ -15,9 +15,10 @@ Processes connect by the environment variables that ``torchrun`` sets, and commu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -25,13 +26,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, WorkerError
 
 SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
 """Requests of rank 0."""
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # Time limit for evaluations and checkpoints of rank 0, after which the other ranks raise an error.
 _TIMEOUT = timedelta(hours=2)
+
+
+class PeerError(WorkerError):
+    """Another process of torchrun failed or was killed; the message says which and why, if it is known."""
+
+
+def _store() -> Any:
+    """The key-value store of the processes."""
+    import torch.distributed as dist
+
+    return dist.distributed_c10d._get_default_store()
 
 
 @dataclass(frozen=True)
@@ -82,19 +94,63 @@ class Group:
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
 
+    @contextlib.contextmanager
+    def membership(self) -> Generator[None]:
+        """Context of this process's part of a run: tells the others why it failed, and leaves the group."""
+        self._count_run(1)
+        try:
+            yield
+        except PeerError:
+            raise
+        except Exception as error:
+            with contextlib.suppress(RuntimeError):
+                why = f"process {self.rank} of torchrun failed: {type(error).__name__}: {error}"
+                _store().set(self._failure_key(), why)
+            raise
+        finally:
+            self.disconnect()
+
+    @contextlib.contextmanager
+    def communication(self) -> Generator[None]:
+        """Context of calls that communicate.
+
+        Raises:
+            PeerError: the connection broke.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            raise PeerError(self._failure() or "a process of torchrun failed or was killed") from error
+
+    def _count_run(self, more: int) -> int:
+        """Number of runs of this process: the store outlives them."""
+        return int(_store().add(f"parl/runs-{self.rank}", more))
+
+    def _failure_key(self) -> str:
+        """Name in the store of the reason why a process failed in this run."""
+        return f"parl/failure-{self._count_run(0)}"
+
+    def _failure(self) -> str:
+        """Why a process failed; empty if none has told it, or if the store is gone too."""
+        with contextlib.suppress(RuntimeError):
+            key = self._failure_key()
+            if _store().check([key]):
+                return str(_store().get(key).decode())
+        return ""
+
     def from_rank_zero(self, value: Any) -> Any:
         """The ``value`` of rank 0, in every process."""
         import torch.distributed as dist
 
         box = [value]
-        dist.broadcast_object_list(box, src=0)
+        with self.communication():
+            dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def add_to(self, counter: str, amount: int) -> int:
         """Adds ``amount`` to a counter that all processes share, 0 at first, and returns its value."""
-        import torch.distributed as dist
-
-        return int(dist.distributed_c10d._get_default_store().add(f"parl/{counter}", amount))
+        with self.communication():
+            return int(_store().add(f"parl/{counter}", amount))
 
     def disconnect(self) -> None:
         """Leaves the process group; safe to call twice."""
@@ -161,11 +217,13 @@ class TorchrunAllReduce:
         # Divided first, so that sums of 16 bits do not overflow.
         given = gradients.div_(self._group.size) if rounds and not flag else gradients
         buffer = self._buffer = pack_flag(self._buffer, given, flag)
-        work: Any = dist.all_reduce(buffer, async_op=True)
+        with self._group.communication():
+            work: Any = dist.all_reduce(buffer, async_op=True)
         if meanwhile is not None:
             meanwhile()
-        work.wait()
-        self.request = float(buffer[-1].item())
+        with self._group.communication():
+            work.wait()
+            self.request = float(buffer[-1].item())
         if self.request:
             self._received += 1
             return False
@@ -185,8 +243,7 @@ class RolloutCoordinator:
     """
 
     def __init__(self, group: Group, device: str) -> None:
-        self._size = group.size
-        self._device = device
+        self._group, self._device = group, device
 
     def send(self, request: float, env_steps: int) -> None:
         """Called by rank 0: sends the next request and the number of transitions so far."""
@@ -201,7 +258,8 @@ class RolloutCoordinator:
         import torch.distributed as dist
 
         message = message.to(self._device)
-        dist.broadcast(message, src=0)
+        with self._group.communication():
+            dist.broadcast(message, src=0)
         return message
 
     def average(self, values: Tensor) -> None:
@@ -209,8 +267,9 @@ class RolloutCoordinator:
         import torch.distributed as dist
 
         sent = values.to(self._device)
-        dist.all_reduce(sent)
-        sent.div_(self._size)
+        with self._group.communication():
+            dist.all_reduce(sent)
+        sent.div_(self._group.size)
         if sent is not values:
             values.copy_(sent)
 

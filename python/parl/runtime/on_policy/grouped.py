@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from parl.errors import WorkerError
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
 from parl.runtime.on_policy.rollout_loop import RolloutLoop
 
@@ -58,20 +57,17 @@ class GroupedRolloutLoop(RolloutLoop):
             save: called when rank 0 saves, with a function that writes this process's part into a folder.
 
         Raises:
-            WorkerError: the connection to the other processes broke.
+            WorkerError: an actor, or another process, failed.
         """
         assert self._coordinator is not None
         while True:
-            try:
-                request, self._env_steps = self._coordinator.receive()
-                if request == END:
-                    return
-                if request == ROLLOUT:
-                    learned = self._learned
-                    while self._learned == learned:
-                        self._iterate(1.0)
-            except RuntimeError as error:
-                raise WorkerError("a process of torchrun failed or was killed") from error
+            request, self._env_steps = self._coordinator.receive()
+            if request == END:
+                return
+            if request == ROLLOUT:
+                learned = self._learned
+                while self._learned == learned:
+                    self._iterate(1.0)
             if request == SAVE:
                 save(super().save)
 
