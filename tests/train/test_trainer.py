@@ -1,13 +1,18 @@
 """When a run stops, and the seeds of its evaluations, in every topology."""
 
+import os
+import signal
+import time
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from parl.run import RunDirectory, read_metrics
+from parl.runtime import checkpoint
 from parl.runtime.seeds import evaluation_seed, training_seed
-from parl.train import evaluate, resume, train, trainer
+from parl.train import TrainingInterrupted, evaluate, resume, train, trainer
 
 EPISODES = 3
 
@@ -158,6 +163,24 @@ def test_evaluations_have_all_cores_while_a_device_waits(monkeypatch, device, th
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_an_interrupt_does_not_abort_a_checkpoint_that_takes_longer_to_write(tmp_path, monkeypatch):
+    write, written = checkpoint.write, []
+
+    def slow(*parts):
+        if not written:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+        write(*parts)
+        written.append(parts)
+
+    monkeypatch.setattr(trainer, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(checkpoint, "write", slow)
+    options = {"num_envs": 4, "hidden": (4,), "rollout_steps": 8, "checkpoint_every": 100}
+    with pytest.raises(TrainingInterrupted):
+        train("ppo", "CartPole-v1", total_steps="100M", runs=str(tmp_path), name="run", quiet=True, **options)
+    assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last") and written
 
 
 class StopsAtCheckpoints:

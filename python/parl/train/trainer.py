@@ -509,7 +509,7 @@ class Trainer:
 
     def _write_checkpoint(self, loop: Loop[Any], score: float | None, save: Callable[[Path], None]) -> int:
         """Writes a checkpoint with ``save``; returns its number of transitions."""
-        with self._run.checkpoints.write(loop.env_steps, score) as folder:
+        with self._signals.unlimited(), self._run.checkpoints.write(loop.env_steps, score) as folder:
             save(folder)
             name = self._run.config["algorithm"]
             self._write_policy(folder, loop.learner, name, self._setup.spec, loop.env_steps)
@@ -541,7 +541,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
     def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
         self._action, self._answer_s = action, answer_s
         self._previous_handlers: dict[int, Any] = {}
-        self._interrupt_requested = self._timed_out = self._acknowledged = False
+        self._interrupt_requested = self._timed_out = self._acknowledged = self._is_unlimited = False
         self._timer: threading.Timer | None = None
 
     def acknowledge(self) -> None:
@@ -550,8 +550,25 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         if self._timer is not None:
             self._timer.cancel()
 
+    @contextmanager
+    def unlimited(self) -> Generator[None]:
+        """Context without a time limit, for what takes long but ends; the limit begins after it."""
+        self._is_unlimited = True
+        try:
+            yield
+        finally:
+            self._is_unlimited = False
+
+    def _start_timer(self) -> None:
+        self._timer = threading.Timer(self._answer_s or 0.0, self._time_is_up)
+        self._timer.daemon = True
+        self._timer.start()
+
     def _time_is_up(self) -> None:
         if self._acknowledged:
+            return
+        if self._is_unlimited:
+            self._start_timer()
             return
         self._timed_out = True
         if sys.platform == "win32":
@@ -564,13 +581,14 @@ class _signals:  # noqa: N801 - a context manager, used like a function
             self._timed_out = False
             if self._acknowledged:
                 return  # acknowledge() was called between the end of the time limit and this signal
-            raise _InterruptTimeout
+            if not self._is_unlimited:
+                raise _InterruptTimeout
+            self._start_timer()
+            return
         if self._interrupt_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self._answer_s is not None and not self._interrupt_requested:
-            self._timer = threading.Timer(self._answer_s, self._time_is_up)
-            self._timer.daemon = True
-            self._timer.start()
+            self._start_timer()
         self._interrupt_requested = True
         self._action()
 
