@@ -42,11 +42,12 @@ def observation(numbers) -> dict:
     strategy=st.sampled_from(["future", "final", "episode"]),
     autoreset=st.sampled_from(["next_step", "same_step"]),
     explicit_next=st.booleans(),
+    final_with=st.sampled_from([("truncated",), ("truncated", "terminated")]),
     k=st.sampled_from([0.0, 1.0, 4.0]),
     seed=st.integers(0, 5),
 )
 def test_every_goal_was_achieved_in_the_episode_of_its_row(
-    steps, strategy, autoreset, explicit_next, k, seed
+    steps, strategy, autoreset, explicit_next, final_with, k, seed
 ):
     spec = {**FIELDS, **({"next_obs": OBS} if explicit_next else {})}
     hindsight = parl.Hindsight(reward_fn, strategy=strategy, k=k)
@@ -70,7 +71,7 @@ def test_every_goal_was_achieved_in_the_episode_of_its_row(
             row = [number, number + 0.25 if explicit_next else None]
             open_.append(row)
             episode_of[number] = open_
-        gave_final = autoreset == "same_step" and end == "truncated" and not explicit_next
+        gave_final = autoreset == "same_step" and end in final_with and not explicit_next
         if gave_final:
             row[1] = number + 0.75
         if not is_final and end != "go on":
@@ -111,6 +112,36 @@ def test_every_goal_was_achieved_in_the_episode_of_its_row(
         assert batch.reward[j] == pytest.approx(-2 * abs(achieved[0] - goal[0]) * (number + 1))
     if k == 0:
         assert not batch.relabelled.any()
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_both_autoreset_modes_draw_the_same_goals(strategy):
+    """Of episodes of 3, 4 and 5 steps; the goal after a termination was never drawn with "same_step"."""
+    batches = {}
+    for autoreset in ("next_step", "same_step"):
+        hindsight = parl.Hindsight(reward_fn, strategy=strategy, k=1e9)
+        replay = parl.UniformReplay(50, FIELDS, num_envs=1, autoreset=autoreset, hindsight=hindsight)
+        for number in (0, 1, 2, 3, 10, 11, 12, 13, 14, 20, 21, 22, 23, 24, 25):
+            final, same_step = number in (3, 14, 25), autoreset == "same_step"
+            if final and same_step:
+                continue
+            last = observation([number + 1])
+            replay.add(
+                obs=observation([number]),
+                action=[number],
+                reward=[7.0],
+                terminated=[number in (2, 24)],
+                truncated=[number == 13],
+                info={"threshold": [1.0]},
+                **({"final_obs": last if number in (2, 13, 24) else None} if same_step else {}),
+            )
+        batches[autoreset] = [replay.sample(12, mode="systematic") for _ in range(20)]
+    for next_step, same_step in zip(*batches.values(), strict=True):
+        assert next_step.relabelled.all() and same_step.relabelled.all()
+        np.testing.assert_array_equal(same_step.action, next_step.action)
+        np.testing.assert_array_equal(same_step.obs.desired_goal, next_step.obs.desired_goal)
+        np.testing.assert_array_equal(same_step.next_obs.achieved_goal, next_step.next_obs.achieved_goal)
+        np.testing.assert_array_equal(same_step.reward, next_step.reward)
 
 
 def filled(**options) -> parl.UniformReplay:

@@ -158,9 +158,11 @@ PARL_FN End end_of(const ReplayAdd& call, uint64_t i) {
     if (call.terminated != 0 && at<uint8_t>(call.terminated)[i] != 0) return TERMINATED;
     return call.truncated != 0 && at<uint8_t>(call.truncated)[i] != 0 ? TRUNCATED : NOT_ENDED;
 }
-// True if a row needs its final observation in this call, because the next row does not carry it.
-PARL_FN bool needs_final(const Replay& replay, const ReplayAdd& call, uint64_t i) {
-    return !replay.independent && !replay.resets_next_step && replay.rebuilds && end_of(call, i) == TRUNCATED;
+// True if the final observation of a row that ends an episode like this comes with this call, not in the next row.
+// After termination no value is bootstrapped, so only hindsight stores it, for the goal that the last step achieved.
+PARL_FN bool takes_final(const Replay& replay, End end) {
+    if (replay.independent || replay.resets_next_step || !replay.rebuilds) return false;
+    return end == TRUNCATED || (end == TERMINATED && replay.goal_in_next);
 }
 
 // For rows that are added in several parts: the largest priority of all of them, before the first part gets its
@@ -180,7 +182,7 @@ PARL_KERNEL(1024) parl_replay_reserve(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
     uint32_t before = 0;
     for (uint32_t start = 0; start < call.count; start += blockDim.x) {
         const uint32_t i = start + threadIdx.x;
-        const bool has = i < call.count && needs_final(replay, call, i) && call.finals != 0;
+        const bool has = i < call.count && call.finals != 0 && takes_final(replay, end_of(call, i));
         const uint32_t lanes = __ballot_sync(ALL, has), warp = threadIdx.x / LANES;
         if (lane() == 0) warp_counts[warp] = static_cast<uint32_t>(__popc(lanes));
         __syncthreads();
@@ -433,10 +435,11 @@ PARL_KERNEL(THREADS) parl_replay_append(PARL_ARGUMENT Replay replay, PARL_ARGUME
         Tail tail(replay, static_cast<uint64_t>(env));
         for (uint64_t place = start;;) {
             const uint32_t number = at<uint32_t>(replay.final_of)[i];
-            const bool has_final = number != NONE, lacks = !has_final && needs_final(replay, call, i);
+            const End end = end_of(call, i);
+            const bool has_final = number != NONE, lacks = !has_final && end == TRUNCATED && takes_final(replay, end);
             if (lacks) count(replay.tree, NO_FINAL, 1);
             const Row final_row = has_final ? row_at(replay, first + call.count + number) : Row{0, 0};
-            tail.append(row_at(replay, first + i), end_of(call, i), has_final, final_row, lacks);
+            tail.append(row_at(replay, first + i), end, has_final, final_row, lacks);
             if (order == nullptr || ++place >= call.count) break;
             i = static_cast<uint64_t>(order[place]);
             if (envs[i] != env) break;

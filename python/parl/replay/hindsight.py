@@ -30,8 +30,9 @@ class Hindsight:
     A fraction ``k / (k + 1)`` of the sampled rows is relabeled. The desired goal of such a row, in ``obs``
     and ``next_obs``, becomes the goal that another step of its episode achieved, and its reward that of
     ``reward_fn``. The batch has ``relabelled`` (B,) bool. Episodes that have not ended are relabeled with the
-    goals achieved so far. Without ``autoreset="next_step"``, and if rows do not store ``next_obs``, the
-    observation after a step that terminated is unknown: it keeps its goal, and what it achieved is not drawn.
+    goals achieved so far. With ``autoreset`` other than ``"next_step"``, and if rows do not store
+    ``next_obs``, give ``final_obs`` of terminated rows too: without it such a row keeps its goal, and the
+    goal that it achieved is not drawn.
 
     Attributes:
         reward_fn: function of the goals achieved by m steps (m, *shape), their new desired goals (m, *shape)

@@ -378,8 +378,9 @@ class PrioritizedReplay:
             **columns: every field, (n, *shape), as numpy arrays or anything that numpy converts. With
                 ``autoreset`` other than ``"next_step"`` also ``final_obs``, and in general ``final_`` with
                 the name of each observation that has no ``next_`` field: (n, *shape), or a sequence with None
-                for rows that are not truncated. A single row may be given without the leading dimension, if
-                all fields are; then ``env_id``, ``priorities`` and ``final_obs`` may be too.
+                for rows that are not truncated (with ``hindsight``: not the last of an episode). A single row
+                may be given without the leading dimension, if all fields are; then ``env_id``, ``priorities``
+                and ``final_obs`` may be too.
 
         Returns:
             (n,) uint64 tickets, for :meth:`update_priorities`.

@@ -52,7 +52,7 @@ pub struct Rows<'a> {
     pub envs: Option<&'a [i64]>,
     /// Priority of each row; `None`: the largest so far.
     pub priorities: Option<Priorities<'a>>,
-    /// Final observations of truncated rows.
+    /// Final observations of truncated rows, and with hindsight of terminated ones too, as far as they are given.
     pub finals: Option<Finals<'a>>,
 }
 
@@ -77,8 +77,7 @@ impl Replay {
         // A reservation has at most `capacity` rows, and each row may have a final observation.
         let piece = (self.settings.capacity / 2).max(1);
         let piece_rows = rows.count.min(piece);
-        let brings_finals = self.window.needs_final && self.window.autoreset != Autoreset::NextStep;
-        let finals = if brings_finals { piece_rows } else { 0 };
+        let finals = if self.takes_finals() { piece_rows } else { 0 };
         // Allocated before anything is added.
         let mut finals = vec_with_capacity(finals)?;
         let mut complete = vec_with_capacity(piece_rows.max(COMPLETE_MIN))?;
@@ -90,7 +89,7 @@ impl Replay {
         for start in (0..rows.count).step_by(piece) {
             let end = (start + piece).min(rows.count);
             finals.clear();
-            finals.extend((start..end).filter(|i| self.has_final(ends.get(*i))));
+            finals.extend((start..end).filter(|i| self.has_final(rows, *i, ends.get(*i))));
             let piece = Piece {
                 rows,
                 start,
@@ -143,10 +142,20 @@ impl Replay {
                 && self.settings.hindsight.is_none())
     }
 
-    fn has_final(&self, end: Option<&End>) -> bool {
-        end == Some(&End::Truncated)
-            && self.window.needs_final
-            && self.window.autoreset != Autoreset::NextStep
+    /// Returns true if final observations are passed with the last rows of episodes, not in the next row.
+    fn takes_finals(&self) -> bool {
+        self.window.needs_final && self.window.autoreset != Autoreset::NextStep
+    }
+
+    /// Returns true if row `position` of a call is stored with its final observation. After termination no
+    /// value is bootstrapped, so only hindsight needs it, for the goal that the last step achieved.
+    fn has_final(&self, rows: &Rows<'_>, position: usize, end: Option<&End>) -> bool {
+        let is_given = || rows.finals.is_some_and(|finals| finals.has_final[position] != 0);
+        match end {
+            Some(End::Truncated) => self.takes_finals(),
+            Some(End::Terminated) => self.takes_finals() && self.draws_from_next_rows() && is_given(),
+            _ => false,
+        }
     }
 
     /// Adds the rows of one piece. The two vectors are scratch memory.
@@ -189,7 +198,8 @@ impl Replay {
             reservation.publish(row, piece.parked.map_or(LARGEST, |parked| parked[i]));
             match (piece.ends, piece.envs) {
                 (Some(ends), Some(envs)) => {
-                    let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
+                    let last = self.has_final(piece.rows, piece.start + i, Some(&ends[i]));
+                    let last = last.then(|| finals.next()).flatten();
                     let step = Step { row, end: ends[i], last };
                     self.tails.append(&pin, envs[i], &self.window, step, |row| complete.push(row));
                 }
@@ -342,7 +352,8 @@ impl Replay {
             }
         }));
         for (position, end) in ends.iter().enumerate() {
-            if self.has_final(Some(end)) && rows.finals.is_none_or(|finals| finals.has_final[position] == 0) {
+            let is_missing = rows.finals.is_none_or(|finals| finals.has_final[position] == 0);
+            if *end == End::Truncated && self.takes_finals() && is_missing {
                 let env = rows.envs.map_or(position, |envs| envs[position] as usize);
                 let autoreset = self.settings.autoreset.name();
                 return Err(ReplayError::FinalObservation { position, env, autoreset });

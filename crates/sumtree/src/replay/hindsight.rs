@@ -18,6 +18,12 @@ impl Replay {
         self.settings.fields.iter().position(|field| field.name == next).unwrap_or(achieved)
     }
 
+    /// Returns true if goals are drawn from the row after the step that achieved them, because rows do not store
+    /// the next observation.
+    pub(super) fn draws_from_next_rows(&self) -> bool {
+        self.roles.achieved.is_some_and(|achieved| self.roles.rebuilt.contains(&achieved))
+    }
+
     /// For each transition, the slot of the row whose goal it gets, or `None` if it is not relabeled. Empty
     /// if the replay does not relabel goals.
     pub(super) fn goals(
@@ -26,10 +32,8 @@ impl Replay {
         rng: &mut Rng,
         transitions: &[Transition],
     ) -> Result<Vec<Option<usize>>, SumTreeError> {
-        let (Some(hindsight), Some(achieved)) = (&self.settings.hindsight, self.roles.achieved) else {
-            return Ok(Vec::new());
-        };
-        let in_next_row = self.goal_column(achieved) == achieved;
+        let Some(hindsight) = &self.settings.hindsight else { return Ok(Vec::new()) };
+        let in_next_row = self.draws_from_next_rows();
         let mut candidates = Vec::new();
         let one = |t: &Transition| {
             // Without the observation after the step, the goal that the step achieved is not known.

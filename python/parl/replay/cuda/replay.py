@@ -210,7 +210,7 @@ class CudaReplay(PrioritizedReplay):
             priorities: (n,) float, or one number for all rows.
             **fields: every field, (n, *shape), or a single row without the leading dimension. With
                 ``autoreset`` other than ``"next_step"`` also ``final_obs`` (n, *shape), of which the rows of
-                truncated steps are read.
+                truncated steps are read, with ``hindsight`` also those of terminated ones.
 
         Returns:
             (n,) int64 tickets on the device.
