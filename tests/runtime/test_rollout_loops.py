@@ -531,7 +531,9 @@ def test_rank_0_starts_an_update_of_impala_when_it_has_a_rollout(clock):
         else:
             loop.run_follower_rank(None)
             assert said == [(ROLLOUT, 20)] and loop.env_steps == 120
-        assert len(loop._learner.learned) == 1 and loop._left_out == 1 and not loop._pending
+        # Its transitions do not change the progress of the run, which is that of rank 0 in all processes.
+        assert [progress for _, progress in loop._learner.learned] == [0.09 if rank else 0.02]
+        assert loop._left_out == 1 and not loop._pending
 
 
 def test_rank_0_sends_commands_to_all_processes(clock, tmp_path):
@@ -583,6 +585,8 @@ def test_other_ranks_follow_the_commands(clock):
     saves = []
     loop.run_follower_rank(saves.append)
     assert loop.env_steps == 90 and len(saves) == 1 and len(loop._actors[0].seen) == 2
+    # That of rank 0, in the updates from both actors.
+    assert [progress for _, progress in loop._learner.learned] == [0.03, 0.03, 0.06, 0.06]
     loop.close()
     assert not loop._said
 

@@ -20,6 +20,8 @@ class GroupedRolloutLoop(RolloutLoop):
     _coordinator: RolloutCoordinator | None = None
     # Number of times that this process has learned.
     _learned = 0
+    # Transitions of the run at the latest request of rank 0.
+    _requested_at = 0
     # Whether rank 0 has asked for updates that it has not made: the other ranks do not wait for a request.
     _is_updating = False
 
@@ -44,9 +46,17 @@ class GroupedRolloutLoop(RolloutLoop):
     def _before_learning(self) -> None:
         self._learned += 1
 
+    @property
+    def _progress(self) -> float:
+        """See :class:`RolloutLoop`; the same in all processes, whose own transitions differ."""
+        if self._coordinator is None:
+            return super()._progress
+        return min(1.0, self._requested_at / self._total_steps)
+
     def _broadcast(self, request: float) -> None:
         """Rank 0 tells the other processes of torchrun what comes next, if there are any."""
         if self._coordinator is not None and self._setup.group is not None and self._setup.group.rank == 0:
+            self._requested_at = self._env_steps
             self._coordinator.send(request, self._env_steps)
             self._is_updating = request == ROLLOUT
 
@@ -62,6 +72,7 @@ class GroupedRolloutLoop(RolloutLoop):
         assert self._coordinator is not None
         while True:
             request, self._env_steps = self._coordinator.receive()
+            self._requested_at = self._env_steps
             if request == END:
                 return
             if request == ROLLOUT:
