@@ -114,6 +114,20 @@ def test_bad_rows_raise_and_are_not_added(change, error, text):
     assert len(buffer) == 0
 
 
+@pytest.mark.parametrize("name", ["obs", "terminated", "env_id", "priorities", "final_obs"])
+def test_masked_entries_are_refused(name):
+    """The values below the mask were stored."""
+    replay = parl.PrioritizedReplay(10, fields(), num_envs=2, autoreset="same_step")
+    rows = {key: np.asarray(value, fields().get(key, ((), None))[1]) for key, value in ROW.items()}
+    rows |= {"env_id": np.array([1]), "priorities": np.array([2.0]), "final_obs": rows["obs"]}
+    with pytest.raises(ValueError, match=f"{name} has masked entries, expected an array without a mask"):
+        replay.add(**{**rows, name: np.ma.masked_array(rows[name], [True])})
+    assert len(replay) == 0
+    tickets = replay.add(**{**rows, name: np.ma.masked_array(rows[name], [False])})
+    with pytest.raises(ValueError, match="priorities has masked entries"):
+        replay.update_priorities(tickets, np.ma.masked_array([3.0], [True]))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     ("kind", "reward"),

@@ -161,6 +161,15 @@ def test_sequence_priorities_mix_the_largest_and_the_mean_error():
     assert replay.update_priorities(batch.tickets, torch.tensor(errors, requires_grad=True), mask) == 0
 
 
+def test_masked_errors_are_refused():
+    """The errors below the mask were part of the priority."""
+    replay = filled(length=4)
+    batch = replay.sample(2)
+    errors = np.ma.masked_array(np.ones((4, 2)), ~batch.mask | (batch.action % 4 == 3))
+    with pytest.raises(ValueError, match="td_errors has masked entries, expected an array without a mask"):
+        replay.update_priorities(batch.tickets, errors)
+
+
 def test_files_keep_settings_and_other_classes_refuse_them(tmp_path):
     replay = filled(length=4, overlap=1, burn_in=2, eta=0.6)
     replay.save(tmp_path / "replay.bin")

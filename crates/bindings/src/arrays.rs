@@ -181,8 +181,20 @@ pub fn as_unsigned(slice: &mut [i64]) -> &mut [u64] {
 }
 
 /// Converts `value` with `numpy.asarray`. Tensors are detached and copied to the CPU first.
-fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+///
+/// # Errors
+/// ValueError if entries are masked, because the array would not show which.
+fn as_array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = value.cast_exact::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
     if let Ok(array) = value.cast::<PyUntypedArray>() {
+        static IS_MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let is_masked = IS_MASKED.import(value.py(), "numpy.ma", "is_masked")?;
+        if is_masked.call1((value,))?.extract()? {
+            let message = format!("{name} has masked entries, expected an array without a mask");
+            return Err(PyValueError::new_err(message));
+        }
         return Ok(array.clone());
     }
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -206,7 +218,7 @@ fn wrong_kind(name: &str, array: &Bound<'_, PyUntypedArray>, wanted: &str) -> Py
 
 /// Converts indices to an array of int64; returns the array itself if it is one already.
 pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = as_array(value)?;
+    let array = as_array(value, name)?;
     if typed_slice::<i64>(&array).is_some() {
         return Ok(array);
     }
@@ -228,7 +240,7 @@ pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
 
 /// Converts tickets to an array of uint64; returns the array itself if it is one already.
 pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = as_array(value)?;
+    let array = as_array(value, name)?;
     if typed_slice::<u64>(&array).is_some() {
         return Ok(array);
     }
@@ -241,7 +253,7 @@ pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py
 
 /// Converts real numbers to an array of float32 or float64; returns the array itself if it is one already.
 pub fn reals<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = as_array(value)?;
+    let array = as_array(value, name)?;
     if typed_slice::<f32>(&array).is_some() || typed_slice::<f64>(&array).is_some() {
         return Ok(array);
     }

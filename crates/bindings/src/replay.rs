@@ -267,7 +267,9 @@ impl Replay {
         }
         let mut arrays = Vec::with_capacity(plain.len());
         for Plain { name, dtype, shape } in plain {
-            let Some(Ok(array)) = columns.get_item(name)?.map(Bound::cast_into::<PyUntypedArray>) else {
+            // Not subclasses: masked arrays are refused.
+            let Some(Ok(array)) = columns.get_item(name)?.map(Bound::cast_into_exact::<PyUntypedArray>)
+            else {
                 return Ok(None);
             };
             let fits = dtype.as_ref().is_some_and(|dtype| array.dtype().is(dtype))

@@ -235,6 +235,12 @@ def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
     return f"fields do not match: {'; '.join(parts)}"
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raises ValueError if ``value`` is a masked array with masked entries: their values have no meaning."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries, expected an array without a mask")
+
+
 def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Converts ``value`` to a C-contiguous array of ``dtype``.
 
@@ -242,8 +248,9 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     dtype cannot represent. Python numbers are converted to any dtype that can represent them.
 
     Raises:
-        ValueError: the dtype or a value does not fit.
+        ValueError: the dtype or a value does not fit, or entries are masked.
     """
+    refuse_masked(name, value)
     if not isinstance(value, np.ndarray):
         if hasattr(value, "detach"):
             value = value.detach().cpu().numpy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from parl.replay.fields import unsigned
+from parl.replay.fields import refuse_masked, unsigned
 from parl.replay.prioritized import Autoreset, Compression, PrioritizedReplay
 from parl.signatures import show_init
 
@@ -160,10 +160,11 @@ class SequenceReplay(PrioritizedReplay):
             (B,) float64; 0 for a sequence without a step after the burn-in.
 
         Raises:
-            ValueError: a shape does not fit.
+            ValueError: a shape does not fit, or TD errors are masked.
 
         Source: Kapturowski et al. (2019), section 2.3.
         """
+        refuse_masked("td_errors", td_errors)
         errors = np.abs(np.asarray(_numpy(td_errors), np.float64))
         errors = errors[self._burn_in_steps(errors.shape) :]
         if mask is None:
