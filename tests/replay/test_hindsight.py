@@ -250,6 +250,14 @@ def test_bad_hindsight_settings_raise(options, more, text):
         parl.UniformReplay(100, FIELDS, hindsight=parl.Hindsight(reward_fn, **options), **more)
 
 
+@pytest.mark.parametrize("desired", [((2,), "int64"), ((3,), "float64"), ((), "float64")])
+def test_goals_of_another_shape_or_kind_are_refused(desired):
+    """Achieved goals were rounded to integers, or repeated to fill the shape."""
+    fields = {**FIELDS, "obs": {**OBS, "desired_goal": desired}}
+    with pytest.raises(ValueError, match=r"obs/achieved_goal is <f8 of shape \(2,\) and obs/desired_goal is"):
+        parl.UniformReplay(100, fields, hindsight=parl.Hindsight(reward_fn))
+
+
 def test_the_name_of_the_goals_drawn_is_reserved():
     """A field of this name was missing in batches."""
     fields = {**FIELDS, "hindsight_goal": ((), "float32")}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parl.replay.fields import SEPARATOR
+from parl.replay.fields import SEPARATOR, column, dtype_of
 
 # Array of the native batch: a goal drawn for each row.
 _GOAL = "hindsight_goal"
@@ -62,10 +62,11 @@ class Hindsight:
         """Strategy, fraction of relabeled rows and column of the achieved goal, for the native replay.
 
         Args:
-            fields: the columns of the replay by name.
+            fields: shape and dtype, or the space, of each column of the replay by name.
 
         Raises:
-            ValueError: a goal is missing, a field has a reserved name, or ``k`` is out of its bounds.
+            ValueError: a goal is missing, the goals have other shapes or dtypes, a field has a reserved name,
+                or ``k`` is out of its bounds.
         """
         if not 0 <= self.k < float("inf"):
             raise ValueError(f"k is {self.k}, expected a finite number of at least 0")
@@ -73,6 +74,15 @@ class Hindsight:
         for name in (achieved, desired):
             if name not in fields:
                 raise ValueError(f"field {name!r} is missing: hindsight needs achieved and desired goals")
+        (_, of_achieved, shape, *_), (_, of_desired, other, *_) = (
+            column(name, fields[name], 1) for name in (achieved, desired)
+        )
+        # Achieved goals are written over desired ones.
+        if shape != other or not np.can_cast(dtype_of(of_achieved), dtype_of(of_desired), "same_kind"):
+            raise ValueError(
+                f"{achieved} is {of_achieved} of shape {tuple(shape)} and {desired} is {of_desired} of shape "
+                f"{tuple(other)}, expected goals of one shape and dtype"
+            )
         if _GOAL in fields:
             raise ValueError(f"field {_GOAL!r} has a name that is reserved for an array of hindsight")
         return str(self.strategy), self.k / (self.k + 1), achieved

@@ -246,8 +246,8 @@ class PrioritizedReplay:
         if hindsight is None and relabels is not None:
             raise ValueError("this replay relabels goals: pass hindsight=Hindsight(reward_fn, ...)")
         if hindsight is not None:
-            names = {name: None for name, *_ in settings["fields"]}
-            if relabels is None or hindsight.settings(names) != relabels:
+            specs = {name: (shape, dtype_of(dtype)) for name, dtype, shape, *_ in settings["fields"]}
+            if relabels is None or hindsight.settings(specs) != relabels:
                 raise ValueError(f"this replay was made with hindsight {relabels}, not {hindsight}")
 
     def _set_native(self, native: _Replay) -> None:
