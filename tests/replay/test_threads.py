@@ -219,6 +219,8 @@ def test_attach_open_and_pickle(name):
         parl.errors.SharedMemoryError, match='exists with other settings: "capacity 20" there'
     ):
         parl.PrioritizedReplay(21, PATTERN, shared=name)
+    with pytest.raises(parl.errors.SharedMemoryError, match=r'"gamma 0\.99" there, "gamma 0\.5" here'):
+        parl.PrioritizedReplay(20, PATTERN, shared=name, gamma=0.5)
     attached.close()
     assert os.path.exists(f"/dev/shm/{name}")
     maker.close()  # The handle that created the name removes it.

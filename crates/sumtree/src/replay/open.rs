@@ -10,6 +10,7 @@ use super::columns::Column;
 use super::frames::History;
 use super::layout::{HEADER_BYTES, Layout, Ring};
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
+use super::settings::readable;
 use super::slots::{OPERATION_WORDS, OPERATIONS_MAX, STATE_WORDS, Slots, word};
 use super::tails::{Tails, Window};
 use super::{Replay, ReplayError, Settings, TreeWeights, counter};
@@ -172,7 +173,7 @@ impl Replay {
             return Ok(self);
         }
         let reason = match ours.lines().zip(theirs.lines()).find(|(a, b)| a != b) {
-            Some((a, b)) => format!("{b:?} there, {a:?} here"),
+            Some((a, b)) => format!("{:?} there, {:?} here", readable(b), readable(a)),
             None => "one has more fields".to_owned(),
         };
         Err(ReplayError::OtherReplay { name: name.to_owned(), reason })

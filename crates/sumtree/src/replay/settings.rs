@@ -260,6 +260,17 @@ impl Roles {
     }
 }
 
+/// A line of [`Settings::to_text`] for messages: floats as numbers.
+pub(super) fn readable(line: &str) -> String {
+    match line.split_once(' ') {
+        Some((key @ ("alpha" | "gamma" | "epsilon" | "eta" | "relabelled_share"), bits)) => {
+            let number = bits.parse().map_or(f64::NAN, f64::from_bits);
+            format!("{key} {number}")
+        }
+        _ => line.to_owned(),
+    }
+}
+
 pub(super) fn setting(what: &'static str, value: impl ToString, bound: impl ToString) -> ReplayError {
     ReplayError::Setting { what, value: value.to_string(), bound: bound.to_string() }
 }
