@@ -82,7 +82,7 @@ def test_columns_may_have_any_memory_layout(monkeypatch):
     values = np.arange(24, dtype=np.float32).reshape(6, 4)
     columns = [values, np.asfortranarray(values), values[::-1], np.repeat(values, 2, axis=1)[:, ::2]]
     buffer = parl.UniformReplay(24, {"x": ((4,), "f4")})
-    monkeypatch.setattr(buffer, "_add", None)  # raises if Python has to convert a column
+    monkeypatch.setattr(buffer, "_arguments", None)  # raises if Python has to convert a column
     for column in columns:
         buffer.add(x=column)
     batch = buffer.sample(24, mode="systematic")
