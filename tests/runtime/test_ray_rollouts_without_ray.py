@@ -36,9 +36,10 @@ from parl.runtime.population import (
     pack_members,
 )
 from parl.runtime.weights import SharedWeights
-from parl.runtime.workers import WorkerTimeoutError
+from parl.runtime.workers import Deadline, WorkerTimeoutError
 
 CONTEXT = multiprocessing.get_context()
+NEVER = Deadline(60.0, lambda: False)
 
 
 def setup(**options):
@@ -107,7 +108,7 @@ def test_a_failed_actor_that_does_not_repeat_gets_both_requests_and_new_episodes
     made, _ = handle(repeats=False)
     made.load(b"saved")
     made.start()
-    assert made.save() == "actor 1 waits for a free processor"
+    assert made.requested_state(made.request_state(), NEVER) == "actor 1 waits for a free processor"
     for slot in (0, 1):
         made.send_request(slot, 10)
     fake_ray.answer("collect", rollout())
@@ -185,6 +186,41 @@ def test_an_interrupted_run_does_not_wait_for_an_actor_that_hangs(fake_ray, monk
     assert checkpoint.read(tmp_path).counters["actors_saved"] == [False, False]
     loop.close()
     assert len(fake_ray.killed) == 2
+
+
+def test_an_interrupted_run_of_impala_does_not_wait_for_an_actor_that_hangs(fake_ray, monkeypatch, tmp_path):
+    fake_ray.joined = True
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
+    loop = RayAsyncRolloutLoop(setup())
+    for _ in range(2):
+        fake_ray.answer("process", ("node", 1))
+    loop.interrupt()
+    requested, wait = [], sys.modules["ray"].wait
+
+    def second_answers(calls, **options):
+        saves = fake_ray.named("save")
+        requested.append(len(saves))
+        if len(saves) == 2:
+            saves[1].is_ready, saves[1].result = True, b"PK"
+        return wait(calls, **options)
+
+    monkeypatch.setattr(sys.modules["ray"], "wait", second_answers)
+    with pytest.warns(UserWarning, match="actor 0 did not answer within 0 s of the interrupt"):
+        loop.save(tmp_path)
+    assert checkpoint.read(tmp_path).counters["actors_saved"] == [False, True]
+    assert max(fake_ray.waits) <= workers.SLICE_S
+    loop.close()
+
+
+def test_a_failed_actor_has_no_state_and_is_replaced_once(fake_ray):
+    made, _ = handle(repeats=False)
+    made.start()
+    fake_ray.answer("process", ("node", 1))
+    request = made.request_state()
+    request.is_ready, request.result = True, RayError("gone")
+    assert made.requested_state(request, NEVER) == "actor 1 failed"
+    assert made.failures == 1 and len(fake_ray.made) == 2
+    made.close()
 
 
 def test_an_interrupted_process_of_torchrun_raises_an_error(fake_ray, monkeypatch):

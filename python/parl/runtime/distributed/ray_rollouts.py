@@ -164,12 +164,23 @@ class RayRolloutHandle(RayHandle):
             ray.kill(self._ray_actor)
             self.start(processors=0)
 
-    def save(self) -> bytes | str:
-        """See :meth:`RayRolloutActor.save`."""
-        if not self.is_placed(0.0):
+    def request_state(self) -> Any:
+        """Requests the actor's state; returns what :meth:`requested_state` takes."""
+        return self._ray_actor.save.remote() if self.is_placed(0.0) else None
+
+    def requested_state(self, request: Any, deadline: Deadline) -> bytes | str:
+        """Waits for the state that was requested; returns it, or why there is none."""
+        if request is None:
             return f"{self.name} waits for a free processor"
-        reference = self._ray_actor.save.remote()
-        return self.get(reference, ANSWER_S) or f"{self.name} did not answer within {ANSWER_S:g} s"
+        failures = self.failures
+        while self.failures == failures:
+            left_s = deadline.remaining_s()
+            found: bytes | str | None = self.get(request, min(SLICE_S, left_s))
+            if found is not None:
+                return found
+            if not left_s:
+                return f"{self.name} did not answer within {deadline}"
+        return f"{self.name} failed"
 
 
 class RaySyncRolloutLoop(SyncRolloutLoop):
@@ -291,7 +302,12 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
 
     def _actor_states(self) -> list[bytes | None]:
         """See :class:`Loop`; an actor that fails now has none."""
-        return [state_or_warn(handle.name, handle.save()) for handle in self._handles]
+        requests = [handle.request_state() for handle in self._handles]
+        deadline = Deadline(ANSWER_S, lambda: self._interrupted)
+        return [
+            state_or_warn(handle.name, handle.requested_state(request, deadline))
+            for handle, request in zip(self._handles, requests, strict=True)
+        ]
 
     def save_after_failure(self, folder: Path) -> None:
         """Writes learner and counters; a run resumed from them starts new episodes."""
