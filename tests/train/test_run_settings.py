@@ -437,6 +437,29 @@ def test_rows_are_of_settings_that_exist():
         assert not rows.keys() - fields and not COMMON.keys() - fields
 
 
+@pytest.mark.parametrize(
+    ("name", "own", "is_refused"),
+    [
+        ("a3c", {}, True),
+        ("ga3c", {}, True),
+        ("ga3c", {"normalize_observations": True}, False),  # has one learner
+        ("impala", {}, False),
+    ],
+)
+def test_learners_on_a_device_cannot_share_weights(name, own, is_refused):
+    made = tiny_runs.algorithm_for(name, "CartPole-v1", own)
+    rest = (tiny_runs.ENVS["CartPole-v1"], tiny_runs.spec_for("CartPole-v1"), lambda line: None)
+    for schedule in ("async", "deterministic"):
+        config = topology_of(name).config(device="cuda", schedule=schedule, actors=2)
+        if is_refused and schedule == "async":
+            with pytest.raises(
+                ConfigError, match="device = 'cuda': learners that share weights keep them in"
+            ):
+                topology_of(name).resolve_auto(made, config, *rest)
+        else:
+            assert topology_of(name).resolve_auto(made, config, *rest) == config
+
+
 def test_a_device_that_does_not_exist_is_refused(tmp_path):
     for name in ("ppo", "dqn", "impala"):
         with pytest.raises(ConfigError, match="device = 'nonsense' is not a torch device"):

@@ -573,6 +573,11 @@ class HogwildTopology:
     ) -> HogwildRunConfig:
         """See :class:`Topology`: sets the number of actors."""
         _refuse_device(maker)
+        if config.device != "cpu" and config.schedule == "async" and self._shares_weights(algorithm):
+            raise ConfigError(
+                f"device = {config.device!r}: learners that share weights keep them in the CPU's memory: "
+                "leave it at 'cpu', or use a2c or impala"
+            )
         if config.actors != "auto":
             return config
         if isinstance(config, RayConfig) and config.engine == "ray":
@@ -582,6 +587,10 @@ class HogwildTopology:
         stepped = _threads_text(maker, actors, config.num_envs)
         print_line(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments{stepped}")
         return dataclasses.replace(config, actors=actors)
+
+    def _shares_weights(self, algorithm: Any) -> bool:
+        """Whether several learners update the same weights in the async schedule."""
+        return True
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
@@ -643,6 +652,9 @@ class AsyncTopology(HogwildTopology):
             print_line(f"actors in each of {group.size} processes of torchrun: {actors // group.size}")
         return dataclasses.replace(config, actors=actors)
 
+    def _shares_weights(self, algorithm: Any) -> bool:
+        return False
+
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
         return _in_group(super().setup(algorithm, config, maker, spec), self.grouped)
@@ -664,6 +676,9 @@ class PredictorTopology(AsyncTopology):
     config = PredictorRunConfig
     grouped = False
     actors_per_core = 2  # an actor waits for its actions most of the time
+
+    def _shares_weights(self, algorithm: Any) -> bool:
+        return bool(algorithm.shareable)
 
     def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Topology`."""
