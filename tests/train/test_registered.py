@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from parl import register_algorithm
-from parl.algos import dqn
+from parl.algos import dqn, ppo
 from parl.cli import main
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
@@ -190,6 +190,15 @@ def test_a_member_that_the_topology_needs_is_named(tmp_path):
     register_algorithm("mine", variant(topology="rollout"))
     with pytest.raises(ConfigError, match="'mine': Variant has no rollout_steps, memory, shareable"):
         train("mine", env="CartPole-v1", runs=str(tmp_path))
+
+
+def test_learners_with_statistics_of_their_own_cannot_share_weights(tmp_path):
+    register_algorithm("mine", type("Mine", (ppo.PPO,), {"topology": "hogwild", "Config": ppo.Config}))
+    options = {"actors": 1, "actor_kind": "thread", "total_steps": 200, "runs": str(tmp_path)}
+    own = {"rollout_steps": 16, "hidden": (4,), "evaluation_episodes": 0, "quiet": True}
+    with pytest.raises(ConfigError, match="Mine is not shareable with these settings: learners that share"):
+        train("mine", env="CartPole-v1", normalize_observations=True, **options, **own)
+    assert train("mine", env="CartPole-v1", **options, **own).updates > 0
 
 
 def test_metrics_of_a_learner_do_not_replace_those_of_the_run(example, tmp_path, monkeypatch):

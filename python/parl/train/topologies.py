@@ -556,6 +556,24 @@ class DatasetTopology(SyncTopology):
         return RecordedSetup(**fields, data=config.data, dataset=config.dataset)
 
 
+def _check_shared_weights(algorithm: Any, config: HogwildRunConfig) -> None:
+    """Checks that several learners can update the same weights.
+
+    Raises:
+        ConfigError: they have further state, or are on a device.
+    """
+    if not algorithm.shareable:
+        raise ConfigError(
+            f"{type(algorithm).__name__} is not shareable with these settings: learners that share weights "
+            "can have no statistics of their own, such as those that normalize observations or rewards"
+        )
+    if config.device != "cpu":
+        raise ConfigError(
+            f"device = {config.device!r}: learners that share weights keep them in the CPU's memory: leave "
+            "it at 'cpu', or use a2c or impala"
+        )
+
+
 class HogwildTopology:
     """Workers collect and learn at the same time and update shared weights without locks."""
 
@@ -573,11 +591,8 @@ class HogwildTopology:
     ) -> HogwildRunConfig:
         """See :class:`Topology`: sets the number of actors."""
         _refuse_device(maker)
-        if config.device != "cpu" and config.schedule == "async" and self._shares_weights(algorithm):
-            raise ConfigError(
-                f"device = {config.device!r}: learners that share weights keep them in the CPU's memory: "
-                "leave it at 'cpu', or use a2c or impala"
-            )
+        if config.schedule == "async" and self._shares_weights(algorithm):
+            _check_shared_weights(algorithm, config)
         if config.actors != "auto":
             return config
         if isinstance(config, RayConfig) and config.engine == "ray":
