@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.runtime.distributed import torchrun
 from parl.runtime.distributed.torchrun import (
     END,
@@ -231,6 +231,15 @@ def test_the_error_of_a_broken_connection_says_which_process_failed(store, commu
                 communicate(group)
         # One that only lost the connection is no reason.
         fail_in_run(second, PeerError("a process"))
+
+
+def test_numbers_that_are_not_finite_are_an_error_of_all_processes(store):
+    """After such an error the first process saves nothing, as in a run of one process."""
+    first, second = Group(0, 2, 0), Group(1, 2, 1)
+    with first.membership():
+        fail_in_run(second, NonFiniteError("loss is nan"))
+        with pytest.raises(NonFiniteError, match="process 1 of torchrun failed: NonFiniteError: loss is nan"):
+            first.from_rank_zero(1)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])

@@ -16,6 +16,7 @@ Processes connect by the environment variables that ``torchrun`` sets, and commu
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Generator
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parl.errors import ConfigError, WorkerError
+from parl.errors import ConfigError, NonFiniteError, WorkerError
 
 SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
 """Requests of rank 0."""
@@ -37,6 +38,10 @@ _TIMEOUT = timedelta(hours=2)
 
 class PeerError(WorkerError):
     """Another process of torchrun failed or was killed; the message says which and why, if it is known."""
+
+
+class NonFinitePeerError(PeerError, NonFiniteError):
+    """Another process of torchrun failed with a NonFiniteError."""
 
 
 def _store() -> Any:
@@ -105,7 +110,7 @@ class Group:
         except Exception as error:
             with contextlib.suppress(RuntimeError):
                 why = f"process {self.rank} of torchrun failed: {type(error).__name__}: {error}"
-                _store().set(self._failure_key(), why)
+                _store().set(self._failure_key(), json.dumps([isinstance(error, NonFiniteError), why]))
             raise
         finally:
             self.disconnect()
@@ -120,7 +125,7 @@ class Group:
         try:
             yield
         except RuntimeError as error:
-            raise PeerError(self._failure() or "a process of torchrun failed or was killed") from error
+            raise self._peer_error() from error
 
     def _count_run(self, more: int) -> int:
         """Number of runs of this process: the store outlives them."""
@@ -130,13 +135,14 @@ class Group:
         """Name in the store of the reason why a process failed in this run."""
         return f"parl/failure-{self._count_run(0)}"
 
-    def _failure(self) -> str:
-        """Why a process failed; empty if none has told it, or if the store is gone too."""
+    def _peer_error(self) -> PeerError:
+        """The error of a process that failed; without a reason if it told none, or the store is gone too."""
         with contextlib.suppress(RuntimeError):
             key = self._failure_key()
             if _store().check([key]):
-                return str(_store().get(key).decode())
-        return ""
+                is_non_finite, why = json.loads(_store().get(key))
+                return NonFinitePeerError(why) if is_non_finite else PeerError(why)
+        return PeerError("a process of torchrun failed or was killed")
 
     def from_rank_zero(self, value: Any) -> Any:
         """The ``value`` of rank 0, in every process."""
