@@ -206,6 +206,7 @@ def test_the_best_settings_have_the_options_of_the_environment(tmp_path):
         ({"space": {"learning_rat": FloatDistribution(0, 1)}}, "learning_rat"),
         ({"trials": 0}, "trials = 0 is not an integer"),
         ({"evaluations": 0}, "evaluations = 0 is not an integer"),
+        ({"startup_trials": -1}, "startup_trials = -1 is not an integer"),
         ({"evaluation_episodes": 0}, "evaluation_episodes = 0"),
         ({"study": "named"}, "study = 'named' ends in '', expected for example .db"),
         ({"study": "best.toml"}, "study = 'best.toml' ends in '.toml'"),
@@ -221,6 +222,37 @@ def test_another_space_in_the_same_study_is_an_error(tmp_path):
     tune(tmp_path, trials=1)
     with pytest.raises(ConfigError, match="started with another search space: gamma"):
         tune(tmp_path, trials=2, space=SPACE | {"gamma": CategoricalDistribution((0.5, 0.6))})
+
+
+def test_a_study_is_continued_only_with_the_same_settings_in_all_trials(tmp_path):
+    tune(tmp_path, trials=1)
+    for options, message in (
+        ({"total_steps": 400, "evaluation_every": 60}, "started with total_steps = 300, not 400"),
+        ({"hidden": (8,)}, r"started with hidden = \[4\], not \[8\]"),
+        ({"env_options": {"sutton_barto_reward": True}}, "started with env_options"),
+        (
+            {"space": SPACE | {"clip": FloatDistribution(0.1, 0.2)}},
+            "clip = 0.2 in all trials, which is sampled",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            tune(tmp_path, trials=2, **options)
+    assert len(tune(tmp_path, trials=2, gamma=0.9, seed=7, logger=[]).study.trials) == 2
+
+
+def test_choices_of_hidden_are_texts(tmp_path):
+    for choice in ((8, 8), "8,8"):
+        with pytest.warns(UserWarning) if choice == (8, 8) else warnings.catch_warnings():
+            space = {"hidden": CategoricalDistribution((choice,))}
+        with pytest.raises(ConfigError, match=r"hidden has the choice .*8.*8.*expected text"):
+            tune_hidden(tmp_path, space)
+    found = tune_hidden(tmp_path, {"hidden": CategoricalDistribution((8,))})
+    assert found.best["hidden"] == (8,)
+
+
+def tune_hidden(folder, space):
+    options = {name: value for name, value in RUN.items() if name != "hidden"}
+    return parl.tune("ppo", study=folder / "study.db", trials=1, space=space, **options)
 
 
 def test_an_interrupt_ends_the_search_and_leaves_no_checkpoint(tmp_path, monkeypatch):

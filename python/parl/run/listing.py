@@ -16,8 +16,8 @@ from parl.run.metrics import read_metrics
 
 State = Literal["running", "ended", "interrupted", "damaged"]
 _DESCENDING = ("score", "steps", "time", "created")
-# Settings of a run without effect on what it learns.
-_WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "logger")
+WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "logger")
+"""Settings of a run without effect on what it learns."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def compared_settings(run: RunDirectory) -> dict[str, Any]:
         counters = {}
     settings |= counters.get("limits", {})
     return {
-        name: value for name, value in settings.items() if value is not None and name not in _WITHOUT_EFFECT
+        name: value for name, value in settings.items() if value is not None and name not in WITHOUT_EFFECT
     }
 
 

@@ -11,14 +11,14 @@ A study is a SQLite file. Several processes that name the same file share it, an
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import platform
 import re
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -29,13 +29,15 @@ from parl._system import locked_folder, process_exists, write_atomically
 from parl.errors import ConfigError, NonFiniteError
 from parl.ops.bounds import integer
 from parl.run import dump_toml
+from parl.run.config import plain
+from parl.run.listing import WITHOUT_EFFECT
 from parl.signatures import show_options
 from parl.train import train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.config import words
 from parl.train.environments import env_maker, probe_env
 from parl.train.options import Options
-from parl.train.registry import Layer, options_layer, preset_layer, resolve
+from parl.train.registry import Layer, options_layer, preset_layer, resolve, table_of
 from parl.train.trainer import TrainingInterrupted
 
 try:
@@ -67,9 +69,12 @@ _POSITION = "position"  # see _position
 _PROCESS = "process"  # name of the machine and id of the process
 _RUN = "run"  # its directory
 _PLACE = ("runs", "name", "quiet")  # settings that say where and how a trial is written
+_HELD = "settings"  # attribute of a study: what all its trials have in common
+# Settings in which calls that continue a study may differ.
+_FREE = (*WITHOUT_EFFECT, "seed", "device")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Tuned:
     """The result of a search.
 
@@ -129,9 +134,10 @@ def tune(
 
     Raises:
         ConfigError: a setting is unknown or out of its bounds; the algorithm has no search space; the study
-            has another one; or no trial was completed.
+            has another one, or other settings in all trials; or no trial was completed.
     """
     trials, evaluations = integer("trials", trials, 1), integer("evaluations", evaluations, 1)
+    startup_trials = integer("startup_trials", startup_trials, 0)
     given: dict[str, Any] = {"evaluation_episodes": 20, **options}
     layers = [*preset_layer(algorithm, preset), options_layer(algorithm, given)]
     maker = env_maker(algorithm, env, layers)
@@ -149,10 +155,16 @@ def tune(
         space = {name: kind for name, kind in SPACES[algorithm].items() if name not in unused}
     sampled = {name: kind for name, kind in space.items() if name not in options}
     options_layer(algorithm, sampled)  # checks the names
+    _check_hidden(sampled.get("hidden"))
     label = f"{algorithm}-{maker.name}"
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
     if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
         raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
+    settings = dataclasses.replace(
+        settings, wrappers=maker.wrapper_names, evaluation_every=given["evaluation_every"]
+    )
+    held = {**vars(settings), **table_of(algorithm, settings, own)[algorithm]}
+    held = {name: value for name, value in held.items() if name not in (*sampled, *_FREE)}
     if settings.quiet:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = _open_study(
@@ -160,6 +172,8 @@ def tune(
         label,
         sampler or _SeededTPE(settings.seed, startup_trials),
         pruner or optuna.pruners.MedianPruner(n_startup_trials=startup_trials),
+        {name: None if value is None else plain(value) for name, value in held.items()},
+        sampled,
     )
 
     def objective(trial: Trial) -> float:
@@ -291,13 +305,24 @@ def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=states)
 
 
-def _open_study(file: Path, name: str, sampler: BaseSampler, pruner: BasePruner) -> optuna.Study:
-    """Opens or creates a study; one process at a time, because creating the tables is not atomic."""
+def _open_study(
+    file: Path,
+    name: str,
+    sampler: BaseSampler,
+    pruner: BasePruner,
+    held: Mapping[str, Any],
+    sampled: Collection[str],
+) -> optuna.Study:
+    """Opens or creates a study; one process at a time, because creating the tables is not atomic.
+
+    Raises:
+        ConfigError: the trials of the study have other settings than ``held`` in common.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(file.parent):
         # Seconds that a process waits while others write.
         arguments = {"connect_args": {"timeout": 60}}
-        return optuna.create_study(
+        study = optuna.create_study(
             storage=optuna.storages.RDBStorage(f"sqlite:///{file.resolve()}", engine_kwargs=arguments),
             study_name=name,
             direction="maximize",
@@ -305,6 +330,22 @@ def _open_study(file: Path, name: str, sampler: BaseSampler, pruner: BasePruner)
             pruner=pruner,
             load_if_exists=True,
         )
+        before = study.user_attrs.get(_HELD)
+        if before is None:
+            study.set_user_attr(_HELD, dict(held))
+            return study
+    for key, value in before.items():
+        if key in sampled:
+            raise ConfigError(
+                f"study {file} was started with {key} = {value!r} in all trials, which is sampled now: "
+                "name another file as study"
+            )
+        if held.get(key, value) != value:
+            raise ConfigError(
+                f"study {file} was started with {key} = {value!r}, not {held[key]!r}: name another file as "
+                "study"
+            )
+    return study
 
 
 def _sample(trial: Trial, name: str, kind: BaseDistribution) -> Any:
@@ -331,8 +372,19 @@ def _sample(trial: Trial, name: str, kind: BaseDistribution) -> Any:
 def _keywords(params: Mapping[str, Any]) -> dict[str, Any]:
     """Sampled values as keywords of :func:`parl.train`: the text ``"64 64"`` of ``hidden`` as numbers."""
     return {
-        name: tuple(map(int, value.split())) if name == "hidden" else value for name, value in params.items()
+        name: tuple(map(int, str(value).split())) if name == "hidden" else value
+        for name, value in params.items()
     }
+
+
+def _check_hidden(kind: BaseDistribution | None) -> None:
+    """Checks that the choices of ``hidden`` can be stored in a study and read back."""
+    for choice in getattr(kind, "choices", ()):
+        if not re.fullmatch(r"\d+( \d+)*", str(choice)):
+            raise ConfigError(
+                f"space: hidden has the choice {choice!r}, expected text with the units of each layer, such "
+                "as '64 64'"
+            )
 
 
 class _Pruning(Callback):
