@@ -76,6 +76,26 @@ def test_a_logger_of_ones_own_gets_the_same_numbers(tmp_path):
         assert written(run, name) == [(step, value) for step, one, value in mine.rows if one == logged] != []
 
 
+def test_a_run_goes_on_without_a_logger_that_fails(tmp_path):
+    class Fails(Rows):
+        def log(self, env_steps, metrics):
+            super().log(env_steps, metrics)
+            raise ConnectionResetError("the server is gone")
+
+        def on_end(self, result):
+            self.ended = result
+            raise ConnectionResetError("it is still gone")
+
+    failing, other = Fails(), Rows()
+    with pytest.warns(
+        UserWarning, match=r"Fails\.on_\w+ raised ConnectionResetError: .*the run goes on"
+    ) as told:
+        run = train("ppo", **RUN, evaluation_every=50, runs=str(tmp_path), callbacks=[failing, other])
+    assert len(told) == 2 and failing.ended == run
+    assert {step for step, *_ in failing.rows} == {min(step for step, *_ in other.rows)}
+    assert written(run, "evaluation_return")[-1][0] == run.env_steps >= 200
+
+
 def test_events_are_on_the_disk_while_the_run_goes_on(tmp_path):
     class Look(parl.Callback):
         seen = []  # noqa: RUF012

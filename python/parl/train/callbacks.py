@@ -15,10 +15,11 @@ process of rank 0. Training waits for them.
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -103,7 +104,14 @@ class SavedCheckpoint:
 
 
 class Callback:
-    """Base class of callbacks; its methods do nothing. Any object with one of these methods is a callback."""
+    """Base class of callbacks; its methods do nothing. Any object with one of these methods is a callback.
+
+    Attributes:
+        ends_run: whether an exception of one of its methods ends the run. If not, an exception during
+            training becomes a warning, and the run goes on without this callback.
+    """
+
+    ends_run: ClassVar[bool] = True
 
     def on_start(self, run: RunInfo, /) -> None:
         """Called before the first update of a run or of a resumed run; its workers run already."""
@@ -147,6 +155,9 @@ class CallbackList:
             raise ConfigError(f"callbacks = {callbacks!r} is not a list of callbacks")
         self.stop = False
         self._hooks: dict[str, list[tuple[int, str, Any]]] = {hook: [] for hook in HOOKS}
+        # Numbers of callbacks whose exceptions do not end the run, and of those that raised one.
+        self._optional: set[int] = set()
+        self._left: set[int] = set()
         for number, callback in enumerate([*loggers, *callbacks], -len(loggers)):
             if isinstance(callback, type) or not any(hasattr(callback, hook) for hook in HOOKS):
                 raise ConfigError(
@@ -154,6 +165,8 @@ class CallbackList:
                     f"{', '.join(HOOKS)}"
                 )
             kind = type(callback)
+            if not getattr(callback, "ends_run", True):
+                self._optional.add(number)
             for hook in HOOKS:
                 # A method that is not overridden is not called.
                 if getattr(kind, hook, None) is not getattr(Callback, hook) and hasattr(callback, hook):
@@ -170,18 +183,22 @@ class CallbackList:
             CallbackError: a hook raised an exception; the remaining hooks are called only for ``on_end``.
         """
         failed: CallbackError | None = None
-        for number, name, method in self._hooks[hook]:
+        for number, name, method in [*self._hooks[hook]]:
             try:
                 answer = method(event)
                 # Comparisons with numbers of numpy give numpy's bool.
                 is_false = isinstance(answer, bool | np.bool_) and not answer
                 self.stop |= is_false and hook not in ("on_start", "on_end")
             except Exception as error:
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                message = (
+                    f"callback {name} raised {type(error).__name__}: {error} ({at.filename}:{at.lineno})"
+                )
+                if number in self._optional and (hook not in ("on_start", "on_end") or number in self._left):
+                    self._leave(number, message)
+                    continue
                 if failed is None:
-                    at = traceback.extract_tb(error.__traceback__)[-1]
-                    failed = CallbackError(
-                        f"callback {name} raised {type(error).__name__}: {error} ({at.filename}:{at.lineno})"
-                    )
+                    failed = CallbackError(message)
                     failed.__cause__ = error
                 if hook == "on_start":
                     ends = self._hooks["on_end"]
@@ -190,6 +207,13 @@ class CallbackList:
                     break
         if failed is not None:
             raise failed
+
+    def _leave(self, number: int, message: str) -> None:
+        """Warns, and calls the callback ``number`` only at the end from now on."""
+        warnings.warn(f"{message}: the run goes on without it", stacklevel=4)
+        self._left.add(number)
+        for hook in HOOKS[1:-1]:
+            self._hooks[hook] = [entry for entry in self._hooks[hook] if entry[0] != number]
 
 
 def load_callback(name: str) -> Any:

@@ -36,7 +36,7 @@ def _settings(run: RunInfo) -> dict[str, Any]:
 
 
 class Logger(Callback, ABC):
-    """Base class of loggers.
+    """Base class of loggers. If one fails during training, the run goes on without it, with a warning.
 
     Attributes:
         package: that the logger needs; None if it needs no other package.
@@ -45,6 +45,7 @@ class Logger(Callback, ABC):
         ConfigError: the logger's package is not installed; the message has the pip command.
     """
 
+    ends_run = False
     package: ClassVar[str | None] = None
 
     def __init__(self) -> None:
