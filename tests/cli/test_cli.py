@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,16 @@ def test_resolved_settings_train_again(trained, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     again = (tmp_path / "runs" / "dqn-CartPole-v1-7" / "config.toml").read_text()
     assert again == (run / "config.toml").read_text().replace("seed = 0", "seed = 7")
+
+
+def test_eval_goes_on_where_scores_cannot_be_stored(trained, tmp_path):
+    copied = [shutil.copytree(trained[0], tmp_path / name) for name in ("one", "two")]
+    (copied[0] / "evaluations.jsonl").unlink(missing_ok=True)
+    (copied[0] / "evaluations.jsonl").mkdir()
+    done = called("eval", *copied, "--episodes", 1)
+    assert done.returncode == 0 and done.stdout.count("1 greedy episodes") == 2
+    assert "the scores are not stored: " in done.stderr and "evaluations.jsonl" in done.stderr
+    assert (copied[1] / "evaluations.jsonl").is_file()
 
 
 def test_eval_plot_and_resume_use_the_run(trained):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from parl.cli.arguments import UsageError, aligned, parse
+from parl.cli.errors import message_of
 from parl.cli.runs import RunPaths, ask_for_trust, some
 
 
@@ -87,8 +89,11 @@ def _evaluate(run: Path, options: EvalOptions) -> float:
         **dataclasses.asdict(scores),
         "returns": returns.tolist(),
     }
-    with (policy.run / "evaluations.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    try:
+        with (policy.run / "evaluations.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+    except OSError as error:  # a folder that cannot be written, or a full disk
+        print(f"parl eval: the scores are not stored: {message_of(error)}", file=sys.stderr)
     return scores.mean
 
 
