@@ -12,6 +12,7 @@ import torch
 from test_policy import train_small
 
 import parl
+from parl.cli import main
 from parl.errors import ConfigError, UntrustedRunError
 from parl.run import load_toml
 
@@ -121,6 +122,27 @@ def test_changed_weights_are_saved(tmp_path):
         policy.network.head.values.bias.fill_(5.0)
     again = parl.load(policy.save_for_hub(tmp_path / "saved"))
     assert again.network.head.values.bias.tolist() == [5.0, 5.0]
+
+
+def test_a_folder_that_is_written_again_keeps_no_picture_of_another_policy(tmp_path):
+    run, short = train_small(tmp_path, "ppo"), train_small(tmp_path, "ppo")
+    (run.path / "videos").mkdir()
+    (run.path / "videos" / "one.mp4").write_bytes(b"video")
+    (short.path / "metrics.jsonl").unlink()
+    folder = parl.load(run.path).save_for_hub(tmp_path / "saved")
+    parl.load(folder).save_for_hub(folder)  # in place
+    assert {"learning-curve.png", "replay.mp4"} < {path.name for path in folder.iterdir()}
+    parl.load(short.path).save_for_hub(folder)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert "Video" not in (folder / "README.md").read_text()
+
+
+def test_a_folder_for_the_hub_is_reported_but_not_resumed(tmp_path, capsys):
+    folder = parl.load(train_small(tmp_path, "ppo").path).save_for_hub(tmp_path / "saved")
+    assert main(["resume", str(folder)]) == 1
+    assert "saved was written by save_for_hub" in capsys.readouterr().err
+    assert main(["report", str(folder)]) == 0
+    assert {path.name for path in folder.iterdir()} == FILES | {"learning-curve.png", "report.html"}
 
 
 def test_a_pickled_environment_is_left_out(tmp_path):

@@ -54,12 +54,12 @@ def write_report(path: str | Path, out: str | Path | None = None) -> Path:
     out = Path(out) if out is not None else run.path / "report.html"
     title = html.escape(f"{run.path.resolve().name}: {config['algorithm']} on {config['run']['env']}")
     sections = [
-        ("Result", _table(_facts(one, about["command"]))),
+        ("Result", _table(_facts(one, about.get("command")))),
         ("Scores", _scores(run, records)),
         ("Learning curves", _curves(run, records)),
         ("Video", _video(run)),
         *((f"Settings: {name}", _table(table.items())) for name, table in _tables(config)),
-        ("Versions and machine", _table({**about["versions"], **about["machine"]}.items())),
+        ("Versions and machine", _table({**about["versions"], **about.get("machine", {})}.items())),
     ]
     body = "\n".join(f"<h2>{html.escape(head)}</h2>\n{text}" for head, text in sections if text)
     page = (
@@ -71,7 +71,7 @@ def write_report(path: str | Path, out: str | Path | None = None) -> Path:
     return out
 
 
-def _facts(one: ListedRun, command: Sequence[str]) -> list[tuple[str, Any]]:
+def _facts(one: ListedRun, command: Sequence[str] | None) -> list[tuple[str, Any]]:
     return [
         ("state", one.state),
         ("score, the mean return of the last evaluation", one.score),
@@ -79,7 +79,7 @@ def _facts(one: ListedRun, command: Sequence[str]) -> list[tuple[str, Any]]:
         ("transitions", one.steps),
         ("seconds of training", one.time_s),
         ("started", one.created),
-        ("command", " ".join(command)),
+        ("command", None if command is None else " ".join(command)),
     ]
 
 

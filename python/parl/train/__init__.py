@@ -355,13 +355,18 @@ def resume(
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
-        ConfigError: the run was trained by another number of processes of torchrun.
+        ConfigError: the run was trained by another number of processes of torchrun; or the folder was written
+            by :meth:`parl.train.policy.Policy.save_for_hub`.
         CallbackError: a callback raised an exception.
         WorkerError: an actor or learner failed.
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
     opened = open_run(path, trust)
+    if (opened.run.path / "policy.safetensors").is_file():
+        raise ConfigError(
+            f"{path} was written by save_for_hub: its policy has no state of training to resume"
+        )
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)

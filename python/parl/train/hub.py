@@ -95,11 +95,14 @@ def save(policy: Policy, folder: str | Path, source: str | None = None) -> Path:
     write_atomically(folder / "run.json", with_checksum(about))
     counters = (policy.folder / "counters.json").read_text(encoding="utf-8")
     write_atomically(folder / "counters.json", counters)
-    _copy_curve(run, folder / _CURVE)
-    videos = sorted((run.path / "videos").glob("*.mp4"), key=lambda path: path.stat().st_mtime_ns)
-    for video in [run.path / _VIDEO, *videos]:
-        if video.is_file():
-            shutil.copyfile(video, folder / _VIDEO)
+    if not folder.samefile(run.path):  # otherwise it has its curve and video
+        for name in (_CURVE, _VIDEO):  # those of another policy
+            (folder / name).unlink(missing_ok=True)
+        _copy_curve(run, folder / _CURVE)
+        videos = sorted((run.path / "videos").glob("*.mp4"), key=lambda path: path.stat().st_mtime_ns)
+        for video in [run.path / _VIDEO, *videos]:
+            if video.is_file():
+                shutil.copyfile(video, folder / _VIDEO)
     card = _card(policy, settings, json.loads(counters).get("score"), source or folder.name, folder)
     write_atomically(folder / "README.md", card)
     return folder
