@@ -3,6 +3,7 @@
 import json
 
 import gymnasium
+import imageio.v2 as imageio
 import numpy as np
 import pytest
 import torch
@@ -189,6 +190,35 @@ def test_a_recording_is_the_episode_of_an_evaluation_also_with_an_lstm(tmp_path)
     for seed in np.arange(5):
         (played,) = parl.evaluate(run.path, episodes=1, seed=seed)
         assert record(run.path, tmp_path / "one.png", seed=seed) == played
+
+
+class Column(gymnasium.Env):
+    """Shows a black column on white ground, which moves at each step."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space, action_space = Box(-1, 1, (1,)), Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps == 9, False, {}
+
+    def render(self):
+        picture = np.full((16, 40, 3), 255, np.uint8)
+        picture[:, 4 * self.steps : 4 * self.steps + 4] = 0
+        return picture
+
+
+def test_a_gif_has_pictures_of_the_environment(tmp_path):
+    record(train_small(tmp_path, "ppo", env=Column).path, tmp_path / "one.gif")
+    pictures = imageio.mimread(tmp_path / "one.gif")
+    assert [np.flatnonzero(picture[0, ..., 0] < 99)[0] for picture in pictures] == [4, 12, 20, 28, 36]
 
 
 def test_the_state_of_an_lstm_is_that_of_the_caller(tmp_path):

@@ -80,17 +80,20 @@ def write_frames(
     fps: float,
     scale: int,
     aspect: int = 2,
+    alternate: bool = True,
     audio: Callable[[], NDArray[np.uint8]] | None = None,
 ) -> int:
     """Writes frames as a video, or the last one as an image.
 
     Args:
-        path: path of the file. ``.mp4`` contains every frame; ``.gif`` the pixelwise maximum of every two
-            frames, so that objects drawn in alternate frames stay visible; ``.png`` the last frame.
+        path: path of the file. ``.mp4`` contains every frame; ``.gif`` one for every two frames; ``.png`` the
+            last frame.
         frames: images of equal size, (H, W, 3) uint8.
         fps: frames per second.
         scale: height of a pixel in the file.
         aspect: width of a pixel divided by its height.
+        alternate: whether objects may be drawn in alternate frames: a ``.gif`` then has the pixelwise maximum
+            of every two frames, in which they stay visible, else the second one.
         audio: returns the sound of the frame that was read last from ``frames``: uint8 samples of one
             channel, the same number for each frame, 0 or 128 for silence. Written to ``.mp4`` files only.
 
@@ -132,7 +135,8 @@ def write_frames(
             elif waiting is None:
                 waiting = frame
             else:
-                writer.append_data(enlarged(np.maximum(waiting, frame), scale, aspect))
+                shown = np.maximum(waiting, frame) if alternate else frame
+                writer.append_data(enlarged(shown, scale, aspect))
                 waiting = None
         if waiting is not None:
             writer.append_data(enlarged(waiting, scale, aspect))

@@ -171,6 +171,7 @@ def record(
             fps=player.fps,
             scale=scale or (2 if player.is_atari else 1),
             aspect=2 if player.is_atari else 1,
+            alternate=player.is_atari,
             audio=(lambda: player.info["audio"][0]) if sounds else None,
         )
     finally:
