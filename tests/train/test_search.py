@@ -322,7 +322,7 @@ def test_settings_without_effect_are_not_sampled(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "train", caught)
     for target_tau, sampled in ((0.0, True), (0.01, False)):
         with pytest.raises(SampledError) as found:
-            parl.tune("dqn", study=tmp_path / "dqn.db", target_tau=target_tau, quiet=True)
+            parl.tune("dqn", study=tmp_path / f"{target_tau}.db", target_tau=target_tau, quiet=True)
         (options,) = found.value.args
         assert ("target_period" in options) is sampled
         assert isinstance(options["hidden"], tuple) and options["evaluation_every"] == 100_000
