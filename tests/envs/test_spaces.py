@@ -223,9 +223,10 @@ def test_masks_are_a_part_of_the_observation(mode, seen):
     np.testing.assert_array_equal(found["action_mask"], [[1, 0, 1]] * 2)
     expected = [[0, 1, 0], [1, 1, 1], [1, 0, 1]]
     for number in range(3 if mode == AutoresetMode.NEXT_STEP else 2):
-        obs, _, _, _, info = env.step(np.zeros(2, int))
+        obs, _, terminated, truncated, info = env.step(np.zeros(2, int))
         found = observe(obs)
-        last = observe.final(found, info)["action_mask"]
+        needed = (terminated | truncated) & (mode == AutoresetMode.SAME_STEP)
+        last = observe.final(found, info, needed)["action_mask"]
         np.testing.assert_array_equal(last, [expected[number]] * 2)
     np.testing.assert_array_equal(found["action_mask"], [[1, 0, 1]] * 2)
     assert Rows(spec)(obs).shape == (2, *spec.flat_row[0])

@@ -137,6 +137,26 @@ def test_an_actor_writes_the_transitions_of_its_environments(mode):
     actor.close()
 
 
+@pytest.mark.parametrize("truncates", [True, False])
+@pytest.mark.parametrize("relabels_goals", [True, False])
+def test_ends_without_their_last_observation_are_refused_where_it_is_needed(truncates, relabels_goals):
+    """The first observation of the next episode took its place."""
+    env = vector(SAME, CountingEnv(3), CountingEnv(2, truncates))
+    step = env.step
+    env.step = lambda action: (*step(action)[:4], {})
+    sink = Sink()
+    actor = Actor(env, spec_of(env), Policy(2), sink, 0, 0, relabels_goals=relabels_goals)
+    actor.step(0)
+    if truncates or relabels_goals:
+        with pytest.raises(
+            ConfigError, match="infos have no final_obs for environment 1, whose episode ended"
+        ):
+            actor.step(1)
+    else:
+        actor.step(1)
+    assert len(sink.rows) == 2 - (truncates or relabels_goals)
+
+
 def test_end_episodes_discards_results_that_are_not_written():
     env = vector(NEXT, CountingEnv(9))
     actor = Actor(env, spec_of(env), Policy(1), Sink(), 0, 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from parl.errors import ConfigError
 from parl.types import Array, EnvSpec, Observations
 
 
@@ -37,7 +38,7 @@ class Observer:
             name: np.asarray(reduce(_inner, path, observations), dtype) for name, path, dtype in self._parts
         }
 
-    def final(self, observations: Observations, info: Mapping[str, Any]) -> Observations:
+    def final(self, observations: Observations, info: Mapping[str, Any], needed: Array) -> Observations:
         """A copy of ``observations`` in which ended episodes have their final observation.
 
         For environments that reset in the same step, whose observation is the first of the next episode.
@@ -45,7 +46,12 @@ class Observer:
         Args:
             observations: converted observations of a step.
             info: infos of the same step.
+            needed: (N,) bool, whose final observations are needed.
+
+        Raises:
+            ConfigError: one of these is missing.
         """
+        check_final(info, needed)
         copy: Any = (
             {name: part.copy() for name, part in observations.items()}
             if isinstance(observations, Mapping)
@@ -60,6 +66,25 @@ class Observer:
                 else:
                     copy[index] = last
         return copy
+
+
+def check_final(info: Mapping[str, Any], needed: Array) -> None:
+    """Checks that infos of environments that reset in the same step have final observations.
+
+    Args:
+        info: infos of a step.
+        needed: (N,) bool, whose final observations are needed.
+
+    Raises:
+        ConfigError: one of these is missing.
+    """
+    given = np.asarray(info.get("_final_obs", True), bool) if "final_obs" in info else False
+    missing = np.flatnonzero(needed & ~np.broadcast_to(given, needed.shape))
+    if len(missing):
+        raise ConfigError(
+            f"infos have no final_obs for environment {missing[0]}, whose episode ended: with autoreset_mode "
+            "SAME_STEP expected the last observation of each episode in final_obs, with its mask _final_obs"
+        )
 
 
 class Rows(Observer):

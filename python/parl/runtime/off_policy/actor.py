@@ -30,6 +30,8 @@ class Actor(EnvActor):
         seed: seed of the first reset.
         initial_priorities: computes the rows' initial priorities; None: the replay chooses them.
         pickles: see :class:`EnvActor`.
+        relabels_goals: whether the replay relabels goals, so that last observations of terminated episodes
+            are needed too.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Actor(EnvActor):
         seed: int,
         initial_priorities: InitialPriorities | None = None,
         pickles: bool = False,
+        relabels_goals: bool = False,
     ) -> None:
         self._observe = Observer(spec)
         self.stores_embeddings = False
@@ -52,6 +55,7 @@ class Actor(EnvActor):
         self._action: Any = None
         self._results: Any = None
         self._initial_priorities = initial_priorities
+        self._relabels_goals = relabels_goals
 
     def _observed(self, observations: Any, step: int | str) -> Any:
         observations = self._observe(observations)
@@ -102,6 +106,7 @@ class Actor(EnvActor):
 
         Raises:
             NonFiniteError: a reward or an observation is NaN or infinite; no row is written.
+            ConfigError: a final observation is missing; no row is written.
         """
         results, self._results = self._results, None
         assert results is not None
@@ -112,7 +117,9 @@ class Actor(EnvActor):
         self._check.observations(obs, self._env_steps)
         extra: dict[str, Any] = {}
         if self._same_step:
-            final = self._observe.final(obs, info)
+            ended = np.logical_or(terminated, truncated)
+            needed = ended if self._relabels_goals else ended & ~np.asarray(terminated, bool)
+            final = self._observe.final(obs, info, needed)
             self._check.observations(final, self._env_steps, "final observation")
             extra = {"final_obs": self._stored(final)}
         obs = self._stored(obs)
@@ -183,7 +190,8 @@ def make_actor(
         priorities = InitialPriorities.for_algorithm(algorithm, policy, replay, stop - start, spec)
         env = maker.for_actors(actors)(stop - start)
         pickles = not maker.is_text
-        return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles)
+        relabels = getattr(algorithm, "goals", None) is not None
+        return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles, relabels)
 
     if not double_buffer:
         return make_group(first, end)

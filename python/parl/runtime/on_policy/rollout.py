@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import Rows, games_over, points, rows_of
+from parl.envs import Rows, check_final, games_over, points, rows_of
 from parl.errors import ConfigError
 from parl.runtime.env_actor import Counts, EnvActor, check_dtype
 from parl.runtime.on_policy.start_states import StartStates
@@ -331,7 +331,9 @@ class RolloutActor(EnvActor):
 
     def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any], env_steps: int) -> None:
         """Stores the last observations of truncated episodes, which ``buffer.obs`` does not have."""
-        for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
+        truncated = buffer.ended[t] & ~buffer.terminated[t]
+        check_final(info, truncated)
+        for index in np.nonzero(truncated)[0]:
             final = info["final_obs"][index]
             self._check.final(int(index), self._rows.parts(final), env_steps)
             buffer.final_obs.append(self._rows.one(final))
