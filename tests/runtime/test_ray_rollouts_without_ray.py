@@ -39,7 +39,10 @@ from parl.runtime.weights import SharedWeights
 from parl.runtime.workers import Deadline, WorkerTimeoutError
 
 CONTEXT = multiprocessing.get_context()
-NEVER = Deadline(60.0, lambda: False)
+
+
+def a_minute():
+    return Deadline(60.0, lambda: False)
 
 
 def setup(**options):
@@ -108,7 +111,7 @@ def test_a_failed_actor_that_does_not_repeat_gets_both_requests_and_new_episodes
     made, _ = handle(repeats=False)
     made.load(b"saved")
     made.start()
-    assert made.requested_state(made.request_state(), NEVER) == "actor 1 waits for a free processor"
+    assert made.requested_state(made.request_state(), a_minute()) == "actor 1 waits for a free processor"
     for slot in (0, 1):
         made.send_request(slot, 10)
     fake_ray.answer("collect", rollout())
@@ -218,7 +221,7 @@ def test_a_failed_actor_has_no_state_and_is_replaced_once(fake_ray):
     fake_ray.answer("process", ("node", 1))
     request = made.request_state()
     request.is_ready, request.result = True, RayError("gone")
-    assert made.requested_state(request, NEVER) == "actor 1 failed"
+    assert made.requested_state(request, a_minute()) == "actor 1 failed"
     assert made.failures == 1 and len(fake_ray.made) == 2
     made.close()
 
