@@ -111,6 +111,8 @@ def test_eval_plot_and_resume_use_the_run(trained):
     assert video.returncode == 0, video.stderr
     assert "cart.gif: one episode, return " in video.stdout
     assert (run / "videos" / "cart.gif").read_bytes().startswith(b"GIF8")
+    assert called("record", folder, "-o", run / "videos" / "last.png").returncode == 0
+    assert "is not a run directory" in called("record", run.parent, "-o", run / "videos" / "no.png").stderr
     picture = called("plot", run)
     assert picture.returncode == 0, picture.stderr
     assert (run / "plots" / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
