@@ -126,11 +126,12 @@ def test_an_actor_has_its_own_environments_and_seeds(monkeypatch, double_buffer)
         env, *rest = part.args
         assert env.num_envs == count
         policy = (1, 2, 5, policy_seed)
-        assert rest == [spec, policy, "replay", start, env_seed + start - 4, None, False, False]
+        assert rest == [spec, policy, "replay", start, env_seed + start - 4, None]
+        assert part.kwargs == {"pickles": False, "relabels_goals": False}
     made = make_actor(
         EnvMaker(lambda: gymnasium.make("CartPole-v1")), spec, Algorithm(), "replay", 0, 1, 2, 9
     )
-    assert made.args[-2] is True, "an environment made by a function of the user may have to be pickled"
+    assert made.kwargs["pickles"], "an environment made by a function of the user may have to be pickled"
 
 
 def fake_setup(**options):

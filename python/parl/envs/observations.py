@@ -78,6 +78,8 @@ def check_final(info: Mapping[str, Any], needed: Array) -> None:
     Raises:
         ConfigError: one of these is missing.
     """
+    if not needed.any():
+        return
     given = np.asarray(info.get("_final_obs", True), bool) if "final_obs" in info else False
     missing = np.flatnonzero(needed & ~np.broadcast_to(given, needed.shape))
     if len(missing):

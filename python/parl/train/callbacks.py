@@ -157,7 +157,7 @@ class CallbackList:
         self._hooks: dict[str, list[tuple[int, str, Any]]] = {hook: [] for hook in HOOKS}
         # Numbers of callbacks whose exceptions do not end the run, and of those that raised one.
         self._optional: set[int] = set()
-        self._left: set[int] = set()
+        self._dropped: set[int] = set()
         for number, callback in enumerate([*loggers, *callbacks], -len(loggers)):
             if isinstance(callback, type) or not any(hasattr(callback, hook) for hook in HOOKS):
                 raise ConfigError(
@@ -194,8 +194,10 @@ class CallbackList:
                 message = (
                     f"callback {name} raised {type(error).__name__}: {error} ({at.filename}:{at.lineno})"
                 )
-                if number in self._optional and (hook not in ("on_start", "on_end") or number in self._left):
-                    self._leave(number, message)
+                if number in self._optional and (
+                    hook not in ("on_start", "on_end") or number in self._dropped
+                ):
+                    self._drop(number, message)
                     continue
                 if failed is None:
                     failed = CallbackError(message)
@@ -208,10 +210,10 @@ class CallbackList:
         if failed is not None:
             raise failed
 
-    def _leave(self, number: int, message: str) -> None:
+    def _drop(self, number: int, message: str) -> None:
         """Warns, and calls the callback ``number`` only at the end from now on."""
         warnings.warn(f"{message}: the run goes on without it", stacklevel=4)
-        self._left.add(number)
+        self._dropped.add(number)
         for hook in HOOKS[1:-1]:
             self._hooks[hook] = [entry for entry in self._hooks[hook] if entry[0] != number]
 

@@ -69,7 +69,7 @@ _POSITION = "position"  # see _position
 _PROCESS = "process"  # name of the machine and id of the process
 _RUN = "run"  # its directory
 _PLACE = ("runs", "name", "quiet")  # settings that say where and how a trial is written
-_HELD = "settings"  # attribute of a study: what all its trials have in common
+_COMMON = "settings"  # attribute of a study: what all its trials have in common
 # Settings in which calls that continue a study may differ.
 _FREE = (*WITHOUT_EFFECT, "seed", "device")
 
@@ -160,11 +160,14 @@ def tune(
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
     if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
         raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
-    settings = dataclasses.replace(
-        settings, wrappers=maker.wrapper_names, evaluation_every=given["evaluation_every"]
+    common = _common_settings(
+        algorithm,
+        dataclasses.replace(
+            settings, wrappers=maker.wrapper_names, evaluation_every=given["evaluation_every"]
+        ),
+        own,
+        sampled,
     )
-    held = {**vars(settings), **table_of(algorithm, settings, own)[algorithm]}
-    held = {name: value for name, value in held.items() if name not in (*sampled, *_FREE)}
     if settings.quiet:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = _open_study(
@@ -172,9 +175,9 @@ def tune(
         label,
         sampler or _SeededTPE(settings.seed, startup_trials),
         pruner or optuna.pruners.MedianPruner(n_startup_trials=startup_trials),
-        {name: None if value is None else plain(value) for name, value in held.items()},
-        sampled,
+        common,
     )
+    _check_common_settings(found, file, common, sampled)
 
     def objective(trial: Trial) -> float:
         position = _position(found, trial.number)
@@ -305,19 +308,20 @@ def _trials(study: optuna.Study, *states: TrialState) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=states)
 
 
-def _open_study(
-    file: Path,
-    name: str,
-    sampler: BaseSampler,
-    pruner: BasePruner,
-    held: Mapping[str, Any],
-    sampled: Collection[str],
-) -> optuna.Study:
-    """Opens or creates a study; one process at a time, because creating the tables is not atomic.
+def _common_settings(algorithm: str, settings: Any, own: Any, sampled: Collection[str]) -> dict[str, Any]:
+    """The settings that all trials have in common, as values that JSON can hold."""
+    found = {**vars(settings), **table_of(algorithm, settings, own)[algorithm]}
+    return {
+        name: None if value is None else plain(value)
+        for name, value in found.items()
+        if name not in (*sampled, *_FREE)
+    }
 
-    Raises:
-        ConfigError: the trials of the study have other settings than ``held`` in common.
-    """
+
+def _open_study(
+    file: Path, name: str, sampler: BaseSampler, pruner: BasePruner, common: Mapping[str, Any]
+) -> optuna.Study:
+    """Opens or creates a study; one process at a time, because creating the tables is not atomic."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(file.parent):
         # Seconds that a process waits while others write.
@@ -330,22 +334,30 @@ def _open_study(
             pruner=pruner,
             load_if_exists=True,
         )
-        before = study.user_attrs.get(_HELD)
-        if before is None:
-            study.set_user_attr(_HELD, dict(held))
-            return study
-    for key, value in before.items():
-        if key in sampled:
+        if _COMMON not in study.user_attrs:
+            study.set_user_attr(_COMMON, dict(common))
+    return study
+
+
+def _check_common_settings(
+    study: optuna.Study, file: Path, common: Mapping[str, Any], sampled: Collection[str]
+) -> None:
+    """Checks that the earlier trials of a study have the same settings in common.
+
+    Raises:
+        ConfigError: names the first setting that differs.
+    """
+    for name, before in study.user_attrs[_COMMON].items():
+        if name in sampled:
             raise ConfigError(
-                f"study {file} was started with {key} = {value!r} in all trials, which is sampled now: "
+                f"study {file} was started with {name} = {before!r} in all trials, which is sampled now: "
                 "name another file as study"
             )
-        if held.get(key, value) != value:
+        if common.get(name, before) != before:
             raise ConfigError(
-                f"study {file} was started with {key} = {value!r}, not {held[key]!r}: name another file as "
-                "study"
+                f"study {file} was started with {name} = {before!r}, not {common[name]!r}: name another "
+                "file as study"
             )
-    return study
 
 
 def _sample(trial: Trial, name: str, kind: BaseDistribution) -> Any:

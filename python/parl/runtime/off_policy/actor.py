@@ -189,9 +189,17 @@ def make_actor(
         own_seed = env_seed + start - first
         priorities = InitialPriorities.for_algorithm(algorithm, policy, replay, stop - start, spec)
         env = maker.for_actors(actors)(stop - start)
-        pickles = not maker.is_text
-        relabels = getattr(algorithm, "goals", None) is not None
-        return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles, relabels)
+        return Actor(
+            env,
+            spec,
+            policy,
+            replay,
+            start,
+            own_seed,
+            priorities,
+            pickles=not maker.is_text,
+            relabels_goals=getattr(algorithm, "goals", None) is not None,
+        )
 
     if not double_buffer:
         return make_group(first, end)
