@@ -235,6 +235,7 @@ def test_unsupported_settings_raise(options: dict[str, Any], text: str):
             ValueError,
             r"out\['obs'\] is float32 of shape \(2,\)",
         ),
+        (lambda r: r.sample(2, out={"observation": torch.zeros(2)}), ValueError, "out has 'observation'"),
         (lambda r: r.evict(23), ValueError, "23 distinct rows were requested, the replay has 22"),
         (lambda r: r.flush(), ValueError, "the replay has no mapped file"),
         (lambda r: r.attach("name"), ValueError, "attach needs a replay in shared memory"),

@@ -195,6 +195,8 @@ def test_an_empty_batch_is_filled_and_returned():
     assert obs.abs().sum() > 0
     with pytest.raises(ValueError, match=r"out\['obs'\] is float32 of shape \(5, 3\), expected .* \(6, 3\)"):
         made[0].sample(6, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
+    with pytest.raises(ValueError, match="out has 'observation', expected only arrays that a batch"):
+        made[0].sample(5, out={"observation": obs.numpy()})
     # Batches of another replay and unpickled batches are accepted as ordinary arrays.
     other = made[1].sample(5, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
     assert list(other) == list(out)

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -153,6 +154,14 @@ def test_a_run_that_was_made_longer_is_not_compared_with_shorter_ones(tmp_path):
         "ppo stop_at_return=None total_steps=900": (3.0,),
     }
     assert sorted(len(members) for members in groups(paths).values()) == [1, 1, 2]
+
+
+def test_a_run_that_is_given_as_a_copy_and_a_link_too_counts_once(tmp_path):
+    runs = [make_run(tmp_path, str(seed), score=score, seed=seed) for seed, score in enumerate((1.0, 5.0))]
+    shutil.copytree(runs[0].path, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(runs[1].path)
+    (group,) = compare_runs([*(run.path for run in runs), tmp_path / "copy", tmp_path / "link"])
+    assert group.scores == (1.0, 5.0)
 
 
 def test_runs_that_differ_in_what_they_print_and_log_are_one_group(tmp_path):

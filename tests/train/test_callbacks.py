@@ -162,6 +162,16 @@ def test_an_exception_ends_the_run_with_a_checkpoint_and_names_the_hook(tmp_path
         resume(tmp_path / "run", total_steps=end.env_steps + 32, evaluation_episodes=0, evaluation_every=0)
 
 
+def test_an_exit_in_a_callback_ends_the_process_with_a_checkpoint(tmp_path):
+    class Exits:
+        def on_record(self, record):
+            sys.exit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        train("ppo", **RUN, runs=str(tmp_path), name="run", callbacks=[Exits()])
+    assert saved_steps(tmp_path / "run") > 0
+
+
 def test_a_callback_that_did_not_start_is_not_ended(tmp_path):
     class Broken:
         def on_start(self, run):

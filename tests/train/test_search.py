@@ -13,7 +13,7 @@ import numpy as np
 import optuna
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 from test_trainer import scripted
 
@@ -204,6 +204,8 @@ def test_the_best_settings_have_the_options_of_the_environment(tmp_path):
     [
         ({"learning_rat": 0.1}, "learning_rat"),
         ({"space": {"learning_rat": FloatDistribution(0, 1)}}, "learning_rat"),
+        ({"space": {"seed": IntDistribution(0, 9)}}, "space has 'seed', .*tune sets it in each trial"),
+        ({"space": {"env": CategoricalDistribution(("CartPole-v1",))}}, "space has 'env'"),
         ({"trials": 0}, "trials = 0 is not an integer"),
         ({"evaluations": 0}, "evaluations = 0 is not an integer"),
         ({"startup_trials": -1}, "startup_trials = -1 is not an integer"),

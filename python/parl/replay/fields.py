@@ -22,6 +22,8 @@ SEPARATOR = "/"
 BATCH_BITS = 40
 # Arguments of `add` that are no fields.
 _ARGUMENTS = ("self", "env_id", "priorities")
+# Arrays of a batch that are no fields.
+_ADDED = ("discount", "indices", "weights", "tickets")
 ROW_BYTES_MAX = 2**40
 
 
@@ -154,6 +156,24 @@ def flatten(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
             flat |= _leaves(name, value)
         else:
             flat[name] = value
+    return flat
+
+
+def flatten_out(out: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Flattens the ``out`` of ``sample``, a batch with arrays to fill.
+
+    Args:
+        out: name -> array or nested mapping.
+        names: names of the columns of a batch.
+
+    Raises:
+        ValueError: a batch has no such array.
+    """
+    flat = flatten(out, names)
+    for name in flat:
+        if name not in names and name not in _ADDED:
+            path = name.replace(SEPARATOR, ".")
+            raise ValueError(f"out has {path!r}, expected only arrays that a batch of this replay has")
     return flat
 
 

@@ -23,7 +23,7 @@ from parl.replay.fields import (
     check_described,
     column,
     dtype_of,
-    flatten,
+    flatten_out,
     flatten_specs,
     nester,
     unsigned,
@@ -437,7 +437,7 @@ class PrioritizedReplay:
         Raises:
             NotSampleableError: no row can be sampled yet.
             ValueError: the mode, a share or the size is invalid, beta is negative or not finite, or an array
-                of ``out`` does not fit.
+                of ``out`` does not fit or belongs to no field.
         """
         if self._prefetchers:
             self._wait_for_prefetchers()
@@ -458,7 +458,7 @@ class PrioritizedReplay:
             discount, weights = np.empty(size, np.float32), np.empty(size, np.float32)
             indices, tickets = np.empty(size, np.int64), np.empty(size, np.uint64)
         else:
-            flat = flatten(out, [name for name, *_ in self._outputs]) if self._is_nested else out
+            flat = flatten_out(out, self._output_names)
             fields = [
                 _array_of(flat, name, (steps, size, *shape) if steps else (size, *shape), dtype)
                 for name, dtype, shape, steps in self._outputs

@@ -112,7 +112,7 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Group]:
     """Groups runs by environment, algorithm and settings, the best group of each environment first.
 
     Args:
-        runs: run directories.
+        runs: run directories. A run that is among them more than once, as a link or a copy, counts once.
 
     Raises:
         ConfigError: ``runs`` is empty.
@@ -121,9 +121,10 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Group]:
     """
     if not runs:
         raise ConfigError("runs is empty, expected at least one run directory to compare")
-    found: dict[_Settings, list[float]] = {}
+    scores: dict[_Settings, dict[str, float]] = {}
     for run in map(RunDirectory.open, dict.fromkeys(map(Path, runs))):
-        found.setdefault(_Settings.of(run), []).append(score_of(run))
+        scores.setdefault(_Settings.of(run), {})[run.id] = score_of(run)
+    found = {settings: [*of_runs.values()] for settings, of_runs in scores.items()}
     groups: list[Group] = []
     for env in sorted({settings.env for settings in found}):
         peers = [settings for settings in found if settings.env == env]

@@ -149,13 +149,9 @@ def tune(
         raise ConfigError("tune needs evaluations: evaluation_episodes = 0")
     given.setdefault("evaluation_every", max(settings.total_steps // evaluations, 1))
     if space is None:
-        if algorithm not in SPACES:
-            raise ConfigError(f"{algorithm} has no search space: pass space")
-        unused = own.unused(spec)
-        space = {name: kind for name, kind in SPACES[algorithm].items() if name not in unused}
+        space = _default_space(algorithm, own.unused(spec))
     sampled = {name: kind for name, kind in space.items() if name not in options}
-    options_layer(algorithm, sampled)  # checks the names
-    _check_hidden(sampled.get("hidden"))
+    _check_space(algorithm, sampled)
     label = f"{algorithm}-{maker.name}"
     file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
     if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
@@ -389,9 +385,29 @@ def _keywords(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_hidden(kind: BaseDistribution | None) -> None:
-    """Checks that the choices of ``hidden`` can be stored in a study and read back."""
-    for choice in getattr(kind, "choices", ()):
+def _default_space(algorithm: str, unused: Collection[str]) -> dict[str, BaseDistribution]:
+    """The search space of an algorithm without the settings in ``unused``.
+
+    Raises:
+        ConfigError: the algorithm has none.
+    """
+    if algorithm not in SPACES:
+        raise ConfigError(f"{algorithm} has no search space: pass space")
+    return {name: kind for name, kind in SPACES[algorithm].items() if name not in unused}
+
+
+def _check_space(algorithm: str, space: Mapping[str, BaseDistribution]) -> None:
+    """Checks that settings can be sampled, stored in a study and read back.
+
+    Raises:
+        ConfigError: the algorithm has no such setting; ``tune`` itself sets it in each trial; or a choice of
+            ``hidden`` is no text with numbers of units.
+    """
+    options_layer(algorithm, space)  # checks the names
+    for name in ("env", "seed", *_PLACE):
+        if name in space:
+            raise ConfigError(f"space has {name!r}, which is not sampled: tune sets it in each trial")
+    for choice in getattr(space.get("hidden"), "choices", ()):
         if not re.fullmatch(r"\d+( \d+)*", str(choice)):
             raise ConfigError(
                 f"space: hidden has the choice {choice!r}, expected text with the units of each layer, such "

@@ -246,7 +246,7 @@ class Trainer:
                         f"{_ANSWER_S:g} s; nothing is saved; {self._last_checkpoint()}"
                     )
                     raise KeyboardInterrupt from None
-                except Exception:  # of an environment or an algorithm in this process
+                except (Exception, SystemExit):  # of an environment, an algorithm or a callback
                     self._save_unsaved(loop)
                     raise
                 return self._result(loop, stopped)

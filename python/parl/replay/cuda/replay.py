@@ -19,6 +19,7 @@ from parl.replay.fields import (
     SEPARATOR,
     difference,
     flatten,
+    flatten_out,
     is_one_row,
     one_final_row,
     rows_of,
@@ -412,7 +413,7 @@ class CudaReplay(PrioritizedReplay):
 
         Raises:
             ValueError: the mode, a share or the size is invalid, a number beta is negative or not finite, or
-                a tensor of ``out`` does not fit.
+                a tensor of ``out`` does not fit or belongs to no field.
         """
         size = unsigned("batch_size", batch_size)
         kind = modes.kind_of(str(mode), uniform, newest)
@@ -439,9 +440,7 @@ class CudaReplay(PrioritizedReplay):
         return _FRAMES + 2 * self._frames + int(self._hindsight is not None)
 
     def _empty_batch(self, size: int, out: Mapping[str, Any] | None) -> Batch:
-        flat: Mapping[str, Any] = {}
-        if out is not None:
-            flat = flatten(out, [name for name, *_ in self._outputs]) if self._is_nested else out
+        flat = {} if out is None else flatten_out(out, [name for name, *_ in self._outputs])
         batch = Batch()
         wanted = [
             (name, dtype.name, (steps, size, *shape) if steps else (size, *shape))

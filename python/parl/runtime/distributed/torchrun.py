@@ -37,7 +37,7 @@ _TIMEOUT = timedelta(hours=2)
 
 
 class PeerError(WorkerError):
-    """Another process of torchrun failed or was killed; the message says which and why, if it is known."""
+    """Another process of torchrun failed or cannot be reached; the message says which and why if known."""
 
 
 class NonFinitePeerError(PeerError, NonFiniteError):
@@ -120,12 +120,12 @@ class Group:
         """Context of calls that communicate.
 
         Raises:
-            PeerError: the connection broke.
+            PeerError: it failed, most often since a process ended.
         """
         try:
             yield
         except RuntimeError as error:
-            raise self._peer_error() from error
+            raise self._peer_error(error) from error
 
     def _count_run(self, more: int) -> int:
         """Number of runs of this process: the store outlives them."""
@@ -135,14 +135,15 @@ class Group:
         """Name in the store of the reason why a process failed in this run."""
         return f"parl/failure-{self._count_run(0)}"
 
-    def _peer_error(self) -> PeerError:
-        """The error of a process that failed; without a reason if it told none, or the store is gone too."""
+    def _peer_error(self, error: RuntimeError) -> PeerError:
+        """The error of a process that failed; that of torch if it told none, or the store is gone too."""
         with contextlib.suppress(RuntimeError):
             key = self._failure_key()
             if _store().check([key]):
                 is_non_finite, why = json.loads(_store().get(key))
                 return NonFinitePeerError(why) if is_non_finite else PeerError(why)
-        return PeerError("a process of torchrun failed or was killed")
+        reason = str(error).partition("\n")[0]
+        return PeerError(f"a process of torchrun cannot be reached, and may have been killed: {reason}")
 
     def from_rank_zero(self, value: Any) -> Any:
         """The ``value`` of rank 0, in every process."""
