@@ -131,7 +131,18 @@ class OneGoal(BitFlip):
     """Computes the reward of one goal only."""
 
     def compute_reward(self, achieved_goal, desired_goal, info):
-        return np.zeros(3)
+        return -1.0 if achieved_goal.ndim == 1 else np.zeros(3)
+
+
+class Costs(gymnasium.Wrapper):
+    """Multiplies rewards, those of other goals too."""
+
+    def step(self, action):
+        observation, reward, *rest = self.env.step(action)
+        return observation, 10 * reward, *rest
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return 10 * self.env.unwrapped.compute_reward(achieved_goal, desired_goal, info)
 
 
 class GoalByGoal(Reach):
@@ -160,15 +171,44 @@ def test_environments_without_goals_or_rewards_are_named(tmp_path):
         train("dqn", BitFlip, **options | {"n_step": 10})
     with pytest.raises(ConfigError, match="has no method compute_reward"):
         train("dqn", Silent, **options)
-    reward, terminated = goal_functions(EnvMaker(OneGoal))
-    with pytest.raises(ConfigError, match=r"compute_reward of OneGoal returned shape \(3,\) for 2 goals"):
-        reward(np.zeros((2, 15), np.float32), np.zeros((2, 15), np.float32), {})
-    assert terminated is not None
+    with pytest.raises(ConfigError, match=r"compute_reward of OneGoal returned shape \(3,\) for 1 goals"):
+        goal_functions(EnvMaker(OneGoal))
     wrapped = EnvMaker(Reach, wrappers=[functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=9)])
     reward, terminated = goal_functions(wrapped)
     goals = np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)
     assert reward(goals, goals[:1], {}).tolist() == [0.0, -1.0]
     assert terminated(goals, goals, {}).tolist() == [False, False]
+
+
+def test_the_methods_of_the_outermost_wrapper_count(tmp_path):
+    limit = functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=9)
+    reward, terminated = goal_functions(EnvMaker(Reach, wrappers=[Costs, limit]))
+    goals = np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)
+    assert reward(goals, goals[:1], {}).tolist() == [0.0, -10.0] and terminated is not None
+
+
+@pytest.mark.parametrize("name", ["TransformReward", "TransformObservation"])
+def test_rewards_that_compute_reward_does_not_have_are_refused(name, tmp_path):
+    """Sampled transitions had rewards of two kinds."""
+    if name == "TransformReward":
+        wrapper = functools.partial(gymnasium.wrappers.TransformReward, func=lambda reward: 0.5 * reward)
+    else:
+        swapped = {
+            "achieved_goal": "desired_goal",
+            "desired_goal": "observation",
+            "observation": "observation",
+        }
+
+        def wrapper(env):
+            return gymnasium.wrappers.TransformObservation(
+                env,
+                lambda seen: {part: 2 * seen[source] for part, source in swapped.items()},
+                env.observation_space,
+            )
+
+    options = COMMON | {"goals": "future", "total_steps": 300, "runs": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"a step has the reward -.*, compute_reward .* for its goals"):
+        train("sac", GoalByGoal, wrappers=[wrapper], **options)
 
 
 def test_success_rates_reach_callbacks_and_loggers(tmp_path):

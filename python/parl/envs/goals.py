@@ -12,7 +12,7 @@ Source: the interface ``GoalEnv`` of gymnasium-robotics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,12 @@ from parl.envs.make import EnvMaker
 from parl.errors import ConfigError
 from parl.types import Array
 
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
 GOALS = ("achieved_goal", "desired_goal")
+# Steps whose rewards are compared with those of `compute_reward`.
+_PROBED_STEPS = 5
 GoalFunction = Callable[[Array, Array, Mapping[str, Any]], Array]
 
 
@@ -34,21 +39,17 @@ def goal_functions(maker: EnvMaker) -> tuple[GoalFunction, GoalFunction | None]:
         Both functions; None in place of the second if the environment has no ``compute_terminated``.
 
     Raises:
-        ConfigError: the environment has no ``compute_reward``, or its goals are neither Box nor MultiBinary.
+        ConfigError: the environment has no ``compute_reward``, or its steps have other rewards; or its goals
+            are neither Box nor MultiBinary.
     """
     from gymnasium.spaces import Box, MultiBinary
 
-    env: Any = maker(1).unwrapped
+    made = maker(1)
+    env: Any = made.unwrapped
     single = env.envs[0] if hasattr(env, "envs") else env
     space = env.single_observation_space[GOALS[0]]
     if not isinstance(space, Box | MultiBinary):
         raise ConfigError(f"goals of {maker.name} are in {space}, expected a Box or MultiBinary space")
-
-    def find(name: str) -> Any:
-        for one in (single, single.unwrapped):
-            if hasattr(one, name):
-                return getattr(one, name)
-        return None
 
     def convert(name: str, function: Any, dtype: Any) -> GoalFunction:
         def compute(achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
@@ -66,12 +67,48 @@ def goal_functions(maker: EnvMaker) -> tuple[GoalFunction, GoalFunction | None]:
 
         return compute
 
-    reward, terminated = find("compute_reward"), find("compute_terminated")
+    reward, terminated = _method(single, "compute_reward"), _method(single, "compute_terminated")
     if reward is None:
         raise ConfigError(
             f"{maker.name} has no method compute_reward(achieved_goal, desired_goal, info), which goals need"
         )
+    compute_reward = convert("compute_reward", reward, np.float32)
+    _check_reward(maker.name, made, compute_reward)
     return (
-        convert("compute_reward", reward, np.float32),
+        compute_reward,
         None if terminated is None else convert("compute_terminated", terminated, np.bool_),
     )
+
+
+def _method(env: Any, name: str) -> Any:
+    """The method of the outermost wrapper that has it, or of the environment; None if there is none."""
+    while env is not None:
+        # Not of what it wraps, to which some wrappers pass on missing attributes.
+        if hasattr(type(env), name) or name in vars(env):
+            return getattr(env, name)
+        env = getattr(env, "env", None)
+    return None
+
+
+def _check_reward(name: str, env: VectorEnv[Any, Any, Any], compute_reward: GoalFunction) -> None:
+    """Compares the rewards of a few steps with those that ``compute_reward`` has for their goals.
+
+    Raises:
+        ConfigError: they differ, as with a wrapper that changes rewards or goals and has no
+            ``compute_reward``.
+    """
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    for _ in range(_PROBED_STEPS):
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        if (
+            terminated.any() or truncated.any()
+        ):  # with same-step autoreset these are goals of the next episode
+            return
+        computed = compute_reward(observation[GOALS[0]], observation[GOALS[1]], {})
+        if not np.allclose(reward, computed, rtol=1e-3, atol=1e-5):
+            raise ConfigError(
+                f"{name}: a step has the reward {reward[0]:g}, compute_reward {computed[0]:g} for its goals: "
+                "rewards for other goals would be wrong too. A wrapper that changes rewards or goals needs a "
+                "compute_reward of its own"
+            )
