@@ -154,7 +154,11 @@ def test_bad_settings_raise():
         Config(rollout_steps=4, window=6)
     with pytest.raises(ConfigError, match="advantage = 'retrace'"):
         Config(advantage="retrace")
-    learner = A2C(Config(env_groups=9), SPEC).make_learner(0, "cpu")
+    with pytest.raises(ConfigError, match=r"window = 12 is below env_groups \* rollout_steps = 16"):
+        A2C(Config(rollout_steps=4, window=12, env_groups=4), SPEC)
+    learner = A2C(Config(rollout_steps=4, window=36, env_groups=9), SPEC).make_learner(0, "cpu")
+    for _ in range(8):
+        learner.learn(rollout(), 0.0, no_averaging)
     with pytest.raises(ConfigError, match="env_groups = 9 is above num_envs = 4"):
         learner.learn(rollout(), 0.0, no_averaging)
 

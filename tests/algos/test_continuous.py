@@ -390,3 +390,30 @@ def test_replay_settings_follow_the_options():
     algorithm = sac.SAC(sac.Config(prioritized=True, alpha=0.5, beta_steps=10), SPEC)
     assert algorithm.replay_options()["alpha"] == 0.5
     assert [algorithm.replay_beta(step) for step in (0, 5, 10)] == pytest.approx([0.4, 0.7, 1.0])
+
+
+def test_the_actor_maximizes_the_mean_of_critics_that_are_drawn_for_targets():
+    """REDQ, algorithm 1; without drawn critics the smallest value."""
+    batch = make_batch(0)[1]
+    losses = {}
+    for drawn in (0, 2):
+        config = sac.Config(**SMALL, critics=4, target_critics=drawn, temperature=1e-9)
+        learner = sac.SACLearner(config, SPEC, 0, "cpu")
+        noise = learner.draws(len(batch.reward))
+        losses[drawn] = learner.actor_loss(batch, noise)[1]["actor_loss"].item()
+        with torch.no_grad():
+            action, _ = learner._draw(batch.obs, noise[1])
+            q = learner.networks.critics(batch.obs, action).squeeze(2)
+        expected = q.mean(dim=0) if drawn else q.amin(dim=0)
+        assert losses[drawn] == pytest.approx(-expected.mean().item(), rel=1e-4)
+    assert losses[2] < losses[0]
+
+
+def test_a_temperature_that_is_not_learned_stays_that_of_the_settings():
+    first = sac.SACLearner(sac.Config(**SMALL), SPEC, 0, "cpu")
+    for learned, expected in ((False, 0.05), (True, 1.0)):
+        config = sac.Config(**SMALL, temperature=0.05, learn_temperature=learned)
+        second = sac.SACLearner(config, SPEC, 1, "cpu")
+        second.start_from(first)
+        assert second.log_temperature.exp().item() == pytest.approx(expected)
+        assert torch.equal(second.weights, first.weights)

@@ -119,6 +119,11 @@ def test_a_source_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         parl.train("ppo", **small, init_from=tmp_path / "none")
     assert sorted(tmp_path.iterdir()) == folders
+    c51 = dict(hidden=(8,), distribution="c51", evaluation_episodes=0, learning_starts=32)
+    dqn = parl.train("dqn", **small, **c51, value_max=10.0).path
+    said = r"init_from = .*: the atoms have .*'value_max': 20\.0.*, in that run .*'value_max': 10\.0"
+    with pytest.raises(ConfigError, match=said):
+        parl.train("dqn", **small, **c51, value_max=20.0, init_from=dqn)
     ga = train_small(tmp_path, "ga").path
     with pytest.raises(ConfigError, match=r"init_from = .*: sigma = 0\.5 is not"):
         parl.train("ga", **small, hidden=(2,), sigma=0.5, init_from=ga)

@@ -19,7 +19,16 @@ from own_networks import NETWORKS
 
 import parl
 from parl.errors import ConfigError
-from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_of, refuse_unused, resolve
+from parl.train.registry import (
+    ALGORITHMS,
+    make_algorithm,
+    module_of,
+    presets_of,
+    refuse_acting,
+    refuse_unused,
+    resolve,
+    topology_of,
+)
 from parl.types import EnvSpec
 
 
@@ -184,7 +193,7 @@ ACTOR_CRITIC = ROLLOUT | {
 A2C = ACTOR_CRITIC | {
     "advantage": learning("vtrace"),
     "window": learning(16),
-    "env_groups": learning(2),
+    "env_groups": learning(2, window=16),
     "rho_max": learning(0.5, advantage="vtrace"),
     "c_max": learning(0.5, advantage="vtrace"),
 }
@@ -471,6 +480,36 @@ def test_settings_of_images_are_refused_for_vectors(name):
     for setting in values.keys() & {field.name for field in dataclasses.fields(module_of(name).Config)}:
         with pytest.raises(ConfigError, match=f"{setting} = .* has no effect with observations"):
             refuse_unused(name, tiny_runs.config_of(name, **{setting: values[setting]}), spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value", "more"),
+    [
+        ("ppo", "activation", "relu", {}),
+        ("a2c", "activation", "relu", {"lstm": 4}),
+        ("ppo", "shared_layers", True, {}),
+        ("dqn", "hidden", (100,), {"dueling": True, "dueling_hidden": 8}),
+    ],
+)
+def test_settings_without_effect_on_networks_for_images_are_refused(name, setting, value, more):
+    spec, config = tiny_runs.PICTURES, module_of(name).Config(**more)
+    networks = [
+        [*make_algorithm(name, one, spec).make_learner(0, "cpu").network.parameters()]
+        for one in (config, dataclasses.replace(config, **{setting: value}))
+    ]
+    assert all(map(torch.equal, *networks))
+    with pytest.raises(ConfigError, match=f"{setting} = .* has no effect with"):
+        refuse_unused(name, dataclasses.replace(config, **{setting: value}), spec)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
+@pytest.mark.parametrize(("setting", "value"), [("random_steps", 77), ("noise_correlation", 0.5)])
+def test_exploration_is_refused_with_a_dataset(name, setting, value):
+    run = topology_of(name).config(dataset="data")
+    spec = tiny_runs.spec_for("Pendulum-v1")
+    refuse_acting(name, run, module_of(name).Config(), spec)
+    with pytest.raises(ConfigError, match=f"{setting} = {value} has no effect with dataset = 'data'"):
+        refuse_acting(name, run, module_of(name).Config(**{setting: value}), spec)
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "pqn"])

@@ -56,7 +56,8 @@ class Config(ActorCriticConfig):
     window: int = 0
     """Latest steps that an update uses, a multiple of rollout_steps; 0: rollout_steps, each used once."""
     env_groups: int = 1
-    """Number of groups of environments; updates learn from one group each, alternately."""
+    """Number of groups of environments; updates learn from one group each, alternately. More than one need a
+    window of at least env_groups * rollout_steps."""
     rho_max: float = 1.0
     """V-trace: upper bound of the importance ratio that weights TD errors."""
     c_max: float = 1.0
@@ -318,6 +319,19 @@ def env_group(rollout: Rollout, index: int, groups: int) -> Rollout:
 
 
 class A2C(ActorCriticAlgorithm):
-    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`.
+
+    Raises:
+        ConfigError: with ``env_groups`` the window is too short.
+    """
 
     learner = A2CLearner
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        super().__init__(config, spec)
+        turns = config.env_groups * config.rollout_steps
+        if config.env_groups > 1 and config.window < turns:
+            raise ConfigError(
+                f"window = {config.window} is below env_groups * rollout_steps = {turns}: steps of a group "
+                "of environments would leave it before the group's turn"
+            )

@@ -217,6 +217,9 @@ class Config(OffPolicyConfig):
             found["epsilon_spread"] = f"epsilon_last = {self.epsilon_last}"
         if not spec.has_images:
             found["images"] = NO_IMAGES
+        if self.dueling_hidden and spec.observation_kind == "image":
+            # The head's layers take the place of the dense ones after the convolutions.
+            found |= dict.fromkeys(("hidden", "layer_norm"), f"dueling_hidden = {self.dueling_hidden}")
         head = ("dueling", "dueling_hidden", "noisy_sigma")
         return found | self.replaced(("hidden", "images", "layer_norm", "frame_deltas"), head)
 
@@ -718,7 +721,17 @@ class DQNLearner:
         }
 
     def start_from(self, other: DQNLearner) -> None:
-        """See :class:`parl.types.Learned`."""
+        """See :class:`parl.types.Learned`.
+
+        Raises:
+            ConfigError: the shape of a parameter differs, or the values of c51's atoms.
+        """
+        if self._config.distribution == "c51" and not torch.equal(self.online.support, other.online.support):
+            mine, theirs = (
+                {name: getattr(config, name) for name in ("value_min", "value_max", "atom_spacing")}
+                for config in (self._config, other._config)
+            )
+            raise ConfigError(f"the atoms have {mine}, in that run {theirs}")
         copy_named(named_weights(other.online), self.online)
         self._target_weights.copy_(self.weights)
 

@@ -18,6 +18,7 @@ with D elements, and values (batch,). The standard deviation is a parameter of i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,7 +216,9 @@ class PPOLearner(ActorCriticLearner):
 
     def _clip_range(self, progress: float) -> float:
         config: Config = self.config
-        return config.clip * (max(0.0, 1.0 - progress) if config.anneal_clip else 1.0)
+        # Without a limit (infinity) there is nothing to reduce.
+        anneals = config.anneal_clip and math.isfinite(config.clip)
+        return config.clip * (max(0.0, 1.0 - progress) if anneals else 1.0)
 
     def loss(
         self,

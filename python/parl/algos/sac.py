@@ -22,8 +22,8 @@ for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsil
 computed at the weights before the update (see ``parl.algos.common.critics``).
 
 Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications"; two critics from Fujimoto et
-al. (2018); more critics, with the smallest value of ``target_critics`` drawn ones as the target, from Chen
-et al. (2021), "REDQ".
+al. (2018); more critics, with the smallest value of ``target_critics`` drawn ones in the target and the mean
+of all in L_pi, from Chen et al. (2021), "REDQ", algorithm 1.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Config(CriticsConfig):
     critics: int = 2
     """Number of critics, 1..64."""
     target_critics: int = 0
-    """Number of critics drawn for each update, the smallest of whose values is the target; 0: all."""
+    """Number of critics drawn for each update, the smallest of whose values is the target; the actor then
+    maximizes the mean of all. 0: all, and the actor maximizes the smallest value."""
     temperature: float = 1.0
     """Initial temperature: the weight of the entropy."""
     learn_temperature: bool = True
@@ -248,6 +249,7 @@ class SACLearner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
+        self._draws_critics = 0 < config.target_critics < config.critics
         self._box = None if spec.num_actions else ActionBox.from_spec("sac", spec).to(torch.device(device))
         if spec.num_actions:
             entropy = config.target_entropy_share * math.log(spec.num_actions)
@@ -260,10 +262,18 @@ class SACLearner(CriticsLearner):
         super().__init__(config, networks, targets, seed, device)
         self.log_temperature = networks.extra[0]
 
+    def start_from(self, other: CriticsLearner) -> None:
+        """See :class:`CriticsLearner`; a temperature that is not learned stays that of the settings."""
+        fixed = self.log_temperature.detach().clone()
+        super().start_from(other)
+        if not self._config.learn_temperature:
+            with torch.no_grad():
+                self.log_temperature.copy_(fixed)
+
     def draws(self, size: int) -> Tensor:
         """Draws the noise of the next actions and of the actor's, (2, size, D); D = 0 if discrete."""
         config = self._config
-        if 0 < config.target_critics < config.critics:
+        if self._draws_critics:
             order = torch.randperm(config.critics, generator=self._generator, device=self._device)
             self._target_critics = order[: config.target_critics]
         shape = (2, size, 0 if self._box is None else self._box.size)
@@ -277,6 +287,10 @@ class SACLearner(CriticsLearner):
     def _target_value(self, q: Tensor) -> Tensor:
         """Returns the smallest of the target critics' values (E, ...), or of those of the drawn critics."""
         return _min_over_critics(q if self._target_critics is None else q[self._target_critics])
+
+    def _actor_value(self, q: Tensor) -> Tensor:
+        """Returns the value that the actor maximizes: the critics' smallest, with drawn ones their mean."""
+        return q.mean(dim=0) if self._draws_critics else _min_over_critics(q)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """Returns ``y`` of the module's equations, (B,) float32; ``noise`` (B, D) is the x."""
@@ -312,13 +326,13 @@ class SACLearner(CriticsLearner):
             log_p = self.networks.actor(obs).log_softmax(dim=1)
             p = log_p.exp()
             with torch.no_grad():
-                values = _min_over_critics(critics(obs))
+                values = self._actor_value(critics(obs))
             loss = (p * (temperature * log_p - values)).sum(dim=1).mean()
             negative_entropy = (p.detach() * log_p.detach()).sum(dim=1).mean()
         else:
             action, log_density = self._draw(obs, noise[1])
             q = critics(obs, action, frozen=True).squeeze(2)
-            loss = (temperature * log_density - _min_over_critics(q)).mean()
+            loss = (temperature * log_density - self._actor_value(q)).mean()
             negative_entropy = log_density.detach().mean()
         figures = {"actor_loss": loss.detach(), "entropy": -negative_entropy, "temperature": temperature}
         if self._config.learn_temperature:

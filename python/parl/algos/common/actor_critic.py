@@ -41,9 +41,10 @@ class ActorCriticConfig(OnPolicyConfig):
     normalize_advantages: bool = True
     """Normalize advantages to mean 0 and standard deviation 1 in each minibatch of two or more rows."""
     shared_layers: bool = False
-    """Use the same layers for policy and value instead of separate ones (images always share them)."""
+    """Use the same layers for policy and value instead of separate ones. Images and dictionaries always share
+    them."""
     activation: Literal["tanh", "relu"] = "tanh"
-    """Activation function of the dense layers."""
+    """Activation function of the dense layers, except for images and dictionaries, which have ReLU."""
     initial_log_std: float = 0.0
     """Initial logarithm of the standard deviation of continuous actions."""
     images: Images = "nature"
@@ -59,8 +60,10 @@ class ActorCriticConfig(OnPolicyConfig):
             found["initial_log_std"] = "discrete actions"
         if self.lstm:
             found["shared_layers"] = f"lstm = {self.lstm}"
-        elif spec.has_images:
-            found["shared_layers"] = "images, whose layers are always shared"
+        elif spec.has_images or spec.observation_parts:
+            found["shared_layers"] = "images and dictionaries, whose layers are always shared"
+        if spec.has_images or spec.observation_parts:
+            found["activation"] = "images and dictionaries, whose layers have ReLU"
         return found | self.replaced(("activation",), ("shared_layers",))
 
     def __post_init__(self) -> None:

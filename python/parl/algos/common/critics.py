@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 import torch
@@ -40,6 +40,12 @@ from parl.types import Array, Batch, EnvSpec, Observations
 @dataclass(frozen=True)
 class CriticsConfig(OffPolicyConfig):
     """Settings that SAC, TD3 and DDPG share. Steps are environment steps; updates are optimizer steps."""
+
+    acting_settings: ClassVar[tuple[str, ...]] = (
+        *OffPolicyConfig.acting_settings,
+        "random_steps",
+        "noise_correlation",
+    )
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics."""
