@@ -38,7 +38,7 @@ from parl.train.config import words
 from parl.train.environments import env_maker, probe_env
 from parl.train.options import Options
 from parl.train.registry import Layer, options_layer, preset_layer, resolve, table_of
-from parl.train.trainer import TrainingInterrupted
+from parl.train.trainer import Run, TrainingInterrupted
 
 try:
     import optuna
@@ -153,9 +153,7 @@ def tune(
     sampled = {name: kind for name, kind in space.items() if name not in options}
     _check_space(algorithm, sampled)
     label = f"{algorithm}-{maker.name}"
-    file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
-    if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
-        raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
+    file = _study_file(study, label)
     common = _common_settings(
         algorithm,
         dataclasses.replace(
@@ -175,29 +173,8 @@ def tune(
     )
     _check_common_settings(found, file, common, sampled)
 
-    def objective(trial: Trial) -> float:
-        position = _position(found, trial.number)
-        trial.set_user_attr(_POSITION, position)
-        trial.set_user_attr(_PROCESS, [platform.node(), os.getpid()])
-        values = {name: _sample(trial, name, kind) for name, kind in sampled.items()}
-        place = {"runs": str(file.with_suffix("")), "name": f"trial-{trial.number}", "quiet": True}
-        run_options: Any = given | values | place | {"seed": settings.seed + position}
-        try:
-            run = train(algorithm, env, preset=preset, callbacks=[_Pruning(trial)], **run_options)
-        except TrainingInterrupted as error:
-            run = error.run
-        except (ConfigError, NonFiniteError) as error:
-            trial.set_user_attr("error", str(error))
-            raise optuna.TrialPruned(str(error)) from error
-        finally:
-            _remove_checkpoints(trial)
-        if run.stopped == "interrupted":
-            raise KeyboardInterrupt
-        if run.stopped == "callback":
-            raise optuna.TrialPruned(f"pruned after {run.env_steps:,} steps")
-        assert run.evaluation_return is not None
-        return run.evaluation_return
-
+    trained: Any = partial(train, algorithm, env, preset=preset, **given)
+    objective = _Objective(found, file.with_suffix(""), sampled, settings.seed, trained)
     config = file.with_suffix(".toml")
 
     def write_best() -> dict[str, Any]:
@@ -385,6 +362,18 @@ def _keywords(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _study_file(study: str | Path | None, label: str) -> Path:
+    """The file of a study; ``label`` names it if the caller of ``tune`` does not.
+
+    Raises:
+        ConfigError: its suffix is missing, or is that of the file of settings beside it.
+    """
+    file = Path(study or Path("tune") / (re.sub(r"[^A-Za-z0-9._-]+", "-", label) + ".db"))
+    if file.suffix in ("", ".toml"):  # the names of the folder and of the file beside it
+        raise ConfigError(f"study = {str(file)!r} ends in {file.suffix!r}, expected for example .db")
+    return file
+
+
 def _default_space(algorithm: str, unused: Collection[str]) -> dict[str, BaseDistribution]:
     """The search space of an algorithm without the settings in ``unused``.
 
@@ -413,6 +402,56 @@ def _check_space(algorithm: str, space: Mapping[str, BaseDistribution]) -> None:
                 f"space: hidden has the choice {choice!r}, expected text with the units of each layer, such "
                 "as '64 64'"
             )
+
+
+class _Objective:
+    """Trains the run of a trial with sampled settings; returns the mean return of its last evaluation.
+
+    Args:
+        study: the study of the trial.
+        runs: folder of the runs.
+        space: setting -> distribution, of the settings to sample.
+        seed: that of the first trial.
+        train: trains a run with the settings of all trials, and with those given as keywords.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        runs: Path,
+        space: Mapping[str, BaseDistribution],
+        seed: int,
+        train: Callable[..., Run],
+    ) -> None:
+        self._study, self._runs, self._space, self._seed, self._train = study, runs, space, seed, train
+
+    def __call__(self, trial: Trial) -> float:
+        """See the class.
+
+        Raises:
+            TrialPruned: the pruner ended the run, or it failed; the attribute ``error`` says why it failed.
+            KeyboardInterrupt: SIGINT or SIGTERM ended it.
+        """
+        position = _position(self._study, trial.number)
+        trial.set_user_attr(_POSITION, position)
+        trial.set_user_attr(_PROCESS, [platform.node(), os.getpid()])
+        sampled = {name: _sample(trial, name, kind) for name, kind in self._space.items()}
+        place = {"runs": str(self._runs), "name": f"trial-{trial.number}", "quiet": True}
+        try:
+            run = self._train(callbacks=[_Pruning(trial)], **sampled, **place, seed=self._seed + position)
+        except TrainingInterrupted as error:
+            run = error.run
+        except (ConfigError, NonFiniteError) as error:
+            trial.set_user_attr("error", str(error))
+            raise optuna.TrialPruned(str(error)) from error
+        finally:
+            _remove_checkpoints(trial)
+        if run.stopped == "interrupted":
+            raise KeyboardInterrupt
+        if run.stopped == "callback":
+            raise optuna.TrialPruned(f"pruned after {run.env_steps:,} steps")
+        assert run.evaluation_return is not None
+        return run.evaluation_return
 
 
 class _Pruning(Callback):
