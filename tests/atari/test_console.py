@@ -276,7 +276,9 @@ def test_settings_out_of_bounds_are_named(name, value, error):
     assert isinstance(caught.value, ParlError) and isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(("name", "value"), [("seed", 1.5), ("frame_skip", "4"), ("mode", "1")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("seed", 1.5), ("frame_skip", "4"), ("mode", "1"), ("sound", "no")]
+)
 def test_settings_of_other_types_are_refused(name, value):
     with pytest.raises(TypeError, match=name):
         Console("breakout", **{name: value})

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -76,8 +77,9 @@ def test_a_class_takes_options_as_its_arguments():
     for env, what in ((lambda: Grid(), "function"), (Grid(), "instance")):
         with pytest.raises(ConfigError, match=rf"env options \['size'\] .* env is a {what}"):
             EnvMaker(env, {"size": 8})
-    with pytest.raises(ConfigError, match=r"env = 3 is neither"):
-        EnvMaker(3)
+    for other in (3, SimpleNamespace(step=None, reset=None)):  # as an environment of another library
+        with pytest.raises(ConfigError, match=r"env = .* is neither a Gymnasium id, a class"):
+            EnvMaker(other)
 
 
 def test_instances_are_copied_or_made_again_and_never_stepped():

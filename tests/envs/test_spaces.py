@@ -81,6 +81,33 @@ def test_observations_become_vectors(space, seen, expected):
     assert env.observation_space.contains(env.step(np.zeros(2, int))[0])
 
 
+@pytest.mark.parametrize(
+    ("space", "seen"),
+    [
+        (Discrete(3), 3),
+        (Discrete(4), -1),
+        (Discrete(3, start=7), 6),
+        (MultiDiscrete([2, 3]), np.array([2, 0])),
+    ],
+)
+def test_integers_outside_of_their_space_are_refused(space, seen):
+    """They became other categories."""
+    with pytest.raises(ConfigError, match=r"observation \[.*\] is not in the environment's "):
+        EnvMaker(lambda: Fixed(space, seen))(2).reset(seed=0)
+
+
+def test_values_that_the_dtype_does_not_hold_are_refused():
+    space = Box(0, 255, (2,), np.uint8)
+    observe = Observer(spec_of(EnvMaker(lambda: Fixed(space, np.zeros(2, np.uint8)))(1)))
+    assert (
+        observe([[0.0, 255.0]]).tolist() == [[0, 255]]
+        and observe(np.array([[True, False]])).dtype == np.uint8
+    )
+    for wrong in (0.5, 256, -1, np.nan):
+        with pytest.raises(ConfigError, match=r"observations have the value .*, which uint8 does not hold"):
+            observe([[1, wrong]])
+
+
 def test_parts_of_dictionaries_and_tuples_with_images():
     space = Dict({"b": Tuple((Discrete(2), Box(0, 255, (1, 36, 36), np.uint8))), "a": MultiBinary(1)})
     env = EnvMaker(lambda: Fixed(space, {"b": (1, IMAGE), "a": np.array([1], np.int8)}))(1)
@@ -245,6 +272,10 @@ def test_masks_of_several_choices_and_of_some_environments():
     assert given(action_mask=parts, _action_mask=np.array([True, False])) == [own, no]
     with pytest.raises(ConfigError, match=r"has shape \(3,\), expected \(5,\)"):
         given(action_mask=np.ones((2, 3)))
+    # A mask to add to logits, and the numbers of valid actions.
+    for wrong in ([0, -np.inf, -np.inf, 0, 0], [0, 1, 2, 3, 4]):
+        with pytest.raises(ConfigError, match=r"\[0.*\], expected 1 for valid actions and 0 for others"):
+            given(action_mask=np.array([wrong, wrong]))
 
 
 def test_an_environment_without_masks_is_left_alone():

@@ -18,7 +18,9 @@ GAME = {"env": "parl/MsPacman-v0", "env_options": ("obs_type=ram", "max_num_fram
 def test_points_are_rewards_before_clipping():
     reward = np.array([1, -1])
     assert points(reward, {}) is reward
-    assert points(reward, {"raw_reward": np.array([400, -3])}).tolist() == [400, -3]
+    info = {"raw_reward": np.array([400, -3])}
+    assert points(reward, info | {"episode_frame_number": np.array([4, 8])}).tolist() == [400, -3]
+    assert points(reward, info) is reward  # of another environment
 
 
 def test_evaluations_play_whole_games_for_points_by_default():

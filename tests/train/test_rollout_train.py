@@ -76,8 +76,13 @@ def test_presets_name_the_environment_and_options_override_them(tmp_path):
 
 def test_keywords_are_python_values_or_text():
     assert keywords(["a=1", "b=ram", "c=False", "d=(2, 5)"]) == {"a": 1, "b": "ram", "c": False, "d": (2, 5)}
+    assert keywords(["a=true", "b=FALSE", "c='false'", "d='x y=2'"]) == dict(
+        a=True, b=False, c="false", d="x y=2"
+    )
     with pytest.raises(ConfigError, match="'ram' is not of the form name=value"):
         keywords(["ram"])
+    with pytest.raises(ConfigError, match="'a=b c=2' holds several options, expected one in each word"):
+        keywords(["a=b c=2"])
 
 
 def test_settings_depend_on_the_environment(tmp_path, capsys):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from parl import _native
 from parl.atari.actions import Action
 from parl.atari.catalogue import NTSC_FPS, PAL_FPS, SCREEN_WIDTH, find_id, game_id, suggestion, title
+from parl.atari.flags import flag
 from parl.atari.roms import ale_py_folder
 from parl.errors import AtariError
 
@@ -103,8 +104,8 @@ class Console:
                 "max_num_frames_per_episode": _integer(
                     "max_num_frames_per_episode", max_num_frames_per_episode, _MAX_FRAMES
                 ),
-                "truncate_on_life_loss": bool(truncate_on_life_loss),
-                "sound": bool(sound),
+                "truncate_on_life_loss": flag("truncate_on_life_loss", truncate_on_life_loss),
+                "sound": flag("sound", sound),
             },
         )
         if mode is not None:

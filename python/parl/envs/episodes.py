@@ -20,7 +20,8 @@ def points(reward: Rewards, info: Mapping[str, Any]) -> Rewards:
         reward: (N,) array or tensor, the rewards of the step, which may be clipped.
         info: infos of the step. parl's Atari environments have ``raw_reward`` if they clip rewards.
     """
-    return info.get("raw_reward", reward)
+    # Other environments may use the name `raw_reward`, but have no `episode_frame_number`.
+    return info.get("raw_reward", reward) if "episode_frame_number" in info else reward
 
 
 def games_over(terminated: Flags, ended: Flags, info: Mapping[str, Any]) -> Flags:

@@ -45,6 +45,14 @@ def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
     return None
 
 
+def _is_env(env: Any) -> bool:
+    """Whether ``env`` is an environment or a vector environment of Gymnasium."""
+    from gymnasium import Env
+    from gymnasium.vector import VectorEnv
+
+    return isinstance(env, Env | VectorEnv)
+
+
 class EnvMaker:
     """Makes vector environments of any size; can be pickled.
 
@@ -78,9 +86,9 @@ class EnvMaker:
         wrappers: Iterable[str | Callable[[Any], Any]] = (),
         masks: bool = False,
     ) -> None:
-        if not isinstance(env, str) and not callable(env) and not hasattr(env, "step"):
+        if not isinstance(env, str) and not callable(env) and not _is_env(env):
             raise ConfigError(
-                f"env = {env!r} is neither a Gymnasium id nor a class, function, Env or VectorEnv"
+                f"env = {env!r} is neither a Gymnasium id, a class, a function nor an Env or VectorEnv of it"
             )
         if not isinstance(env, str) and not inspect.isclass(env) and options:
             raise ConfigError(

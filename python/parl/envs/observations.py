@@ -31,11 +31,14 @@ class Observer:
 
         Returns:
             (N, ...) array, or a dictionary with one array per part, named ``"outer.inner"``.
+
+        Raises:
+            ConfigError: the described dtype is an integer, and values are fractions or out of its bounds.
         """
         if not self._parts:
-            return np.asarray(observations, self._dtype)
+            return _array("observations", observations, self._dtype)
         return {
-            name: np.asarray(reduce(_inner, path, observations), dtype) for name, path, dtype in self._parts
+            name: _array(name, reduce(_inner, path, observations), dtype) for name, path, dtype in self._parts
         }
 
     def final(self, observations: Observations, info: Mapping[str, Any], needed: Array) -> Observations:
@@ -66,6 +69,25 @@ class Observer:
                 else:
                     copy[index] = last
         return copy
+
+
+def _array(name: str, values: Any, dtype: np.dtype[Any]) -> Array:
+    """``values`` in another dtype, which must hold them if it is an integer; floats are rounded.
+
+    Raises:
+        ConfigError: names the values that it does not hold.
+    """
+    if dtype.kind not in "iu":
+        return np.asarray(values, dtype)
+    given = np.asarray(values)
+    if given.dtype == dtype:
+        return given
+    with np.errstate(invalid="ignore"):
+        converted = given.astype(dtype)
+    wrong = converted != given
+    if wrong.any():
+        raise ConfigError(f"{name} have the value {given[wrong].flat[0]}, which {dtype} does not hold")
+    return converted
 
 
 def check_final(info: Mapping[str, Any], needed: Array) -> None:

@@ -87,10 +87,18 @@ def _sizes(space: Discrete | MultiDiscrete) -> Array:
 
 
 def _one_hot(space: Discrete | MultiDiscrete, rows: Array) -> Array:
-    """Converts integers (N, elements) to (N, values of all elements) float32."""
+    """Converts integers (N, elements) to (N, values of all elements) float32.
+
+    Raises:
+        ConfigError: one is not in ``space``.
+    """
     sizes = _sizes(space)
+    numbers = rows - np.ravel(space.start)
+    outside = ((numbers < 0) | (numbers >= sizes)).any(axis=1)
+    if outside.any():
+        raise ConfigError(f"observation {rows[outside][0].tolist()} is not in the environment's {space}")
     encoded = np.zeros((len(rows), int(sizes.sum())), np.float32)
-    encoded[np.arange(len(rows))[:, None], rows - np.ravel(space.start) + np.cumsum(sizes) - sizes] = 1.0
+    encoded[np.arange(len(rows))[:, None], numbers + np.cumsum(sizes) - sizes] = 1.0
     return encoded
 
 
@@ -277,7 +285,7 @@ def masks_in(info: Mapping[str, Any], count: int, branches: Sequence[int]) -> Ar
         branches: numbers of values of each choice; M is their sum.
 
     Raises:
-        ConfigError: a mask has another size.
+        ConfigError: a mask has another size, or other values than 0 and 1.
     """
     masks = np.ones((count, sum(branches)), np.uint8)
     if MASK in info:
@@ -290,7 +298,11 @@ def masks_in(info: Mapping[str, Any], count: int, branches: Sequence[int]) -> Ar
                 f"info[{MASK!r}] has shape {rows.shape[1:]}, expected ({sum(branches)},): an entry for each "
                 f"value of the choices {list(branches)}"
             )
-        masks[given] = rows.reshape(len(rows), -1) != 0
+        if not ((rows == 0) | (rows == 1)).all():
+            raise ConfigError(
+                f"info[{MASK!r}] is {rows[0].tolist()}, expected 1 for valid actions and 0 for others"
+            )
+        masks[given] = rows.reshape(len(rows), -1)
     start = 0
     for size in branches:
         part = masks[:, start : start + size]

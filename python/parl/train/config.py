@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -151,21 +152,28 @@ class RunConfig:
 
 
 def keywords(options: Iterable[Any]) -> dict[str, Any]:
-    """Parses words such as ``obs_type=ram`` or ``stack_num=2``; values are Python literals, else text.
+    """Parses words such as ``obs_type=ram`` or ``stack_num=2``.
+
+    Values are Python literals, else text; ``true`` and ``false`` are the literals ``True`` and ``False``.
 
     Raises:
-        ConfigError: a word has no ``=``.
+        ConfigError: a word has no ``=``, or holds several options.
     """
     found: dict[str, Any] = {}
     for word in options:
         name, sign, text = word.partition("=") if isinstance(word, str) else ("", "", "")
         if not sign or not name.isidentifier():
             raise ConfigError(f"env_options: {word!r} is not of the form name=value")
-        found[name] = _literal(text)
+        value = _literal(text)
+        if value == text and re.search(r"\s[A-Za-z_]\w*=", text):
+            raise ConfigError(f"env_options: {word!r} holds several options, expected one in each word")
+        found[name] = value
     return found
 
 
 def _literal(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     try:
         return ast.literal_eval(text)
     except (TypeError, ValueError, SyntaxError):

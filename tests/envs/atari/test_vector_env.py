@@ -566,6 +566,11 @@ def test_render_returns_a_picture_of_each_environment() -> None:
         ({"thread_affinity_offset": 2**31}, ValueError, "thread_affinity_offset is 2147483648"),
         ({"game": "brekout"}, ValueError, "brekout"),
         ({"game": []}, ValueError, "at least one game"),
+        ({"episodic_life": "false"}, TypeError, "episodic_life is 'false', expected True or False"),
+        ({"full_action_space": "no"}, TypeError, "full_action_space is 'no'"),
+        ({"sound": None}, TypeError, "sound is None"),
+        ({"maxpool": 2}, TypeError, "maxpool is 2"),
+        ({"life_loss": True}, TypeError, "life_loss is True, expected text or None"),
     ],
     ids=str,
 )
@@ -686,6 +691,8 @@ def test_bad_actions_seeds_and_masks_are_named() -> None:
     ]:
         with pytest.raises(error, match="reset_mask"):
             envs.reset(options={"reset_mask": mask})
+    with pytest.raises(ValueError, match=r"options has the key 'reset_masks': did you mean 'reset_mask'\?"):
+        envs.reset(options={"reset_masks": np.ones(2, bool)})
     for mask in ([True, False, True], np.zeros(2), np.zeros((2, 1), bool)):
         for call in (envs.get_state, lambda mask: envs.set_state(states, mask)):
             with pytest.raises(ValueError, match="mask is"):

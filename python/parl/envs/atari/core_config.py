@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from parl.atari.catalogue import game_id
+from parl.atari.flags import flag
 from parl.atari.object_table import ObjectField
 from parl.atari.roms import rom_folders
 from parl.envs.atari import arguments, variations
@@ -21,6 +22,20 @@ from parl.errors import AtariError
 
 _OBS_TYPES = ("gray", "rgb", "index", "ram", "objects")
 RENDER_MODES = ("rgb_array", "rgb_grid", "human")
+_FLAGS = (
+    "allow_terminated_and_truncated",
+    "continuous",
+    "episodic_life",
+    "full_action_space",
+    "grayscale",
+    "life_loss_info",
+    "maxpool",
+    "ordered",
+    "ram_info",
+    "show_last_frame",
+    "sound",
+    "use_fire_reset",
+)
 _CHOICES = {
     "output": ("numpy", "torch"),
     "limit_counts": ("steps", "console"),
@@ -76,8 +91,11 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
         AtariError: an argument is out of its bounds, or does not fit another one.
         MemoryError: the environments need more memory than there is.
     """
+    given = {**given, **{name: flag(name, given[name]) for name in _FLAGS}}
     device, sound = given["device"], given["sound"]
     arguments.check_device(device)
+    if given["life_loss"] is not None and not isinstance(given["life_loss"], str):
+        raise TypeError(f"life_loss is {given['life_loss']!r}, expected text or None")
     if sound and device != "cpu":
         raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
     players = arguments.integer("players", given["players"], 1, 2)
@@ -122,9 +140,9 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
         "num_threads": arguments.integer("num_threads", given["num_threads"], 0, INT32_MAX),
         "thread_affinity_offset": arguments.affinity(given["thread_affinity_offset"]),
         "batch_size": batch_size,
-        "ordered": bool(given["ordered"]),
-        "ram_info": bool(given["ram_info"]),
-        "sound": bool(sound),
+        "ordered": given["ordered"],
+        "ram_info": given["ram_info"],
+        "sound": sound,
         "entropy": secrets.randbits(64),
         "repeat_action_probability": first.repeat_action_probability,
         "max_num_frames_per_episode": limit if given["limit_counts"] == "steps" else INT32_MAX,
@@ -135,21 +153,21 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
         "life": life_loss(given),
         "reward_clip": arguments.clip(given["reward_clipping"]),
         "frameskip": first.frameskip,
-        "maxpool": bool(given["maxpool"]),
+        "maxpool": given["maxpool"],
         "stack_num": stack,
         "padding": given["padding"],
         "noops": given["noops"],
         "noop_max": arguments.noop_max(given["noop_max"]),
-        "use_fire_reset": bool(given["use_fire_reset"]),
-        "show_last_frame": bool(given["show_last_frame"]),
-        "both_ends": bool(given["allow_terminated_and_truncated"]),
+        "use_fire_reset": given["use_fire_reset"],
+        "show_last_frame": given["show_last_frame"],
+        "both_ends": given["allow_terminated_and_truncated"],
         "boot": given["boot"] or ("exact" if device == "cpu" else "snapshot"),
         "autoreset": autoreset.value,
         "obs_type": "ram" if fields else obs_type,
         "channels_first": given["channel_order"] == "first",
         "size": size,
-        "full_action_space": bool(given["full_action_space"]),
-        "continuous": bool(given["continuous"]),
+        "full_action_space": given["full_action_space"],
+        "continuous": given["continuous"],
         "continuous_action_threshold": arguments.threshold(given["continuous_action_threshold"]),
         "mode": first.mode,
         "difficulty": first.difficulty,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -193,6 +194,19 @@ def _parsed(name: str, value: Any, num_envs: int) -> list[Any]:
     if is_single(name, value):
         return [parse(value)] * num_envs
     return [parse(one) for one in given]
+
+
+def check_options(options: Mapping[str, Any] | None) -> None:
+    """Checks that no key of the options of ``reset`` is a misspelled one.
+
+    Raises:
+        AtariError: names the key and the one that is probably meant.
+    """
+    known = ("reset_mask", "states", *KEYS)
+    for name in options or ():
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if near and name not in known:
+            raise AtariError(f"options has the key {name!r}: did you mean {near[0]!r}?")
 
 
 def changed(

@@ -381,16 +381,17 @@ class AtariVectorEnv(StatefulVectorEnv):
 
         Args:
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
-                with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
-                a negative seed, and all with None, keep the states of their generators.
+                with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments that
+                get a negative seed (of -1, only the first does), and all with None, keep the states of their
+                generators.
             options: ``{"reset_mask": (N,) bool array or tensor}``; ``"states"``, uint8 rows of
                 :meth:`get_state`, one for each environment that is reset, from which these continue in place
                 of the start of the game, with the generators of the states or new ones of ``seed`` (not on a
-                CUDA device); and
-                what the environments that are reset play from now on: ``"mode"``, ``"difficulty"``,
-                ``"repeat_action_probability"``, ``"frameskip"``, ``"patches"``, ``"ram"``, ``"hold"``,
-                ``"modifications"`` and ``"game"``, with one value or N. A variation that the batch has not
-                had makes it load the game anew. Other keys are ignored.
+                CUDA device); and what the environments that are reset play from now on: ``"mode"``,
+                ``"difficulty"``, ``"repeat_action_probability"``, ``"frameskip"``, ``"patches"``, ``"ram"``,
+                ``"hold"``, ``"modifications"`` and ``"game"``, with one value or N. A variation that the
+                batch has not had makes it load the game anew. Other keys are ignored, unless they look like
+                a misspelled one.
             out: uint8 array to write the observations to.
 
         Returns:
@@ -401,9 +402,11 @@ class AtariVectorEnv(StatefulVectorEnv):
         Raises:
             TypeError: seed, mask or states have another type.
             ValueError: seed, mask or an option have another length or are out of their bounds; a row of
-                states is damaged or of another game; or the environments are closed.
+                states is damaged or of another game; a key of ``options`` is nearly that of an option; or the
+                environments are closed.
         """
         self._check_open()
+        variations.check_options(options)
         mask = arguments.reset_mask(options, self.num_envs)
         states = arguments.states(options, mask, self.num_envs)
         if mask is not None and self.is_async:
