@@ -207,6 +207,17 @@ def test_an_object_without_hooks_is_an_error_before_the_run(tmp_path, wrong):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["on_eval", "on_step", "on_training_end"])
+def test_methods_that_would_never_be_called_are_an_error(name, tmp_path):
+    kind = type(
+        "Own", (parl.Callback,), {name: lambda self, event: None, "on_record": lambda self, event: None}
+    )
+    with pytest.raises(
+        ConfigError, match=rf"callbacks\[0\]: Own.{name} would never be called, the hooks are on_"
+    ):
+        train("ppo", **RUN, runs=str(tmp_path), callbacks=[kind()])
+
+
 def test_a_callback_in_place_of_a_list_is_an_error(tmp_path):
     for wrong in (Recorder(), None, "my_callbacks:Recorder"):
         with pytest.raises(ConfigError, match=r"callbacks = .* is not a list"):

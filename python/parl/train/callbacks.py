@@ -147,7 +147,8 @@ class CallbackList:
         stop: whether a hook has returned False.
 
     Raises:
-        ConfigError: an object has none of the methods, or ``callbacks`` is not a list.
+        ConfigError: an object has none of the methods, or is a :class:`Callback` with another one whose name
+            begins with ``on_``; or ``callbacks`` is not a list.
     """
 
     def __init__(self, callbacks: Any = (), loggers: Sequence[Any] = ()) -> None:
@@ -165,6 +166,8 @@ class CallbackList:
                     f"{', '.join(HOOKS)}"
                 )
             kind = type(callback)
+            if isinstance(callback, Callback):
+                _check_hooks(kind, f"callbacks[{number}]")
             if not getattr(callback, "ends_run", True):
                 self._optional.add(number)
             for hook in HOOKS:
@@ -216,6 +219,19 @@ class CallbackList:
         self._dropped.add(number)
         for hook in HOOKS[1:-1]:
             self._hooks[hook] = [entry for entry in self._hooks[hook] if entry[0] != number]
+
+
+def _check_hooks(kind: type[Callback], where: str) -> None:
+    """Checks that a class has no method whose name is that of a hook of other libraries, or misspelled.
+
+    Raises:
+        ConfigError: names the method.
+    """
+    for name in dir(kind):
+        if name.startswith("on_") and name not in HOOKS:
+            raise ConfigError(
+                f"{where}: {kind.__name__}.{name} would never be called, the hooks are {', '.join(HOOKS)}"
+            )
 
 
 def load_callback(name: str) -> Any:
