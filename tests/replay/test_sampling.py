@@ -210,4 +210,6 @@ def test_batches_are_mappings_with_attributes():
     assert batch.x is batch["x"]
     with pytest.raises(AttributeError, match="no entry 'obs'; its entries are x, indices, weights, tickets"):
         _ = batch.obs
+    with pytest.raises(AttributeError, match=r"is set as batch\['x'\] = \.\.\., not as an attribute"):
+        batch.x = batch.x
     assert repr(batch).startswith("Batch(x: (2,) int64")

@@ -157,6 +157,8 @@ def test_sequence_priorities_mix_the_largest_and_the_mean_error():
         replay.sequence_priorities(errors[:2])
     with pytest.raises(ValueError, match=r"mask has shape \(3, 2\), expected \(4, 2\)"):
         replay.sequence_priorities(errors, mask[1:])
+    with pytest.raises(ValueError, match=r"TD errors have shape \(2, 4\), expected \(T, 2\) for 2 tickets"):
+        replay.update_priorities(batch.tickets, errors.T, mask.T)
     torch = pytest.importorskip("torch")
     assert replay.update_priorities(batch.tickets, torch.tensor(errors, requires_grad=True), mask) == 0
 

@@ -50,8 +50,9 @@ class PreparedBatch:
 class Batch(dict[str, Any]):
     """A sampled batch: a dictionary of arrays, also available as attributes.
 
-    ``batch.obs`` is ``batch["obs"]``. Nested fields are nested batches. Besides the fields of the replay, a
-    batch has ``indices`` (slots), ``weights`` (importance weights) and ``tickets`` (for
+    ``batch.obs`` is ``batch["obs"]``. Attributes cannot be set, and entries with the name of a method of
+    ``dict``, such as ``values``, are no attributes. Nested fields are nested batches. Besides the fields of
+    the replay, a batch has ``indices`` (slots), ``weights`` (importance weights) and ``tickets`` (for
     ``update_priorities``); if rows are steps of episodes also ``discount`` and ``next_obs``.
     """
 
@@ -69,6 +70,11 @@ class Batch(dict[str, Any]):
         except KeyError:
             message = f"the batch has no entry {name!r}; its entries are {', '.join(self)}"
             raise AttributeError(message) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "prepared":
+            raise AttributeError(f"an entry of a batch is set as batch[{name!r}] = ..., not as an attribute")
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         def one(value: Any) -> str:

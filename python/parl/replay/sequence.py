@@ -211,6 +211,11 @@ class SequenceReplay(PrioritizedReplay):
         """
         values: Any = _numpy(priorities)
         if np.ndim(values) == 2:
+            if np.shape(values)[1] != np.size(tickets):
+                raise ValueError(
+                    f"TD errors have shape {np.shape(values)}, expected (T, {np.size(tickets)}) for "
+                    f"{np.size(tickets)} tickets"
+                )
             values = self.sequence_priorities(values, mask)
         return super().update_priorities(tickets, values)
 
