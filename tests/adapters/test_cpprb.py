@@ -315,6 +315,8 @@ def test_mapped_files_have_the_names_and_sizes_of_cpprbs(tmp_path):
 
 
 def test_bad_input_raises():
+    with pytest.raises(TypeError, match="Nstep needs rewards that are floats, the field 'rew' is int32"):
+        ours.ReplayBuffer(4, FIELDS | {"rew": {"dtype": np.int32}}, Nstep={"size": 2, "rew": "rew"})
     buffer = ours.PrioritizedReplayBuffer(4, FIELDS)
     with pytest.raises(NotSampleableError, match="empty"):
         buffer.sample(2)

@@ -50,6 +50,13 @@ def test_results_equal_those_of_sb3s_vector_of_single_environments(options):
     ours.close()
 
 
+def test_videos_have_the_speed_of_the_game_and_infos_without_effect_are_refused():
+    assert AtariVecEnv("breakout", 1, num_threads=1).metadata["render_fps"] == 15
+    for name in ("ram_info", "sound"):
+        with pytest.raises(AtariError, match=f"{name} is True, but infos of AtariVecEnv do not have it"):
+            AtariVecEnv("breakout", 1, **{name: True})
+
+
 def test_an_episode_in_the_infos_is_a_whole_game():
     """The default preset ends an episode with each life; returns and lengths are those of the whole game."""
     envs = AtariVecEnv("breakout", 2, num_threads=1)

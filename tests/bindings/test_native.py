@@ -66,6 +66,7 @@ def test_a_missing_package_is_named_with_its_extra(code, missing, message):
 
 def test_public_names_exist():
     assert {"SumTree", "PrioritizedReplay", "UniformReplay", "ParlError"} <= set(dir(parl))
+    assert {"load", "record"} <= set(dir(parl.datasets)) and {"sb3", "cpprb"} <= set(dir(parl.adapters))
     assert parl.PrioritizedReplay is parl.replay.PrioritizedReplay
     for name in ("nothing", "Replay"):
         try:

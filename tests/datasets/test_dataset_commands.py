@@ -157,6 +157,9 @@ def test_the_policy_of_a_run_is_recorded(run, called, tmp_path):
     policy = parl.load(run, "last")
     for rows in dataset.replay():
         assert policy.predict(rows["observation"])[0].tolist() == rows["action"].tolist()
+    (checkpoint,) = (run / "checkpoints").glob("step-*")
+    status, out, _ = called("record-dataset", checkpoint, "-o", tmp_path / "e", "--steps", 20)
+    assert status == 0 and "20 steps of pong" in out
     same = datasets.record("pong", tmp_path / "same", 150, policy=run, num_envs=2)
     assert same.num_steps == 150
     with pytest.raises(ConfigError, match=r"policy is of parl/Pong-v0, expected one of parl's .* breakout"):

@@ -164,7 +164,13 @@ def test_episodes_written_to_minari_and_read_again_are_equal(breakout, minari, t
 def test_minari_datasets_that_do_not_replay_are_refused(breakout, minari, tmp_path):
     made = datasets.to_minari(breakout, "breakout/few-v0", episodes=[1, 0], metadata=ABOUT, **SMALL)
     seeds = [breakout.read(1).seed, breakout.read(0).seed]
-    datasets.from_minari(made, tmp_path / "right", seeds=seeds)
+    right = datasets.from_minari(made, tmp_path / "right", seeds=seeds)
+    with pytest.raises(FileExistsError, match="right exists already"):
+        datasets.from_minari(made, right.path, seeds=seeds)
+    with pytest.raises(DatasetError, match="few-v0"):
+        datasets.from_minari(made, right.path, seeds=[seeds[0], seeds[0] + 1], overwrite=True)
+    assert datasets.load(right.path).episodes == right.episodes
+    assert not list(tmp_path.glob("*unproven*"))
     with pytest.raises(DatasetError, match="few-v0"):
         datasets.from_minari(made, tmp_path / "wrong", seeds=[seeds[0], seeds[0] + 1])
     with pytest.raises(DatasetError, match=r"few-v0.* 2 episodes, but there are 1 seeds"):

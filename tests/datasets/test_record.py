@@ -7,6 +7,8 @@ import parl
 from parl import datasets
 from parl.atari import Action, Console
 from parl.atari.recording import Recorder
+from parl.envs import EnvMaker, spec_of
+from parl.envs.recorded import read_play
 from parl.errors import AtariError, ConfigError, DatasetError
 
 
@@ -124,9 +126,51 @@ def test_play_becomes_a_dataset(tmp_path):
     assert [episode.steps for episode in dataset.episodes] == np.diff([*starts, 300]).tolist()
     assert np.array_equal(np.concatenate([dataset.actions(i) for i in range(len(starts))]), actions)
     assert dataset.verify() == 300
-    (tmp_path / "other.npz").write_bytes(b"no file of numpy")
-    with pytest.raises(DatasetError, match=r"other\.npz is not a file of parl play"):
-        datasets.from_play(tmp_path / "other.npz", tmp_path / "e")
+    # Without the starts of later games these recordings go on after the end of one.
+    assert len(starts) > 1
+    columns = dict(np.load(tmp_path / "play.npz"))
+    np.savez(tmp_path / "long.npz", **columns | {"starts": starts[:1]})
+    maker = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": None})
+    with pytest.raises(ConfigError, match=rf"a game ends with step {starts[1] - 1}, but no other one starts"):
+        read_play([tmp_path / "long.npz"], maker, spec_of(maker(1)))
+    with pytest.raises(DatasetError, match=rf"ends with step {starts[1] - 1}, but it has 300 steps"):
+        datasets.from_play(tmp_path / "long.npz", tmp_path / "e")
+    np.savez(tmp_path / "wrong.npz", **columns | {"actions": np.full(300, 9)})
+    for _ in range(2):  # Nothing of the first attempt is left, which would refuse the second.
+        with pytest.raises(DatasetError, match="episode 0 has the action 9, expected 0 to 3"):
+            datasets.from_play(tmp_path / "wrong.npz", tmp_path / "e")
+
+
+def write_array(path, content):
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    path.with_suffix(".npy").rename(path)
+
+
+def write_cut(path, content):
+    np.savez(path, **content)
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path, content: path.write_bytes(b"no file of numpy"), "is not an .npz file of arrays"),
+        (lambda path, content: path.write_bytes(b""), "is not an .npz file of arrays"),
+        (write_array, "is not an .npz file of arrays"),
+        (write_cut, "is not an .npz file of arrays"),
+        (lambda path, content: np.savez(path, game="pong", actions=content["actions"]), "no array 'mode'"),
+        (lambda path, content: np.savez(path, **content | {"starts": np.array([2])}), "starts begins with"),
+        (lambda path, content: np.savez(path, **content | {"actions": np.ones(3)}), "actions is float64"),
+    ],
+)
+def test_files_that_are_no_recording_are_named(write, message, tmp_path):
+    path, maker = tmp_path / "play.npz", EnvMaker("parl/Pong-v0", {"obs_type": "ram", "stack_num": None})
+    numbers = {"mode": 0, "difficulty": 0, "frameskip": 4}
+    write(path, {"game": "pong", **numbers, "actions": np.zeros(3, np.uint8), "starts": np.array([0])})
+    with pytest.raises(DatasetError, match=message):
+        datasets.from_play(path, tmp_path / "d")
+    with pytest.raises(ConfigError, match=message):
+        read_play([path], maker, spec_of(maker(1)))
 
 
 @pytest.mark.parametrize("preset", ["ale", "envpool", "gymnasium", "machado", "nature"])

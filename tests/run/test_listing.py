@@ -162,6 +162,13 @@ def test_a_run_that_is_given_as_a_copy_and_a_link_too_counts_once(tmp_path):
     (tmp_path / "link").symlink_to(runs[1].path)
     (group,) = compare_runs([*(run.path for run in runs), tmp_path / "copy", tmp_path / "link"])
     assert group.scores == (1.0, 5.0)
+    assert len(groups([*(run.path for run in runs), tmp_path / "copy"])) == 1
+    assert sum(map(len, groups([runs[0].path, tmp_path / "copy"]).values())) == 1
+
+
+def test_groups_of_runs_with_the_same_name_in_several_folders_are_kept(tmp_path):
+    paths = [make_run(tmp_path / str(rate), "dqn-0", own={"rate": rate}).path for rate in (1, 2, 3, 4)]
+    assert sorted(members for (members,) in groups(paths).values()) == paths
 
 
 def test_runs_that_differ_in_what_they_print_and_log_are_one_group(tmp_path):

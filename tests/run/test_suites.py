@@ -6,6 +6,7 @@ import pytest
 from parl.atari.catalogue import games
 from parl.cli import main
 from parl.errors import ConfigError
+from parl.run import RunDirectory
 from parl.run.scores import interquartile_mean
 from parl.run.suites import REFERENCES, SUITES, SuiteScores, human_normalized
 from parl.train import train
@@ -58,3 +59,6 @@ def test_runs_are_scored_from_the_command_line(tmp_path, capsys):
     # Ten steps give no points: (0 - 163.9) / (13455 - 163.9).
     assert "qbert                  -0.012 of human, 1 runs" in out
     assert "without a run: battle_zone, double_dunk, name_this_game, phoenix" in out
+    checkpoint = RunDirectory.open(run.path).checkpoints.last()
+    assert main(["eval", "--suite", "atari5", "--episodes", "2", str(checkpoint)]) == 0
+    assert "of human, 1 runs" in capsys.readouterr().out

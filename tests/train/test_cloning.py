@@ -11,7 +11,7 @@ from parl.atari.recording import Recorder
 from parl.envs import EnvMaker, spec_of
 from parl.envs.atari.registration import env_id
 from parl.envs.recorded import read_play
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.run import RunDirectory
 from parl.train import evaluate, resume, train
 
@@ -172,5 +172,8 @@ def test_wrong_files_are_refused(tmp_path):
             ConfigError, match=rf"holds the observation {value}.* in row 0, which is no uint8"
         ):
             read_play([path], images, spec_of(images(1)))
+    np.savez(path, observations=np.zeros((2, 4)), actions=np.array([0.0, np.nan]))
+    with pytest.raises(NonFiniteError, match="holds action nan in row 1"):
+        read_play([path], maker, spec)
     with pytest.raises(ConfigError, match="data is empty"):
         read_play([], maker, spec)

@@ -137,6 +137,15 @@ def test_a_folder_that_is_written_again_keeps_no_picture_of_another_policy(tmp_p
     assert "Video" not in (folder / "README.md").read_text()
 
 
+def test_the_folder_can_be_a_repository_but_not_a_run(tmp_path):
+    run = train_small(tmp_path, "dqn").path
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    parl.load(parl.load(run).save_for_hub(tmp_path / "clone"))
+    with pytest.raises(ConfigError, match=r"is a run directory, which would be overwritten"):
+        parl.load(run).save_for_hub(run)
+    parl.load(run)
+
+
 def test_a_folder_for_the_hub_is_reported_but_not_resumed(tmp_path, capsys):
     folder = parl.load(train_small(tmp_path, "ppo").path).save_for_hub(tmp_path / "saved")
     assert main(["resume", str(folder)]) == 1

@@ -21,3 +21,7 @@ __all__ = ["cpprb", "sb3", "tianshou", "torchrl"]
 
 if not TYPE_CHECKING:  # Type checkers report names that do not exist.
     __getattr__ = importer("parl.adapters", {name: f"parl.adapters.{name}" for name in __all__})
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

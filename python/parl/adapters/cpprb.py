@@ -441,7 +441,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 class _NStep:
     """Sums rewards over n rows; a row is complete after n - 1 more rows, or at the end of its episode."""
 
-    def __init__(self, options: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], fields: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+    ) -> None:
         self.n = int(options["size"])
         if self.n < 1:
             raise ValueError(f"Nstep size {self.n} is below 1")
@@ -450,6 +452,11 @@ class _NStep:
         for name in (*self.rewards, *self.nexts, "done"):
             if name not in fields:
                 raise KeyError(f"Nstep needs the field {name!r}, env_dict has {', '.join(fields)}")
+        for name in self.rewards:
+            if fields[name][1].kind != "f":
+                raise TypeError(
+                    f"Nstep needs rewards that are floats, the field {name!r} is {fields[name][1]}"
+                )
         self.pending: list[tuple[dict[str, NDArray[Any]], float | None]] = []
 
     def push(

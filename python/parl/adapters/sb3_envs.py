@@ -69,6 +69,9 @@ class AtariVecEnv(VecEnv):
         for name in _FIXED_OPTIONS:
             if name in options:
                 raise AtariError(f"{name} is {options[name]!r}: AtariVecEnv sets it itself")
+        for name in ("ram_info", "sound"):
+            if options.get(name):
+                raise AtariError(f"{name} is {options[name]!r}, but infos of AtariVecEnv do not have it")
         options.setdefault("reward_dtype", "float32")
         self.envs: AtariVectorEnv = make_vec(
             game, n_envs, preset=preset, autoreset_mode=AutoresetMode.SAME_STEP, **options
@@ -78,6 +81,7 @@ class AtariVecEnv(VecEnv):
         self._lengths = np.zeros(n_envs, np.int64)
         self._created_at = time.time()
         super().__init__(n_envs, self.envs.single_observation_space, self.envs.single_action_space)
+        self.metadata = {**self.metadata, "render_fps": self.envs.metadata["render_fps"]}
 
     # ------------------------------------------------------------------ playing
 

@@ -16,8 +16,7 @@ from parl._system import write_atomically
 from parl.errors import AtariError
 
 _EQUAL = ("console", "all")
-# What NumPy and zipfile raise for files of something else, and for damaged ones.
-_UNREADABLE = (
+UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     ValueError,
@@ -26,6 +25,7 @@ _UNREADABLE = (
     TypeError,
     RuntimeError,
 )
+"""What NumPy and zipfile raise for files of something else, and for damaged ones."""
 
 
 class StateArchive:
@@ -153,7 +153,7 @@ class StateArchive:
         try:
             with np.load(content, allow_pickle=False) as arrays:
                 equal, states = str(arrays["equal"]), arrays["states"]
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise AtariError(f"{path} is not the file of a StateArchive: {error}") from None
         archive = cls(equal)  # pyright: ignore[reportArgumentType]
         if not archive.add(states)[1].all():

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from parl import _native
 from parl._system import write_atomically
 from parl.atari.actions import Action
+from parl.atari.archive import UNREADABLE
 from parl.atari.console import Console
 from parl.errors import ConfigError
 
@@ -98,6 +99,39 @@ class Recorder:
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content.getvalue())
+
+
+def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an ``.npz`` file by name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no such file, is damaged, or holds Python objects.
+    """
+    content = io.BytesIO(Path(path).read_bytes())
+    try:
+        with np.load(content, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except UNREADABLE as error:
+        raise ValueError(f"{path} is not an .npz file of arrays: {error}") from None
+
+
+def check_play(columns: Mapping[str, NDArray[Any]]) -> None:
+    """Checks that the arrays of a file are those of a recording.
+
+    Raises:
+        ValueError: one is missing or of another shape or type, or the first episode does not start at step 0.
+    """
+    for name in ("game", "mode", "difficulty", "frameskip", "actions", "starts"):
+        if name not in columns:
+            raise ValueError(f"it has no array {name!r}")
+    for name in ("actions", "starts"):
+        if columns[name].ndim != 1 or columns[name].dtype.kind not in "iu":
+            raise ValueError(
+                f"{name} is {columns[name].dtype} of shape {columns[name].shape}, expected integers"
+            )
+    if columns["starts"][:1].tolist() != [0]:
+        raise ValueError(f"starts begins with {columns['starts'][:1].tolist()}, expected 0")
 
 
 def settings_of(columns: Mapping[str, NDArray[Any]]) -> dict[str, int | None]:

@@ -47,19 +47,19 @@ def eval_command(arguments: Sequence[str]) -> int:
         raise UsageError(f"parl eval: --seed is {options.seed}, expected at least 0")
     if options.video is not None and len(runs) > 1:
         raise UsageError(f"parl eval: --video takes one run, got {len(runs)}")
-    means = {run: _evaluate(run, options) for run in runs}
+    played = [(run, *_evaluate(run, options)) for run in runs]
     if options.suite is not None:
-        _print_suite(options.suite, means)
+        _print_suite(options.suite, [(of_run, mean) for _, of_run, mean in played])
     if options.video is not None:
         record = importlib.import_module("parl.train").record
-        (run,) = means
+        run = played[0][0]
         score = record(run, options.video, seed=options.seed, checkpoint=options.checkpoint, trust=True)
         print(f"{options.video}: one episode, return {score:g}")
     return 0
 
 
-def _evaluate(run: Path, options: EvalOptions) -> float:
-    """Plays the episodes of one run, prints and stores their scores; returns the mean."""
+def _evaluate(run: Path, options: EvalOptions) -> tuple[Path, float]:
+    """Plays the episodes of one run, prints and stores their scores; returns its directory and the mean."""
     from parl.run.scores import Scores
 
     playing = importlib.import_module("parl.train.playing")
@@ -94,16 +94,16 @@ def _evaluate(run: Path, options: EvalOptions) -> float:
             file.write(json.dumps(record) + "\n")
     except OSError as error:  # a folder that cannot be written, or a full disk
         print(f"parl eval: the scores are not stored: {message_of(error)}", file=sys.stderr)
-    return scores.mean
+    return policy.run, scores.mean
 
 
-def _print_suite(suite: str, means: dict[Path, float]) -> None:
+def _print_suite(suite: str, means: Sequence[tuple[Path, float]]) -> None:
     from parl.atari.catalogue import find_id
     from parl.run import RunDirectory
     from parl.run.suites import SuiteScores
 
     scores: dict[str, list[float]] = {}
-    for run, mean in means.items():
+    for run, mean in means:
         name = RunDirectory.open(run).config["run"]["env"]
         scores.setdefault(find_id(name) or name, []).append(mean)
     found = SuiteScores.of(suite, scores)

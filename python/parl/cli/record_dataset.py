@@ -68,7 +68,7 @@ def record_dataset_command(arguments: Sequence[str]) -> int:
 
     options: RecordDatasetOptions = parse(RecordDatasetOptions, "parl record-dataset", arguments)
     keywords = importlib.import_module("parl.train.config").keywords(options.env_options)
-    is_run = (Path(options.what) / "config.toml").is_file()
+    is_run = any((Path(options.what) / name).is_file() for name in ("config.toml", "manifest.json"))
     if options.what.endswith(".npz"):
         for name in ("steps", "seed", "num_envs", "compress"):
             if getattr(options, name) != RecordDatasetOptions.__dataclass_fields__[name].default:

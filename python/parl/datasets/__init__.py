@@ -58,3 +58,7 @@ if not TYPE_CHECKING:  # Type checkers report names that do not exist.
             "to_minari": "parl.datasets.minari",
         },
     )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from parl.atari.catalogue import game_id
-from parl.datasets.dataset import Dataset
+from parl.datasets.dataset import Dataset, load
 from parl.datasets.options import resolve
 from parl.datasets.recording import log_episodes
 from parl.errors import ConfigError, DatasetError
@@ -169,14 +170,19 @@ def from_minari(
         raise DatasetError(f"{name} has {len(indices)} episodes, but there are {len(seeds)} seeds")
     actions = [np.asarray(found[place].actions) for place in range(len(indices))]
     logs = list(zip(seeds, actions, strict=True))
-    dataset = log_episodes(path, game, options, logs, f"Minari: {name}", overwrite)
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists already: overwrite=True replaces it")
+    # An earlier file stays until the new one is proven.
+    unproven = path.with_name(f"{path.name}.unproven")
     try:
+        dataset = log_episodes(unproven, game, options, logs, f"Minari: {name}", overwrite=True)
         for number, columns in _whole_batches(dataset):
             _compare(f"{name}: episode {number}", found[number], columns)
-    except DatasetError:
-        dataset.path.unlink()
-        raise
-    return dataset
+        os.replace(unproven, path)
+    finally:
+        unproven.unlink(missing_ok=True)
+    return load(path)
 
 
 def _whole_batches(dataset: Dataset) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 import parl
 from parl.atari.catalogue import game_id
-from parl.atari.recording import settings_of
+from parl.atari.recording import check_play, read_arrays, settings_of
 from parl.datasets import policies
 from parl.datasets.checkpoints import STATE_VERSION
 from parl.datasets.consoles import LoggedConsoles, draw_seeds, masked
@@ -198,11 +198,11 @@ def from_play(play: str | Path, path: str | Path, *, overwrite: bool = False, **
         FileExistsError: the file of the dataset exists already.
     """
     try:
-        with np.load(play, allow_pickle=False) as file:
-            columns = {name: file[name] for name in ("game", "mode", "difficulty", "frameskip")}
-            actions, starts = file["actions"], file["starts"].tolist()
-    except (ValueError, KeyError) as error:
+        columns = read_arrays(play)
+        check_play(columns)
+    except ValueError as error:
         raise DatasetError(f"{play} is not a file of parl play --record: {error}") from None
+    actions, starts = columns["actions"], columns["starts"].tolist()
     game = str(columns["game"])
     played = {**_PLAY, **settings_of(columns)}
     for name, value in env_options.items():
@@ -224,9 +224,10 @@ def log_episodes(
     """Writes a dataset of given seeds and actions, which consoles play once for the hashes.
 
     Raises:
-        DatasetError: an episode goes on after the end of its game.
+        DatasetError: an episode goes on after the end of its game, or has actions that the game does not.
     """
     consoles = LoggedConsoles(game, 1, options)
+    _check_actions(source, episodes, len(consoles.envs.action_codes))
     header = header_of(game, options, consoles, {"source": source})
     writer = Writer(path, header, overwrite=overwrite)
     everything = masked(1, [0])
@@ -245,12 +246,32 @@ def log_episodes(
                     consoles.reset(np.array([-1]), everything)
             consoles.write(0, writer, cut=not over[0])
         return load(writer.finish())
-    except DatasetError:
+    except BaseException:
         writer.discard()
         raise
     finally:
         writer.close()
         consoles.close()
+
+
+def _check_actions(source: str, episodes: Sequence[tuple[int, Any]], count: int) -> None:
+    """Checks that the actions of all episodes are integers in 0..count - 1.
+
+    Raises:
+        DatasetError: names the episode and the action.
+    """
+    for number, (_, given) in enumerate(episodes):
+        actions = np.asarray(given)
+        if actions.ndim != 1 or actions.dtype.kind not in "iu":
+            raise DatasetError(
+                f"{source}: the actions of episode {number} are {actions.dtype} of shape {actions.shape}, "
+                "expected integers, one for each step"
+            )
+        wrong = (actions < 0) | (actions >= count)
+        if wrong.any():
+            raise DatasetError(
+                f"{source}: episode {number} has the action {actions[wrong][0]}, expected 0 to {count - 1}"
+            )
 
 
 def _name_of(policy: Any) -> str:

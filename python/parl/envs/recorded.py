@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from parl._native import all_finite, game_rows
-from parl.atari.recording import settings_of
+from parl.atari.recording import check_play, read_arrays, settings_of
 from parl.envs.make import EnvMaker
 from parl.errors import ConfigError, NonFiniteError
 from parl.types import Array, EnvSpec
@@ -56,8 +56,9 @@ def read_play(files: Sequence[str | Path], maker: EnvMaker, spec: EnvSpec) -> tu
 
 def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            columns = {name: file[name] for name in file.files}
+        columns = read_arrays(path)
+        if "game" in columns:
+            check_play(columns)
     except ValueError as error:
         raise ConfigError(f"{path} is not an .npz file of recorded play: {error}") from error
     if "game" in columns:
@@ -79,19 +80,18 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
             f"{path} holds observations of shape {obs.shape[1:]} and actions of shape {action.shape[1:]}; "
             f"{maker.name} has shapes {spec.observation_shape} and {spec.action_shape}"
         )
+    for what, rows in (("observation", obs), ("action", action)):
+        if not all_finite(rows):
+            row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
+            where = f" (index {tuple(index)})" if index else ""
+            raise NonFiniteError(f"{path} holds {what} {rows[row, *index]}{where} in row {row}")
     if spec.num_actions and not 0 <= int(action.min()) <= int(action.max()) < spec.num_actions:
         raise ConfigError(
             f"{path} holds actions {int(action.min())} to {int(action.max())}, "
             f"{maker.name} has 0 to {spec.num_actions - 1}"
         )
     obs = _converted(path, "observation", obs, spec.observation_dtype)
-    action = _converted(path, "action", action, spec.action_dtype)
-    for what, rows in (("observation", obs), ("action", action)):
-        if not all_finite(rows):
-            row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
-            where = f" (index {tuple(index)})" if index else ""
-            raise NonFiniteError(f"{path} holds {what} {rows[row, *index]}{where} in row {row}")
-    return obs, action
+    return obs, _converted(path, "action", action, spec.action_dtype)
 
 
 def _converted(path: Path, what: str, rows: Array, dtype: str) -> Array:
@@ -132,12 +132,17 @@ def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[
         actions = _actions_of(path, game, columns["actions"], codes)
         starts = set(columns["starts"].tolist())
         seen: list[Array] = []
-        obs = np.zeros(0)
+        obs, over = np.zeros(0), False
         for step, action in enumerate(actions):
             if step in starts:
                 obs, _ = env.reset(seed=0)
+            elif over:
+                raise ConfigError(
+                    f"{path}: a game ends with step {step - 1}, but no other one starts with step {step}"
+                )
             seen.append(np.array(obs[0]))
-            obs = env.step(np.array([action]))[0]
+            obs, _, terminated, truncated, _ = env.step(np.array([action]))
+            over = bool(terminated[0] or truncated[0])
         return np.stack(seen) if seen else np.zeros((0,)), actions
     finally:
         env.close()

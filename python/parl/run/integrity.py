@@ -79,11 +79,13 @@ def _hash_of(path: Path) -> str:
 
 
 def describe(folder: Path) -> dict[str, dict[str, Any]]:
-    """Name, size in bytes and hash of each file in ``folder``."""
-    return {
-        path.name: {"size": path.stat().st_size, _CHECKSUM: _hash_of(path)}
-        for path in sorted(folder.iterdir())
-    }
+    """Name, size in bytes and hash of each file in ``folder``, see :func:`describe_file`."""
+    return {path.name: describe_file(path) for path in sorted(folder.iterdir())}
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Size in bytes and hash of a file."""
+    return {"size": path.stat().st_size, _CHECKSUM: _hash_of(path)}
 
 
 def check_file(path: Path, expected: Mapping[str, Any], read: bool = True) -> None:

@@ -62,22 +62,25 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
     """Groups runs whose settings differ only in their seed and in those that do not change what they learn.
 
     Args:
-        runs: run directories.
+        runs: run directories. A run that is among them more than once, as a link or a copy, counts once.
 
     Returns:
         Name of the group -> run directories.
     """
-    found: dict[str, tuple[str, list[Path]]] = {}
+    found: dict[str, tuple[str, dict[str, Path]]] = {}
     for run in map(Path, runs):
         directory = RunDirectory.open(run)
         settings = compared_settings(directory)
         seed = settings.pop("seed", None)
         table = directory.config | {"run": settings}
         name = run.name.removesuffix(f"-{seed}")
-        found.setdefault(json.dumps(table, sort_keys=True, default=str), (name, []))[1].append(run)
+        key = json.dumps(table, sort_keys=True, default=str)
+        found.setdefault(key, (name, {}))[1].setdefault(directory.id, run)
     named: dict[str, list[Path]] = {}
-    for name, members in found.values():
-        label = name if name not in named else members[0].name
+    for name, of_runs in found.values():
+        members = [*of_runs.values()]
+        first = members[0]
+        label = next(one for one in (name, first.name, str(first)) if one not in named)
         named[label] = members
     return named
 

@@ -19,7 +19,7 @@ from parl._system import write_atomically
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
 from parl.run.config import dump_toml
-from parl.run.integrity import describe, with_checksum
+from parl.run.integrity import describe_file, with_checksum
 from parl.runtime import policy_file
 from parl.train.registry import pickled_functions
 
@@ -72,8 +72,10 @@ def save(policy: Policy, folder: str | Path, source: str | None = None) -> Path:
         source: the argument of :func:`parl.load` in the model card; by default the folder's name.
 
     Raises:
-        ConfigError: a function without an import path makes the network.
+        ConfigError: a function without an import path makes the network; or ``folder`` is a run directory.
     """
+    if (Path(folder) / "checkpoints").exists():
+        raise ConfigError(f"{folder} is a run directory, which would be overwritten: name another folder")
     for name in pickled_functions(policy.config.algorithm):
         raise ConfigError(
             f"{name} is a function without an import path, which a folder without pickles cannot hold: write "
@@ -91,7 +93,7 @@ def save(policy: Policy, folder: str | Path, source: str | None = None) -> Path:
     write_atomically(folder / "config.toml", settings)
     if "env.pkl" in run.about["files"] or run.about.get("function_env"):
         about["function_env"] = True  # Its environment is a function, which is left out.
-    about["files"] = {"config.toml": describe(folder)["config.toml"]}
+    about["files"] = {"config.toml": describe_file(folder / "config.toml")}
     write_atomically(folder / "run.json", with_checksum(about))
     counters = (policy.folder / "counters.json").read_text(encoding="utf-8")
     write_atomically(folder / "counters.json", counters)
