@@ -165,11 +165,13 @@ def test_an_exception_ends_the_run_with_a_checkpoint_and_names_the_hook(tmp_path
 def test_an_exit_in_a_callback_ends_the_process_with_a_checkpoint(tmp_path):
     class Exits:
         def on_record(self, record):
+            self.steps = record.env_steps
             sys.exit(3)
 
+    callback = Exits()
     with pytest.raises(SystemExit, match="3"):
-        train("ppo", **RUN, runs=str(tmp_path), name="run", callbacks=[Exits()])
-    assert saved_steps(tmp_path / "run") > 0
+        train("ppo", **RUN, runs=str(tmp_path), name="run", callbacks=[callback])
+    assert saved_steps(tmp_path / "run") == callback.steps
 
 
 def test_a_callback_that_did_not_start_is_not_ended(tmp_path):
