@@ -89,6 +89,20 @@ def test_minibatches_are_not_empty_where_many_rows_are_not_valid(size):
     assert learner.weights.isfinite().all()
 
 
+@pytest.mark.parametrize("target_kl", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_one_of_several_learners_with_few_valid_rows_makes_all_steps(rows, target_kl):
+    """The others wait for it: it repeats rows, or has gradients of 0."""
+    config = Config(epochs=1, minibatch_size=4, target_kl=target_kl)
+    learner = PPO(config, SPEC).make_learner(0, "cpu")
+    learner.learners = 2
+    before, data = learner.weights.clone(), rollout(4, 4)
+    data.valid[:] = False
+    data.valid.view(-1)[:rows] = True
+    assert learner.learn(data, 0.0, no_averaging) == 8
+    assert learner.weights.isfinite().all() and torch.equal(learner.weights, before) == (rows == 0)
+
+
 def test_target_kl_ends_the_epochs_early():
     options = {"epochs": 50, "minibatch_size": 8, "learning_rate": 0.05}
     free = PPO(Config(**options), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, no_averaging)

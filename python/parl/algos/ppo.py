@@ -330,7 +330,7 @@ class PPOLearner(ActorCriticLearner):
         """Returns whether learning from this rollout stops before this update; equal for all learners."""
         if not self.config.target_kl:
             return False
-        kl = torch.as_tensor(self.figures["kl"])
+        kl = torch.as_tensor(self.figures.get("kl", 0.0))
         average(kl)
         return float(kl) > self.config.target_kl
 

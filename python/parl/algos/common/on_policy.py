@@ -284,8 +284,8 @@ class OnPolicyLearner(ABC):
 
         Minibatches differ by at most one row. There are as many as if all rows were valid, so that learners
         on rollouts of the same size, each with a share of ``size``, make the same number of steps; a single
-        learner has no more of them than valid rows. Rows are shuffled in each epoch, unless one minibatch
-        holds them all.
+        learner has no more of them than valid rows, and one of several that has fewer valid rows repeats
+        them. Rows are shuffled in each epoch, unless one minibatch holds them all.
 
         Args:
             columns: (R, ...) each.
@@ -306,6 +306,8 @@ class OnPolicyLearner(ABC):
                 yield tuple(columns)
                 continue
             order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(where)
+            if 0 < count < parts:
+                order = order[torch.arange(parts, device=where) % count]
             cut = [select_rows(column, order).tensor_split(parts) for column in columns]
             yield from zip(*cut, strict=True)
 
@@ -317,7 +319,14 @@ class OnPolicyLearner(ABC):
         return figures
 
     def differentiate(self, *tensors: Tensor) -> None:
-        """As :meth:`make_gradients`; on a CPU it is recorded and replayed if possible."""
+        """As :meth:`make_gradients`; on a CPU it is recorded and replayed if possible.
+
+        Without rows, which one of several learners may have, the gradients are 0.
+        """
+        if not len(tensors[0]):
+            self.gradients.zero_()
+            self.figures = {}
+            return
         on_host = self.device.type == "cpu" and self._device_schedule is None
         self.figures = (self._update if on_host else self.make_gradients)(*tensors)
 
