@@ -80,14 +80,20 @@ def _array(name: str, values: Any, dtype: np.dtype[Any]) -> Array:
     if dtype.kind not in "iu":
         return np.asarray(values, dtype)
     given = np.asarray(values)
-    if given.dtype == dtype:
-        return given
-    with np.errstate(invalid="ignore"):
-        converted = given.astype(dtype)
-    wrong = converted != given
-    if wrong.any():
-        raise ConfigError(f"{name} have the value {given[wrong].flat[0]}, which {dtype} does not hold")
+    converted, changed = as_dtype(given, dtype)
+    if changed is not None:
+        raise ConfigError(f"{name} have the value {given[changed]}, which {dtype} does not hold")
     return converted
+
+
+def as_dtype(values: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, ...] | None]:
+    """``values`` in another dtype, not copied if they have it, and the index of the first that changes."""
+    if values.dtype == dtype:
+        return values, None
+    with np.errstate(invalid="ignore"):
+        converted = values.astype(dtype)
+    changed = np.argwhere(converted != values)
+    return converted, tuple(changed[0].tolist()) if len(changed) else None
 
 
 def check_final(info: Mapping[str, Any], needed: Array) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from parl._native import all_finite, game_rows
 from parl.atari.recording import check_play, read_arrays, settings_of
 from parl.envs.make import EnvMaker
+from parl.envs.observations import as_dtype
 from parl.errors import ConfigError, NonFiniteError
 from parl.types import Array, EnvSpec
 
@@ -100,13 +101,11 @@ def _converted(path: Path, what: str, rows: Array, dtype: str) -> Array:
     Raises:
         ConfigError: ``dtype`` is one of integers and does not have a value, such as that of scaled pixels.
     """
-    if rows.dtype == dtype:
-        return rows
-    with np.errstate(invalid="ignore"):
-        found = rows.astype(dtype)
-    if np.dtype(dtype).kind in "iub" and (found != rows).any():
-        row, *index = np.argwhere(found != rows)[0].tolist()
-        raise ConfigError(f"{path} holds the {what} {rows[row, *index]} in row {row}, which is no {dtype}")
+    if np.dtype(dtype).kind not in "iub":
+        return rows.astype(dtype, copy=False)
+    found, changed = as_dtype(rows, np.dtype(dtype))
+    if changed is not None:
+        raise ConfigError(f"{path} holds the {what} {rows[changed]} in row {changed[0]}, which is no {dtype}")
     return found
 
 
