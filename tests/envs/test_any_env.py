@@ -78,7 +78,9 @@ def test_a_class_takes_options_as_its_arguments():
         with pytest.raises(ConfigError, match=rf"env options \['size'\] .* env is a {what}"):
             EnvMaker(env, {"size": 8})
     for other in (3, SimpleNamespace(step=None, reset=None)):  # as an environment of another library
-        with pytest.raises(ConfigError, match=r"env = .* is neither a Gymnasium id, a class"):
+        with pytest.raises(
+            ConfigError, match=r"env = .* is neither a Gymnasium id, a class, a function, an Env"
+        ):
             EnvMaker(other)
 
 

@@ -101,9 +101,8 @@ def _check_reward(name: str, env: VectorEnv[Any, Any, Any], compute_reward: Goal
     env.reset(seed=0)
     for _ in range(_PROBED_STEPS):
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        if (
-            terminated.any() or truncated.any()
-        ):  # with same-step autoreset these are goals of the next episode
+        # After the end of an episode, goals may be those of the next one.
+        if terminated.any() or truncated.any():
             return
         computed = compute_reward(observation[GOALS[0]], observation[GOALS[1]], {})
         if not np.allclose(reward, computed, rtol=1e-3, atol=1e-5):

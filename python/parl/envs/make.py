@@ -88,7 +88,7 @@ class EnvMaker:
     ) -> None:
         if not isinstance(env, str) and not callable(env) and not _is_env(env):
             raise ConfigError(
-                f"env = {env!r} is neither a Gymnasium id, a class, a function nor an Env or VectorEnv of it"
+                f"env = {env!r} is neither a Gymnasium id, a class, a function, an Env nor a VectorEnv"
             )
         if not isinstance(env, str) and not inspect.isclass(env) and options:
             raise ConfigError(

@@ -204,8 +204,10 @@ def check_options(options: Mapping[str, Any] | None) -> None:
     """
     known = ("reset_mask", "states", *KEYS)
     for name in options or ():
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        if near and name not in known:
+        if name in known:  # first, since programs may reset with a mask in every step
+            continue
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
+        if near:
             raise AtariError(f"options has the key {name!r}: did you mean {near[0]!r}?")
 
 
