@@ -191,6 +191,17 @@ def test_upload_and_download(tmp_path, hub):
         parl.load("hf://pendulum")
 
 
+def test_a_policy_on_the_hub_is_evaluated_and_recorded(tmp_path, hub, capsys):
+    policy = parl.load(train_small(tmp_path, "ppo").path)
+    policy.save_for_hub(hub / "user" / "cartpole")
+    assert main(["eval", "hf://user/cartpole", "--episodes", "2"]) == 0
+    assert "2 greedy episodes" in capsys.readouterr().out
+    assert not (tmp_path / "downloaded" / "evaluations.jsonl").exists()
+    shutil.rmtree(tmp_path / "downloaded")
+    assert main(["record", "hf://user/cartpole", "--out", str(tmp_path / "last.png")]) == 0
+    assert (tmp_path / "last.png").is_file()
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ConfigError, match=r"pip install 'parl-rl\[hub\]'"):

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from parl.cli.arguments import UsageError, aligned, parse
 from parl.cli.errors import message_of
-from parl.cli.runs import RunPaths, ask_for_trust, some
+from parl.cli.runs import SavedPolicies, ask_for_trust, is_on_hub, some
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalOptions:
     """Play greedy episodes on new seeds and print the scores."""
 
-    runs: RunPaths
-    """Run directories."""
+    runs: SavedPolicies
+    """Run directories, folders of checkpoints, or hf://user/repository on the Hugging Face Hub."""
     episodes: int = 100
     """Number of episodes of each run."""
     seed: int = 1_000_000
@@ -58,7 +58,7 @@ def eval_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _evaluate(run: Path, options: EvalOptions) -> tuple[Path, float]:
+def _evaluate(run: str, options: EvalOptions) -> tuple[Path, float]:
     """Plays the episodes of one run, prints and stores their scores; returns its directory and the mean."""
     from parl.run.scores import Scores
 
@@ -72,7 +72,7 @@ def _evaluate(run: Path, options: EvalOptions) -> tuple[Path, float]:
 
     returns, facts, policy = ask_for_trust(evaluate, options.trust)
     # A folder of a checkpoint stands for itself.
-    checkpoint = options.checkpoint if policy.run == run else policy.folder.name
+    checkpoint = options.checkpoint if policy.run == Path(run) else policy.folder.name
     protocol = protocol_line(facts)
     scores = Scores.of(returns)
     name = f"{run}: " if len(options.runs) > 1 else ""
@@ -82,6 +82,8 @@ def _evaluate(run: Path, options: EvalOptions) -> tuple[Path, float]:
         print(aligned(facts))
     else:
         print(f"protocol: {protocol}")
+    if is_on_hub(run):  # its folder is a cache
+        return policy.run, scores.mean
     record = {
         "protocol": protocol,
         "checkpoint": checkpoint,

@@ -16,7 +16,7 @@ from parl.atari.actions import Action, action_number
 from parl.atari.console import Console
 from parl.atari.pictures import write_frames
 from parl.cli.arguments import UsageError, parse
-from parl.cli.runs import ask_for_trust
+from parl.cli.runs import ask_for_trust, is_on_hub
 from parl.errors import AtariError, ConfigError
 
 _SECONDS = 30
@@ -31,7 +31,8 @@ class RecordOptions:
     """Record one greedy episode of a run, or an Atari game, in a file; .png holds the last frame."""
 
     what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN|GAME")]
-    """A run directory or a checkpoint's folder; or the id of a game (see parl games) or the path of a ROM."""
+    """A run directory, a checkpoint's folder or hf://user/repository; or the id of a game (see parl games) or
+    the path of a ROM."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """File to write: .mp4 (of an Atari game with sound), .gif (both need the extra video) or .png."""
     seed: int | None = None
@@ -57,7 +58,7 @@ class RecordOptions:
 def record_command(arguments: Sequence[str]) -> int:
     """Records an episode into a video or picture file. Returns the exit status."""
     options = parse(RecordOptions, "parl record", arguments)
-    is_run = Path(options.what).is_dir()
+    is_run = is_on_hub(options.what) or Path(options.what).is_dir()
     of_games = ("frames", "actions", "mode", "difficulty", "allow_unknown")
     for field in dataclasses.fields(RecordOptions):
         unused = field.name in (of_games if is_run else ("checkpoint", "trust"))

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -26,6 +26,14 @@ RunPaths = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
     tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
 ]
+# Run directories, folders of checkpoints, or policies on the Hugging Face Hub.
+SavedPolicies = Annotated[
+    tyro.conf.Positional[tuple[str, ...]],
+    tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
+]
+_HUB = "hf://"
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +76,7 @@ def _cells(one: Any) -> tuple[str, ...]:
     )
 
 
-def some(runs: tuple[Path, ...], prog: str) -> tuple[Path, ...]:
+def some(runs: tuple[T, ...], prog: str) -> tuple[T, ...]:
     """The run directories of a command, at least one.
 
     Raises:
@@ -77,6 +85,11 @@ def some(runs: tuple[Path, ...], prog: str) -> tuple[Path, ...]:
     if not runs:
         raise UsageError(f"{prog} needs at least one run directory")
     return runs
+
+
+def is_on_hub(source: str) -> bool:
+    """Returns whether a command's argument is the address of a policy on the Hugging Face Hub."""
+    return source.startswith(_HUB)
 
 
 def interruptible(training: Callable[[], Any]) -> Any:
