@@ -1,4 +1,4 @@
-"""A run on 64 machines of 64 cores and 8 GPUs, computed from unit costs: which part is the first limit.
+"""A run on 64 machines of 64 cores, one of which has 8 GPUs: its first limit, computed from unit costs.
 
     python benches/scaling.py            # prints the table of docs/scaling.md
     python benches/scaling.py --write    # writes it there

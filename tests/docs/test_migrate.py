@@ -15,12 +15,14 @@ from parl.train import ALGORITHMS
 from parl.train.options import Options
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "migrate").glob("*.md"))
-# The module that a page's script *before* imports; CleanRL is not a package.
+# The module that a page's script *before* imports, if tests run it: CleanRL is not a package, and the tests
+# have Ray without RLlib's dependencies.
 PEERS = {
     "ale-py": "ale_py",
     "cleanrl": None,
     "cpprb": "cpprb",
     "envpool": "envpool",
+    "rllib": None,
     "stable-baselines3": "stable_baselines3",
     "tianshou": "tianshou",
     "torchrl": "torchrl",
@@ -30,6 +32,7 @@ SLOW = {"stable-baselines3", "tianshou", "torchrl"}
 # Sizes on a page, and those of the test.
 SMALLER = {
     "cleanrl": {"--total-steps 50k": "--total-steps 512 --evaluation-episodes 2"},
+    "rllib": {"total_steps=20_000": "total_steps=1_100, evaluation_episodes=2"},
     "stable-baselines3": {
         "learn(50_000)": "learn(256)",
         "total_steps=50_000": "total_steps=256, evaluation_episodes=2",

@@ -285,7 +285,7 @@ def test_settings_that_need_the_host_are_refused():
     topology, said = TOPOLOGIES["rollout"], []
     with pytest.raises(ConfigError, match="need the learner there too"):
         topology.resolve_auto(algorithm(), topology.config(), there, SPEC, print)
-    with pytest.raises(ConfigError, match="cuda_graph = True records what environments on a CUDA device"):
+    with pytest.raises(ConfigError, match="cuda_graph = True needs environments on a CUDA device"):
         topology.resolve_auto(algorithm(cuda_graph=True), topology.config(), here, SPEC, print)
     config = topology.resolve_auto(algorithm(), topology.config(device="cuda"), there, SPEC, said.append)
     assert config.threads == 1 and "are on cuda" in said[0]

@@ -230,11 +230,11 @@ OWN = {
 OWN["data"] = OWN["rollout"] | {
     "data": check_data,
     "dataset": parts("recorded.parl", "dataset", "recorded.parl"),
-    "random_starts": refused(20, "recorded data has no starts"),
-    "start_states": refused("self", "start_states = 'self' has no effect with recorded data"),
+    "random_starts": refused(20, "has no effect when learning from files"),
+    "start_states": refused("self", "start_states = 'self' has no effect with data files or a dataset"),
     "start_states_share": refused(1.0, "start_states_share = 1.0 has no effect with start_states = None"),
-    "actors": refused(2, "actors = 2 has no effect with recorded data"),
-    "engine": refused("ray", "engine = 'ray' has no effect with recorded data"),
+    "actors": refused(2, "actors = 2 has no effect with data files or a dataset"),
+    "engine": refused("ray", "engine = 'ray' has no effect with data files or a dataset"),
     "ray_address": refused("auto", "ray_address = 'auto' has no effect with engine = 'local'"),
 }
 OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key not in {"threads", *ON_RAY}} | {
@@ -527,14 +527,14 @@ def test_a_setting_that_has_no_effect_is_refused(name, setting, value, reason):
 
 def test_ray_runs_actors_at_the_same_time_and_of_its_own_kind():
     for name in ("dqn", "impala", "es"):
-        with pytest.raises(ConfigError, match="schedule = 'deterministic' is one thread; engine = 'ray'"):
+        with pytest.raises(ConfigError, match="engine = 'ray' needs schedule = 'async'"):
             tiny_runs.run_of(name, engine="ray")
     for name, setting in (("impala", {"actor_kind": "thread"}), ("dqn", {"actor_kind": "thread"})):
         with pytest.raises(ConfigError, match="actor_kind = 'thread' has no effect with engine = 'ray'"):
             tiny_runs.run_of(name, engine="ray", schedule="async", **setting)
     with pytest.raises(ConfigError, match="park_actors = False has no effect with engine = 'ray'"):
         tiny_runs.run_of("dqn", engine="ray", schedule="async", park_actors=False)
-    with pytest.raises(ConfigError, match=r"actors = 5 is neither auto nor in 1\.\.num_envs = 4"):
+    with pytest.raises(ConfigError, match=r"actors = 5 is neither auto nor 1 to num_envs = 4"):
         tiny_runs.run_of("ppo", actors=5)
 
 

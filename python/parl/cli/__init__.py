@@ -19,8 +19,8 @@ usage: parl COMMAND [OPTIONS]
   resume RUN         continue a run from its last checkpoint
   tune ALGORITHM     search for the settings with the highest returns (parl tune ppo --env CartPole-v1)
   watch RUN          show a run's newest policy in the terminal, while it trains or later
-  eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
-                     human-normalized scores of several games
+  eval RUN           play greedy episodes on other seeds than training and print the scores;
+                     --suite atari5 RUN... prints human-normalized scores of several games
   runs [FOLDER]      list the runs of a folder with their scores and states
   compare RUN...     compare algorithms and settings over seeds: interquartile means with intervals
   plot RUN...        draw learning curves against steps and wall time

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from parl.cli.arguments import aligned, parse
+from parl.cli.arguments import OptionalPath, aligned, parse
 from parl.cli.runs import RunPaths, some
 
 
@@ -22,7 +21,7 @@ class CompareOptions:
 
     runs: RunPaths
     """Run directories. Those that differ only in their seed form a group."""
-    plot: Path | None = None
+    plot: OptionalPath = None
     """Also draw means and intervals into this file (.png, .svg, .pdf)."""
 
 

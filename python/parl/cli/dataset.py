@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from parl.cli.arguments import UsageError, aligned, parse
+from parl.cli.arguments import Flag, UsageError, aligned, parse
 
 _USAGE = """\
 usage: parl dataset info|verify|merge|split|recover [OPTIONS]
@@ -40,9 +40,9 @@ class InfoOptions:
 
     file: _File
     """The dataset."""
-    episodes: bool = False
+    episodes: Flag = False
     """Also print a row for each episode."""
-    json: bool = False
+    json: Flag = False
     """Print a JSON object."""
 
 
@@ -64,7 +64,7 @@ class MergeOptions:
     """The datasets, in the order of their episodes."""
     out: _Out
     """File to write."""
-    overwrite: bool = False
+    overwrite: Flag = False
     """Replace an existing file."""
 
 
@@ -78,7 +78,7 @@ class SplitOptions:
     """Files to write."""
     shares: tuple[float, ...]
     """Share of the steps of each file, such as 0.9 0.1."""
-    overwrite: bool = False
+    overwrite: Flag = False
     """Replace existing files."""
 
 
@@ -90,7 +90,7 @@ class RecoverOptions:
     """The file, whose name ends in .part."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """File to write; default: the name without .part."""
-    overwrite: bool = False
+    overwrite: Flag = False
     """Replace an existing file."""
 
 

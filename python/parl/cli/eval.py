@@ -8,32 +8,36 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from parl.cli.arguments import UsageError, aligned, parse
+import tyro
+
+from parl.cli.arguments import Flag, OptionalPath, UsageError, aligned, parse
 from parl.cli.errors import message_of
 from parl.cli.runs import SavedPolicies, ask_for_trust, is_on_hub, some
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalOptions:
-    """Play greedy episodes on new seeds and print the scores."""
+    """Play greedy episodes on seeds that no training uses, the same in each call, and print the scores."""
 
     runs: SavedPolicies
     """Run directories, folders of checkpoints, or hf://user/repository on the Hugging Face Hub."""
     episodes: int = 100
     """Number of episodes of each run."""
     seed: int = 1_000_000
-    """Seed of the first episode. Training uses no seeds below 2**23."""
+    """Seed of the first episode. Seeds from 2**23 on are those of training."""
     checkpoint: Literal["best", "last"] = "best"
     """Checkpoint with the highest evaluation, or the last one."""
-    suite: Literal["atari5", "atari57"] | None = None
+    suite: Annotated[
+        Literal["atari5", "atari57"] | None, tyro.conf.arg(metavar="{atari5,atari57}", help_behavior_hint="")
+    ] = None
     """Also print human-normalized scores of this suite of Atari games over all runs."""
-    video: Path | None = None
+    video: OptionalPath = None
     """Also record one episode in this .mp4, .gif or .png file."""
-    verbose: bool = False
+    verbose: Flag = False
     """Print the protocol of the evaluation as a table."""
-    trust: bool = False
+    trust: Flag = False
     """Load pickles of the runs without asking. This runs the code in them: open only runs you trust."""
 
 

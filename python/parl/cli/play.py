@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from parl.cli.arguments import UsageError, parse
+from parl.cli.arguments import Flag, OptionalFloat, OptionalInt, OptionalPath, UsageError, parse
 from parl.errors import ConfigError
 
 GameName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="GAME")]
@@ -24,25 +24,25 @@ class PlayOptions:
 
     game: GameName
     """Id of a game (parl games lists them) or path of a ROM."""
-    window: bool = False
+    window: Flag = False
     """Play in a window (needs pygame)."""
-    terminal: bool = False
+    terminal: Flag = False
     """Play in the terminal."""
     seed: int = 0
     """Seed of sticky actions."""
-    mode: int | None = None
+    mode: OptionalInt = None
     """Mode of the game; default: its first."""
-    difficulty: int | None = None
+    difficulty: OptionalInt = None
     """Position of the difficulty switches; default: 0."""
-    fps: float | None = None
+    fps: OptionalFloat = None
     """Frames per second; default: 60, or 50 for PAL games."""
     frames: int = 0
     """Stop after this many frames; 0: never."""
-    record: Path | None = None
+    record: OptionalPath = None
     """Write the actions to this .npz file, for parl train bc --data."""
-    allow_unknown: bool = False
+    allow_unknown: Flag = False
     """Accept a ROM that is not a known game."""
-    mute: bool = False
+    mute: Flag = False
     """Play no sound. Only a window plays sound."""
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
-from parl.cli.arguments import parse
+from parl.cli.arguments import OptionalPath, parse
 from parl.cli.runs import RunPaths, curve_path, some
 
 
@@ -16,7 +15,7 @@ class PlotOptions:
 
     runs: RunPaths
     """Run directories."""
-    out: Path | None = None
+    out: OptionalPath = None
     """File to write (.png, .svg, .pdf); default: plots/learning-curve.png in the first run directory."""
     y: str = "episode_return"
     """Metric to draw, a key of metrics.jsonl."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from parl.atari.actions import Action, action_number
 from parl.atari.console import Console
 from parl.atari.pictures import write_frames
-from parl.cli.arguments import UsageError, parse
+from parl.cli.arguments import Flag, OptionalInt, UsageError, parse
 from parl.cli.runs import ask_for_trust, is_on_hub
 from parl.errors import AtariError, ConfigError
 
@@ -31,27 +31,26 @@ class RecordOptions:
     """Record one greedy episode of a run, or an Atari game, in a file; .png holds the last frame."""
 
     what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN|GAME")]
-    """A run directory, a checkpoint's folder or hf://user/repository; or the id of a game (see parl games) or
-    the path of a ROM."""
+    """A run directory, a checkpoint's folder or hf://user/repository; or the id or ROM file of a game."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """File to write: .mp4 (of an Atari game with sound), .gif (both need the extra video) or .png."""
-    seed: int | None = None
+    seed: OptionalInt = None
     """Seed of the environment, or of sticky actions and random play; default: 1000000 for a run, else 0."""
-    scale: int | None = None
+    scale: OptionalInt = None
     """Height of a pixel in the file; default: 2 for Atari games, else 1."""
     checkpoint: Literal["best", "last"] = "best"
     """Of a run: the checkpoint with the highest evaluation, or the last one."""
-    trust: bool = False
+    trust: Flag = False
     """Of a run: load its pickles without asking. This runs the code in them: open only runs you trust."""
-    frames: int | None = None
+    frames: OptionalInt = None
     """Of a game: number of frames; default: 30 seconds."""
     actions: str = "random"
     """Of a game: random, or actions and counts, repeated: 'FIRE*2 RIGHT*30 NOOP'."""
-    mode: int | None = None
+    mode: OptionalInt = None
     """Of a game: its mode; default: its first."""
-    difficulty: int | None = None
+    difficulty: OptionalInt = None
     """Of a game: position of the difficulty switches; default: 0."""
-    allow_unknown: bool = False
+    allow_unknown: Flag = False
     """Of a game: accept a ROM that is not a known game."""
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from parl.cli.arguments import UsageError, parse
+from parl.cli.arguments import Flag, UsageError, parse
 from parl.cli.runs import ask_for_trust
 from parl.datasets.format import PART_SUFFIX
 
@@ -38,13 +38,13 @@ class RecordDatasetOptions:
     """Options of the environments, such as repeat_action_probability=0.25 preset=machado."""
     checkpoint: str = "best"
     """Of a run: the checkpoint, best or last."""
-    compress: bool = False
+    compress: Flag = False
     """Compress actions with zlib."""
-    overwrite: bool = False
+    overwrite: Flag = False
     """Replace an existing file."""
-    quiet: bool = False
+    quiet: Flag = False
     """Print no progress."""
-    trust: bool = False
+    trust: Flag = False
     """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
 

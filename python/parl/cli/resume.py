@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from parl.cli.arguments import parse
+from parl.cli.arguments import Flag, OptionalFloat, OptionalInt, parse
 from parl.cli.runs import RunPath, ask_for_trust, interruptible, summarize
 
 
@@ -17,13 +17,13 @@ class ResumeOptions:
 
     run: RunPath
     """The run directory."""
-    total_steps: int | None = None
+    total_steps: OptionalInt = None
     """New length of the run in transitions, counted from its start; default: unchanged."""
-    stop_at_return: float | None = None
+    stop_at_return: OptionalFloat = None
     """New mean evaluation return that ends the run; default: unchanged."""
     callback: tuple[str, ...] = ()
     """Callbacks of this part of the run, each as MODULE:CLASS."""
-    trust: bool = False
+    trust: Flag = False
     """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
 

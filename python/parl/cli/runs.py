@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from parl.cli.arguments import UsageError, aligned, parse
+from parl.cli.arguments import Flag, UsageError, aligned, parse
 from parl.errors import RunDirectoryError, UntrustedRunError
 from parl.run.progress import duration
 
@@ -44,7 +44,7 @@ class RunsOptions:
     """Folder of run directories."""
     sort: Literal["name", "algorithm", "env", "score", "steps", "time", "state", "created"] = "name"
     """Column to sort by: numbers and dates from the largest down, text in alphabetical order."""
-    json: bool = False
+    json: Flag = False
     """Print a JSON array instead of a table."""
 
 

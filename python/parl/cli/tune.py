@@ -6,9 +6,8 @@ import dataclasses
 import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from parl.cli.arguments import UsageError, parse_known, take_option
+from parl.cli.arguments import Flag, OptionalPath, UsageError, parse_known, take_option
 from parl.cli.settings import algorithm_in, environment_in, parse_settings
 
 _USAGE = """\
@@ -30,13 +29,13 @@ class TuneOptions:
 
     trials: int = 50
     """Completed and pruned trials at which the search ends, in all processes together."""
-    study: Path | None = None
+    study: OptionalPath = None
     """SQLite file of the study; the best settings are written beside it; default: tune/ALGORITHM-ENV.db."""
     startup_trials: int = 10
     """Trials with random settings, none of which is pruned."""
     evaluations: int = 5
     """Evaluations of a trial, equally spaced; after each, trials below the median are pruned."""
-    plot: bool = False
+    plot: Flag = False
     """Draw the search as PNG files, in a folder beside the study."""
 
 

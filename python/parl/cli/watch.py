@@ -12,7 +12,7 @@ from typing import Annotated
 
 import tyro
 
-from parl.cli.arguments import UsageError, parse
+from parl.cli.arguments import Flag, OptionalFloat, UsageError, parse
 from parl.cli.runs import ask_for_trust
 from parl.errors import ConfigError
 
@@ -23,9 +23,9 @@ class WatchOptions:
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run directory."""
-    fps: float | None = None
-    """Pictures per second; default: real time."""
-    trust: bool = False
+    fps: OptionalFloat = None
+    """Frames per second; default: real time."""
+    trust: Flag = False
     """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
 

@@ -157,7 +157,7 @@ def from_minari(
     metadata = found.storage.metadata
     game = game or metadata.get(_GAME)
     if game is None:
-        raise DatasetError(f"{name} does not say its game: game='pong'")
+        raise DatasetError(f"{name} has no name of a game: pass it, such as game='pong'")
     recorded = json.loads(metadata.get(_OPTIONS, "{}"))
     skip = recorded.get("frameskip")
     if isinstance(skip, list) and not isinstance(skip[0], list):
@@ -193,7 +193,7 @@ def _whole_batches(dataset: Dataset) -> Iterator[tuple[int, dict[str, Any]]]:
 def _seed_of(name: str, metadata: Mapping[str, Any]) -> int:
     seed = metadata.get("seed")
     if seed is None or int(seed) < 0:
-        raise DatasetError(f"{name} does not say the seeds of its episodes: seeds=[...]")
+        raise DatasetError(f"{name} has no seeds of its episodes: pass seeds=[...]")
     return int(seed)
 
 

@@ -85,7 +85,8 @@ class RunConfig:
     evaluation_env_options: tuple[str, ...] = ()
     """Keyword arguments that replace those of env_options in evaluations, such as reward_clipping=False."""
     seed: int = 0
-    """Seed of all random numbers of the run, 0..2**31."""
+    """Seed of all random numbers of the run, 0 to 2**31. Equal seeds give equal results with schedule
+    deterministic only."""
     total_steps: int = 500_000
     """Length of the run: transitions collected by all environments together, such as 50k or 10M."""
     num_envs: int = 64
@@ -99,7 +100,7 @@ class RunConfig:
     evaluation_episodes: int = 100
     """Episodes per evaluation, played without exploration; 0 turns evaluations off."""
     evaluation_every: int = 0
-    """Transitions between evaluations; 0: at the end, and when training returns come close to
+    """Transitions between evaluations; 0: at the end, and when the return of training is within 20 % of
     stop_at_return."""
     stop_at_return: float | None = None
     """Mean evaluation return that ends the run, once a second evaluation on other seeds reaches it too."""
@@ -233,7 +234,7 @@ class RayConfig:
         if self.engine == "local":
             refuse_unused(self, ("ray_address",), "engine = 'local'")
         elif schedule == "deterministic":
-            raise ConfigError("schedule = 'deterministic' is one thread; engine = 'ray' needs 'async'")
+            raise ConfigError("engine = 'ray' needs schedule = 'async', got 'deterministic'")
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,8 @@ class OffPolicyRunConfig(RayConfig, RunConfig):
     learner_kind: Literal["process", "thread"] = "process"
     """Whether several learners are processes or threads of one process (async schedule)."""
     replay_ratio: float = 1.0
-    """Transitions sampled per transition collected, not counting the first learning_starts transitions."""
+    """Transitions sampled per transition collected, not counting the first learning_starts transitions. The
+    number of updates per transition is this divided by batch_size."""
     batch_size: int = 64
     """Transitions per update, of all learners together."""
     replay_capacity: int = 50_000
@@ -321,9 +323,9 @@ class OffPolicyRunConfig(RayConfig, RunConfig):
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
-                raise ConfigError(f"{name} = {value} is neither auto nor in 1..4096")
+                raise ConfigError(f"{name} = {value} is neither auto nor 1 to 4096")
         if self.prefetch != "auto" and not 0 <= self.prefetch <= 1024:
-            raise ConfigError(f"prefetch = {self.prefetch} is neither auto nor in 0..1024")
+            raise ConfigError(f"prefetch = {self.prefetch} is neither auto nor 0 to 1024")
         if self.actors != "auto" and self.actors > self.num_envs:
             raise ConfigError(f"actors = {self.actors} is above num_envs = {self.num_envs}")
         if self.learners != "auto" and self.batch_size % self.learners:
@@ -367,9 +369,9 @@ class SyncRunConfig(RayConfig, RolloutRunConfig):
         super().__post_init__()
         self._check_ray("async")
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
-            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
+            raise ConfigError(f"actors = {self.actors} is neither auto nor 1 to num_envs = {self.num_envs}")
         if self.threads != "auto" and not 1 <= self.threads <= 4096:
-            raise ConfigError(f"threads = {self.threads} is neither auto nor in 1..4096")
+            raise ConfigError(f"threads = {self.threads} is neither auto nor 1 to 4096")
 
 
 @dataclass(frozen=True)
@@ -389,11 +391,9 @@ class DatasetRunConfig(SyncRunConfig):
         if self.dataset and self.data:
             raise ConfigError(f"dataset = {self.dataset!r} and data = {self.data}: give one of them")
         if self.random_starts not in ("auto", 0):
-            raise ConfigError(
-                f"random_starts = {self.random_starts}: recorded data has no starts; leave it at 'auto'"
-            )
-        refuse_unused(self, ("start_states",), "recorded data, which has no starts")
-        refuse_unused(self, ("engine", "actors"), "recorded data, which has no actors")
+            raise ConfigError(f"random_starts = {self.random_starts} has no effect when learning from files")
+        refuse_unused(self, ("start_states",), "data files or a dataset")
+        refuse_unused(self, ("engine", "actors"), "data files or a dataset")
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ class HogwildRunConfig(RolloutRunConfig):
         if self.schedule == "deterministic":
             refuse_unused(self, ("actor_kind",), _ONE_THREAD)
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
-            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
+            raise ConfigError(f"actors = {self.actors} is neither auto nor 1 to num_envs = {self.num_envs}")
 
 
 @dataclass(frozen=True)
@@ -492,7 +492,7 @@ class PopulationRunConfig(RayConfig, RunConfig):
         for name in ("actors", "member_batches"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= self.num_envs:
-                raise ConfigError(f"{name} = {value} is neither auto nor in 1..num_envs = {self.num_envs}")
+                raise ConfigError(f"{name} = {value} is neither auto nor 1 to num_envs = {self.num_envs}")
         if self.actors != "auto" and self.member_batches != "auto" and self.member_batches < self.actors:
             raise ConfigError(
                 f"member_batches = {self.member_batches} is below actors = {self.actors}: actors would idle"

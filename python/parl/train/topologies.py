@@ -120,7 +120,7 @@ class OffPolicyTopology:
     ) -> OffPolicyRunConfig:
         """Sets the numbers of actors and learners of a process of torchrun."""
         if config.schedule == "deterministic":
-            raise ConfigError("schedule = 'deterministic' is one process; torchrun needs 'async'")
+            raise ConfigError("torchrun needs schedule = 'async', got 'deterministic'")
         if config.learners not in ("auto", 1):
             raise ConfigError(
                 f"learners = {config.learners}: under torchrun every process is one learner; "
@@ -167,7 +167,9 @@ class OffPolicyTopology:
     ) -> OffPolicyRunConfig:
         """Sets the number of threads of a run that learns from a dataset."""
         if "WORLD_SIZE" in os.environ:
-            raise ConfigError(f"torchrun starts processes; a run with dataset = {config.dataset!r} is one")
+            raise ConfigError(
+                f"dataset = {config.dataset!r}: such a run is a single process; start it without torchrun"
+            )
         _refuse_device(maker)
         if config.threads != "auto":
             return config
@@ -272,7 +274,7 @@ def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMak
     if is_on_device(maker):
         raise ConfigError(f"{why}, not on a CUDA device: leave device out of env_options")
     if "WORLD_SIZE" in os.environ:
-        raise ConfigError(f"{why}; torchrun starts several")
+        raise ConfigError(f"{why}: start the run without torchrun")
     if freeze_after < config.learning_starts:
         raise ConfigError(
             f"freeze_after = {freeze_after} is below learning_starts = {config.learning_starts}: the "
@@ -357,7 +359,9 @@ def _resolve_on_device(config: OffPolicyRunConfig, print_line: Callable[[str], N
                 f"{name} = {value!r}: with environments on a CUDA device the run is one process: set {only!r}"
             )
     if "WORLD_SIZE" in os.environ:
-        raise ConfigError("torchrun starts processes; with environments on a CUDA device the run is one")
+        raise ConfigError(
+            "a run with environments on a CUDA device is a single process: start it without torchrun"
+        )
     print_line(f"environments, replay and learner are on {config.device}, in one process")
     return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
 
@@ -492,7 +496,7 @@ class SyncTopology:
             config = dataclasses.replace(config, actors=actors)
         if getattr(getattr(algorithm, "config", None), "cuda_graph", False):
             raise ConfigError(
-                "cuda_graph = True records what environments on a CUDA device give: env_options device=cuda"
+                "cuda_graph = True needs environments on a CUDA device: set env_options to device=cuda"
             )
         if config.threads != "auto":
             return config

@@ -83,13 +83,20 @@ class ActorCriticConfig(OnPolicyConfig):
 
 def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
     """Creates the network of ``config`` for ``spec``."""
+    network = _make_network(config, spec.without_mask, masked=spec.mask_size > 0)
+    if isinstance(network, MaskedActorCritic | MaskedRecurrentActorCritic | MaskedUserActorCritic):
+        network.rows = MaskedRows(spec)
+    network.branches = spec.action_branches
+    return network
+
+
+def _make_network(config: ActorCriticConfig, spec: EnvSpec, masked: bool) -> Network:
+    """Creates a network for observations without masks, of a class that takes them too if ``masked``."""
     if spec.is_discrete:
         outputs, log_std = spec.num_actions or sum(spec.action_branches), None
     else:
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
-    masked, spec = spec, spec.without_mask
     torso, own, inputs = None, [], None
-    network: Network | None = None
     if config.own is not None:
         # Images and dictionaries have one torso, as parl's do.
         shared = config.shared_layers or config.lstm or spec.has_images or spec.observation_parts
@@ -100,45 +107,39 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
         torso = own[0] if config.lstm else None
         if config.network is not None:
             modules[0].expect(("logits" if spec.is_discrete else "means", (outputs,)), ("values", ()))
-            kind = MaskedUserActorCritic if masked.mask_size else UserActorCritic
-            network = kind(own[0], inputs, outputs, log_std)
+            return (MaskedUserActorCritic if masked else UserActorCritic)(own[0], inputs, outputs, log_std)
     elif spec.observation_parts:
         torso = RowTorso(spec, DictTorso(spec, config.hidden, False, config.images))
     if config.lstm:
-        network = (MaskedRecurrentActorCritic if masked.mask_size else RecurrentActorCritic)(
-            spec.observation_shape,
-            spec.observation_dtype,
-            outputs,
-            config.hidden,
-            config.lstm,
-            config.activation,
-            config.normalize_observations,
-            log_std,
-            config.frame_deltas,
-            config.images,
-            torso,
-            inputs,
+        return (MaskedRecurrentActorCritic if masked else RecurrentActorCritic)(
+            shape=spec.observation_shape,
+            dtype=spec.observation_dtype,
+            outputs=outputs,
+            hidden=config.hidden,
+            width=config.lstm,
+            activation=config.activation,
+            normalize=config.normalize_observations,
+            log_std=log_std,
+            frame_deltas=config.frame_deltas,
+            images=config.images,
+            torso=torso,
+            inputs=inputs,
         )
-    elif network is None:
-        network = (MaskedActorCritic if masked.mask_size else ActorCritic)(
-            spec.observation_shape,
-            spec.observation_dtype,
-            outputs,
-            config.hidden,
-            config.shared_layers,
-            config.activation,
-            config.normalize_observations,
-            log_std,
-            config.frame_deltas,
-            config.images,
-            torso,
-            own,
-            inputs,
-        )
-    if isinstance(network, MaskedActorCritic | MaskedRecurrentActorCritic | MaskedUserActorCritic):
-        network.rows = MaskedRows(masked)
-    network.branches = spec.action_branches
-    return network
+    return (MaskedActorCritic if masked else ActorCritic)(
+        shape=spec.observation_shape,
+        dtype=spec.observation_dtype,
+        outputs=outputs,
+        hidden=config.hidden,
+        shared=config.shared_layers,
+        activation=config.activation,
+        normalize=config.normalize_observations,
+        log_std=log_std,
+        frame_deltas=config.frame_deltas,
+        images=config.images,
+        torso=torso,
+        own=own,
+        inputs=inputs,
+    )
 
 
 def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:

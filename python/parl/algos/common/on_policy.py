@@ -111,9 +111,7 @@ def check_recordable(config: Any, grouped: bool) -> None:
                 "cuda_graph = True"
             )
     if grouped:
-        raise ConfigError(
-            "cuda_graph = True works in one process only: several average gradients between steps"
-        )
+        raise ConfigError("cuda_graph = True is not supported with several learner processes")
 
 
 def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -> None:
