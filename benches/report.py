@@ -394,9 +394,10 @@ def page(records: Records) -> str:
         "`benches/claims.toml`.",
         "",
         "A speed ratio is parl's speed divided by the peer's, a time ratio parl's time divided by the "
-        "peer's. Ratios are taken within a round, in which the libraries take turns, or between runs with the "
-        "same seed, which take minutes and did not always take turns. A commit marked as not in the history belongs to a branch that was rewritten. All machines but that with an NVIDIA H200 "
-        "are virtual, with two cores and no GPU.",
+        "peer's. Ratios are taken within a round, in which the libraries take turns, or between runs with "
+        "the same seed, which take minutes and did not always take turns. A commit marked as not in the "
+        "history belongs to a branch that was rewritten. All machines but that with an NVIDIA H200 are "
+        "virtual, with two cores and no GPU.",
         "",
         "## Not measured",
         "",
