@@ -284,7 +284,7 @@ def test_a_weighted_update_equals_its_formula():
 @pytest.mark.parametrize("name", ["beta", "final_beta"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_beta_outside_its_bounds_raises(name, value):
-    with pytest.raises(ValueError, match=f"{name} {value} is outside 0..inf"):
+    with pytest.raises(ValueError, match=f"{name} is {value}, expected a finite number of at least 0"):
         PrioritizedReplayBuffer(8, spaces.Box(0, 1, (2,)), spaces.Discrete(2), **{name: value})
 
 
@@ -331,6 +331,15 @@ def test_a_buffer_warns_if_its_priorities_are_never_updated(monkeypatch):
     DQN("MlpPolicy", counters(1), replay_buffer_class=UniformReplayBuffer, seed=0, **SMALL).learn(100)
     with pytest.raises(TypeError, match="UniformReplayBuffer"):
         PrioritizedDQN("MlpPolicy", counters(1), replay_buffer_class=UniformReplayBuffer, **SMALL)
+
+
+@pytest.mark.parametrize("model", [PrioritizedDQN, PrioritizedTD3, PrioritizedSAC])
+def test_learning_may_start_before_a_transition_is_complete(model):
+    env = counters(1) if model is PrioritizedDQN else "Pendulum-v1"
+    settings = {**SMALL, "learning_starts": 0, "train_freq": 1}
+    model = model("MlpPolicy", env, n_steps=3, seed=0, **settings)
+    model.learn(10)
+    assert 0 < model._n_updates < 10
 
 
 def test_n_steps_may_be_an_argument_of_the_algorithm():

@@ -216,7 +216,7 @@ def test_bad_input_raises():
         with pytest.raises(ValueError, match="alpha 0"):
             make(cls, alpha=0.0)
         for beta in (-1.0, float("nan"), float("inf")):
-            with pytest.raises(ValueError, match=f"beta {beta} is outside 0..inf"):
+            with pytest.raises(ValueError, match=f"beta is {beta}, expected a finite number of at least 0"):
                 make(cls, beta=beta)
     buffer = make(PrioritizedReplayBuffer)
     fill(buffer, 3)
@@ -225,7 +225,7 @@ def test_bad_input_raises():
     with pytest.raises(IndexError, match="24"):
         buffer.update_weight(np.array([24]), np.array([1.0]))
     for beta in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"beta {beta} is outside 0..inf"):
+        with pytest.raises(ValueError, match=f"beta is {beta}, expected a finite number of at least 0"):
             buffer.set_beta(beta)
     with pytest.raises(ValueError, match="buffer_num"):
         PrioritizedVectorReplayBuffer(10, 0, alpha=0.6, beta=0.4)

@@ -242,7 +242,7 @@ def test_a_sampler_smaller_than_its_storage_raises():
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), torch.tensor(float("nan"))])
 def test_exponents_outside_their_bounds_raise(name, value):
-    text = f"{name} {float(value)} is outside 0..inf"
+    text = f"{name} is {float(value)}, expected a finite number of at least 0"
     with pytest.raises(ValueError, match=text):
         PrioritizedSampler(8, **{"alpha": 1.0, "beta": 0.5, name: value})
     sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5)
@@ -339,6 +339,24 @@ def test_alpha_can_be_changed():
     within.update_priority(torch.arange(2), torch.tensor([4.0, 9.0]))
     within.update_priority(1, 0.25)
     assert within.default_priority == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_an_update_of_no_row_has_no_effect(cls):
+    buffer = make(cls)
+    buffer.extend(rows(0, 4))
+    buffer.update_priority(torch.arange(4), torch.ones(4))
+    buffer.update_priority(torch.arange(0), torch.ones(0))
+    assert len(buffer.sample()) == 16
+
+
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_importance_weights_with_a_priority_of_0_are_an_error(cls):
+    buffer = make(cls, eps=0.0)
+    buffer.extend(rows(0, 4))
+    buffer.update_priority(torch.arange(4), torch.tensor([0.0, 1.0, 1.0, 1.0]))
+    with pytest.raises(RuntimeError):
+        buffer.sample()
 
 
 def test_bad_input_raises():

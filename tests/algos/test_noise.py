@@ -67,7 +67,7 @@ def test_actions_are_correlated_and_a_restored_policy_continues(algorithm, confi
 
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_a_correlation_outside_its_range_is_an_error(value):
-    with pytest.raises(ConfigError, match=r"noise_correlation = .* is outside 0 <= c < 1"):
+    with pytest.raises(ConfigError, match=r"noise_correlation = .* is not in 0 <= c < 1"):
         sac.Config(noise_correlation=value)
 
 

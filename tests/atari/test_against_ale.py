@@ -310,7 +310,7 @@ def test_a_refused_setting_is_named_with_its_value():
     for call, says in [
         (lambda: interface.setMode(99), "mode 99 is not one of [0, 1]"),
         (lambda: interface.setDifficulty(7), "difficulty 7 is not one of [0, 1, 2, 3]"),
-        (lambda: interface.setRAM(128, 0), "RAM index 128 is outside 0..128"),
+        (lambda: interface.setRAM(128, 0), "RAM index 128 is outside 0 to 127"),
     ]:
         with pytest.raises(RuntimeError) as caught:
             call()

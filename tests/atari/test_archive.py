@@ -147,7 +147,7 @@ def test_wrong_arguments_are_named():
     assert len(archive) == 0 and archive.add(states[:0])[0].shape == (0,)
     archive.add(states[:1])
     for number in (-1, 1):
-        with pytest.raises(IndexError, match=rf"state {number} is outside 0\.\.1"):
+        with pytest.raises(IndexError, match=rf"state {number} is outside 0 to 0"):
             archive.get([0, number])
     with pytest.raises(ValueError, match="equal is 'some'"):
         StateArchive("some")

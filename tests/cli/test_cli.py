@@ -181,7 +181,7 @@ def kinds_of(name):
         (["train"], 2, "takes the name of an algorithm first, one of a2c, a3c, "),
         (["train", "dqm"], 2, "no algorithm 'dqm' (did you mean 'dqn'?); there are: a2c, a3c, "),
         (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
-        (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
+        (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0 to 1"),
         (["train", "dqn", "--total-steps", "ten"], 2, "ten"),
         (["train", "dqn", "--config", "missing.toml"], 1, "missing.toml"),
         (["train", "dqn", "--env", "CartPole-v99"], 1, "CartPole-v99"),
@@ -327,7 +327,7 @@ def test_ctrl_c_saves_the_run_and_sets_the_exit_status(tmp_path, quiet):
 def test_wrong_usage_sets_the_exit_status_of_the_process(tmp_path):
     done = forked.run(["-m", "parl", "train", "dqn", "--gamma", "1.5"], tmp_path)
     assert done.returncode == 2
-    assert "gamma = 1.5 is outside 0..1" in done.stderr
+    assert "gamma = 1.5 is outside 0 to 1" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -77,7 +77,7 @@ class NaiveReplay:
             next_obs = after.obs if after is not None and after.is_final else None
             if self.explicit_next:
                 next_obs = row.obs + 0.5
-            return Expected(reward, 0.0, next_obs, True, False)
+            return Expected(reward, 0.0, next_obs, True, row.truncated)
         discount = self.gamma ** (k + 1)
         if self.explicit_next:
             return Expected(reward, discount, row.obs + 0.5, False, row.truncated)

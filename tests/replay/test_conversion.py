@@ -157,7 +157,7 @@ def test_rows_that_were_not_converted_cannot_be_sampled():
 def test_replays_in_shared_memory_and_unknown_fields_are_refused():
     with (
         make(1, shared="parl-test-conversion") as replay,
-        pytest.raises(ValueError, match=r"memory shared is outside private \(a replay that is converted\)"),
+        pytest.raises(ValueError, match=r"memory is shared, expected private, to convert a replay"),
     ):
         Conversion(replay, "obs", (2,), "float32", code)
     with make(1) as replay:

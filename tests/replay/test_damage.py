@@ -33,16 +33,16 @@ def test_damaged_files_are_refused_or_used_without_a_fault(folder, samples, kind
     ("kind", "words", "reason"),
     [
         # Words of the ring: reserved, marked, cleared.
-        ("saved", {0: 2**60}, "it numbers its rows 0..1152921504606846976, outside"),
+        ("saved", {0: 2**60}, "it numbers its rows 0..1152921504606846976, beyond"),
         ("saved", {0: 2**40}, "rows do not fit"),
         ("saved", {1: 7}, "rows do not fit 7 marked"),
         ("saved", {2: 0}, r"rows do not fit \d+ marked and 0 cleared chunks"),
         # Counters: the largest weight, the first row.
-        ("saved", {5 + 2: 2**31}, r"its largest weight 2147483648 is outside 1\.\.="),
+        ("saved", {5 + 2: 2**31}, r"its largest weight 2147483648 is outside 1 to "),
         ("saved", {5 + 7: 10**6}, "it numbers its rows 1000000.."),
         # The tail of environment 0: number of incomplete rows, newest row.
         ("saved", {37 + 1: 9}, "environment 0 has 9 rows waiting"),
-        ("saved", {37 + 2: 2**32 + 5000}, r"environment 0 names slot 5000, outside 0\.\.42"),
+        ("saved", {37 + 2: 2**32 + 5000}, r"environment 0 names slot 5000 of 42"),
     ],
 )
 def test_errors_name_inconsistent_counts(tmp_path, samples, kind, words, reason):

@@ -69,7 +69,7 @@ def test_bad_rows_are_skipped_and_reported_by_check():
     with pytest.raises(NotSampleableError, match="1 calls requested more rows than could be sampled"):
         replay.check()
     tickets = replay.add(**steps(4), env_id=[0, 1, 9, -1])
-    with pytest.raises(IndexError, match=r"2 rows were from environments outside 0\.\.4"):
+    with pytest.raises(IndexError, match=r"2 rows were from environments outside 0 to 3"):
         replay.check()
     replay.add(**steps(2, truncated=torch.tensor([True, False])))
     with pytest.raises(ValueError, match="1 truncated rows were added without their final observation"):
@@ -172,7 +172,7 @@ def test_extreme_priorities_have_the_weights_of_the_cpu(alpha: float):
 def test_discounts_outside_0_to_1_are_counted():
     replay = HostReplay(20, {**FIELDS, "discount": ((), "float32")}, device="cuda", num_envs=4)
     replay.add(**steps(2, discount=torch.tensor([0.5, 1.5])))
-    with pytest.raises(ValueError, match=r"1 discounts were outside 0\.\.=1"):
+    with pytest.raises(ValueError, match=r"1 discounts were outside 0 to 1"):
         replay.check()
 
 
@@ -194,9 +194,9 @@ def test_rewards_that_are_not_finite_are_counted(dtype):
         ({"compression": "lz4"}, "compression is 'lz4'"),
         ({"shared": "name"}, "shared is 'name'"),
         ({"path": "file"}, "path is 'file'"),
-        ({"capacity": 0}, "capacity 0 is outside"),
-        ({"n_step": 30}, "capacity 20 is outside"),
-        ({"alpha": -1.0}, "alpha -1 is outside"),
+        ({"capacity": 0}, "capacity is 0, expected"),
+        ({"n_step": 30}, "capacity is 20, expected"),
+        ({"alpha": -1.0}, "alpha is -1, expected"),
         (
             {"fields": {"x": ((), "complex64")}},
             "field 'x' has dtype complex64, expected one of",
@@ -227,7 +227,11 @@ def test_unsupported_settings_raise(options: dict[str, Any], text: str):
         (lambda r: r.sample(2, mode="smallest"), ValueError, "mode is 'smallest', expected one of"),
         (lambda r: r.sample(2, beta=torch.tensor(0.4)), ValueError, "beta is torch.float32"),
         *(
-            (lambda r, beta=beta: r.sample(2, beta=beta), ValueError, f"beta {beta} is outside 0..inf")
+            (
+                lambda r, beta=beta: r.sample(2, beta=beta),
+                ValueError,
+                f"beta is {beta}, expected a finite number of at least 0",
+            )
             for beta in (-1.0, float("nan"), float("inf"))
         ),
         (

@@ -187,16 +187,16 @@ def test_bad_arguments_raise_at_once():
         tree.sample(11, mode="largest")
     with pytest.raises(ValueError, match=r"uniform is 0\.7 and newest 0\.7"):
         tree.sample_mixture(3, uniform=0.7, newest=0.7)
-    with pytest.raises(ValueError, match=r"newest_count 0, expected leaves of 0\.\.10"):
+    with pytest.raises(ValueError, match=r"newest_count 0, expected leaves of 0 to 10"):
         tree.sample_mixture(3, newest=0.1)
-    with pytest.raises(ValueError, match="16777217 draws are outside"):
+    with pytest.raises(ValueError, match="16777217 draws, expected"):
         tree.sample(2**24 + 1)
-    with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
+    with pytest.raises(ValueError, match=r"rank is 3, expected 0 to 2"):
         tree.sample(3, mode="split", rank=3, learners=3)
     with pytest.raises(IndexError, match="leaf 10 is outside"):
         tree[10] = 1.0
     for capacity in (0, 2**31 + 1):
-        with pytest.raises(ValueError, match=f"capacity {capacity} is outside 1..=2147483648"):
+        with pytest.raises(ValueError, match=f"capacity is {capacity}, expected 1 to 2147483648"):
             HostSumTree(capacity)
 
 

@@ -17,32 +17,36 @@ X = {"x": ((), "int64")}
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"capacity": 0}, ValueError, r"capacity 0 is outside 1\.\."),
-        ({"capacity": -1}, ValueError, "capacity -1 is outside"),
-        ({"capacity": 2**40}, ValueError, "capacity 1099511627776 is outside"),
+        ({"capacity": 0}, ValueError, r"capacity is 0, expected 1 to"),
+        ({"capacity": -1}, ValueError, "capacity is -1, expected"),
+        ({"capacity": 2**40}, ValueError, "capacity is 1099511627776, expected"),
         ({"capacity": 2.5}, TypeError, r"capacity is 2\.5, expected an integer"),
         ({"capacity": True}, TypeError, "capacity is True, expected an integer"),
         ({"seed": 1.5}, TypeError, r"seed is 1\.5, expected an integer"),
-        ({"seed": 2**64}, ValueError, r"seed 18446744073709551616 is outside 0\.\.2\*\*64"),
+        ({"seed": 2**64}, ValueError, r"seed is 18446744073709551616, expected 0 to 2\*\*64 - 1"),
         ({"frame_stack": (2,)}, TypeError, r"frame_stack is \(2,\), expected an integer"),
         ({"fields": 3}, ValueError, "fields is 3, expected a mapping"),
         ({"fields": {"env_id": ((), "int64")}}, ValueError, "'env_id', which is an argument of add"),
-        ({"n_step": 0}, ValueError, r"n_step 0 is outside 1\.\.=1024"),
+        ({"n_step": 0}, ValueError, r"n_step is 0, expected 1 to 1024"),
         (
             {"capacity": 3, "n_step": 3},
             ValueError,
-            r"capacity 3 is outside 4\.\. \(the rows of one n-step window\)",
+            r"capacity is 3, expected at least 4, the rows of one n-step window",
         ),
-        ({"gamma": 1.5}, ValueError, r"gamma 1.5 is outside 0\.\.=1"),
-        ({"gamma": float("nan")}, ValueError, "gamma NaN is outside"),
-        ({"alpha": -0.1}, ValueError, "alpha -0.1 is outside"),
-        ({"epsilon": float("inf")}, ValueError, "epsilon inf is outside"),
-        ({"fan_out": 7}, ValueError, "fan-out 7 is none of 4, 8, 16, 32, 64"),
-        ({"num_envs": 0}, ValueError, "num_envs 0 is outside"),
-        ({"autoreset": "never"}, ValueError, 'autoreset "never" is outside next_step, same_step, disabled'),
-        ({"weight_norm": "mean"}, ValueError, 'weight_norm "mean" is outside batch, global'),
+        ({"gamma": 1.5}, ValueError, r"gamma is 1.5, expected 0 to 1"),
+        ({"gamma": float("nan")}, ValueError, "gamma is NaN, expected"),
+        ({"alpha": -0.1}, ValueError, "alpha is -0.1, expected"),
+        ({"epsilon": float("inf")}, ValueError, "epsilon is inf, expected"),
+        ({"fan_out": 7}, ValueError, "fan_out is 7, expected 4, 8, 16, 32 or 64"),
+        ({"num_envs": 0}, ValueError, "num_envs is 0, expected"),
+        (
+            {"autoreset": "never"},
+            ValueError,
+            'autoreset is "never", expected next_step, same_step or disabled',
+        ),
+        ({"weight_norm": "mean"}, ValueError, 'weight_norm is "mean", expected batch or global'),
         ({"shared": "a/b"}, ValueError, 'shared memory name "a/b"'),
-        ({"fields": {}}, ValueError, "number of fields 0 is outside"),
+        ({"fields": {}}, ValueError, "number of fields is 0, expected"),
         (
             {"fields": {**fields(), "weights": ((), "f4")}},
             ValueError,
@@ -95,11 +99,11 @@ def test_bad_settings_raise(options, error, text):
         ({"terminated": [2]}, ValueError, "terminated"),
         ({"obs": ["a"]}, ValueError, "obs has dtype <U1"),
         ({"extra": [1]}, ValueError, "fields do not match: unknown extra"),
-        ({"env_id": [5]}, IndexError, r"environment 5 at position 0 is outside 0\.\.2"),
-        ({"env_id": [-1]}, IndexError, r"environment -1 at position 0 is outside 0\.\.2"),
+        ({"env_id": [5]}, IndexError, r"environment 5 at position 0 is outside 0 to 1"),
+        ({"env_id": [-1]}, IndexError, r"environment -1 at position 0 is outside 0 to 1"),
         ({"env_id": [0, 1]}, ValueError, "env_id has 2 entries, expected 1"),
         ({"env_id": [0.5]}, TypeError, "env_id has dtype float64, expected an integer type"),
-        ({"priorities": [float("nan")]}, ValueError, "priority NaN at position 0 is not a finite number"),
+        ({"priorities": [float("nan")]}, ValueError, "priority NaN at position 0 is not finite"),
         ({"priorities": [float("-inf")]}, ValueError, "priority -inf at position 0"),
         ({"priorities": [1.0, 2.0]}, ValueError, "priorities has 2 entries, expected 1"),
         ({"reward": [float("nan")]}, ValueError, "reward NaN at position 0 is not finite"),
@@ -164,7 +168,7 @@ def test_missing_fields_and_too_many_rows_raise():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
     with pytest.raises(ValueError, match="fields do not match: missing action, truncated"):
         buffer.add(obs=[0.0], reward=[0.0], terminated=[False])
-    with pytest.raises(IndexError, match=r"environment 2 at position 2 is outside 0\.\.2"):
+    with pytest.raises(IndexError, match=r"environment 2 at position 2 is outside 0 to 1"):
         buffer.add(**{name: value * 3 for name, value in ROW.items()})
     assert buffer.add(**{name: np.zeros(0, dtype) for (name, (_, dtype)) in fields().items()}).shape == (0,)
 
@@ -203,24 +207,24 @@ def test_truncation_needs_its_final_observation():
 
 def test_bad_calls_of_sample_and_update_priorities_raise():
     buffer = parl.PrioritizedReplay(10, X)
-    with pytest.raises(parl.errors.NotSampleableError, match="nothing to sample: 0 rows are stored"):
+    with pytest.raises(parl.errors.NotSampleableError, match="nothing to sample: the replay is empty"):
         buffer.sample(1)
     ticket = buffer.add(x=[1])
-    with pytest.raises(ValueError, match='mode "best" is none of stratified'):
+    with pytest.raises(ValueError, match='mode is "best", expected stratified'):
         buffer.sample(1, mode="best")
-    with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
+    with pytest.raises(ValueError, match=r"rank is 3, expected 0 to 2"):
         buffer.sample(1, mode="split", rank=3, learners=3)
     out = buffer.empty_batch(1)
     for beta, shown in ((-1, "-1"), (float("nan"), "NaN"), (float("inf"), "inf")):
         for options in ({}, {"out": out}, {"mode": "uniform"}):
-            with pytest.raises(ValueError, match=rf"beta {shown} is outside 0\.\.inf"):
+            with pytest.raises(ValueError, match=rf"beta is {shown}, expected a finite number of at least 0"):
                 buffer.sample(1, beta=beta, **options)
-    with pytest.raises(ValueError, match="batch_size -1 is outside"):
+    with pytest.raises(ValueError, match="batch_size is -1, expected"):
         buffer.sample(-1)
     for size in (1.5, True, None, "3"):
         with pytest.raises(TypeError, match=f"batch_size is {size!r}, expected an integer"):
             buffer.sample(size)
-    with pytest.raises(IndexError, match=r"ticket 0x1000000ff at position 1 names slot 255, outside 0\.\.12"):
+    with pytest.raises(IndexError, match=r"ticket 0x1000000ff at position 1 names slot 255, outside 0 to 11"):
         buffer.update_priorities(np.array([ticket[0], 0x1000000FF], np.uint64), [1.0, 2.0])
     with pytest.raises(ValueError, match="priority NaN at position 0"):
         buffer.update_priorities(ticket, [np.nan])
@@ -294,13 +298,13 @@ def test_tickets_are_valid_in_every_handle_of_a_replay_and_after_loading(tmp_pat
         (lambda r: r.evict(11), parl.errors.NotSampleableError, "11 distinct leaves asked for, but only 10"),
         (lambda r: r.sample(11, mode="largest"), parl.errors.NotSampleableError, "11 distinct"),
         (lambda r: r.sample(13, mode="without_replacement"), parl.errors.NotSampleableError, "13 distinct"),
-        (lambda r: r.sample(2**40), ValueError, r"batch_size 1099511627776 is outside 0\.\.2\*\*40"),
-        (lambda r: r.sample(2**62), ValueError, "batch_size 4611686018427387904 is outside"),
-        (lambda r: r.empty_batch(2**62), ValueError, "batch_size 4611686018427387904 is outside"),
+        (lambda r: r.sample(2**40), ValueError, r"batch_size is 1099511627776, expected 0 to 2\*\*40 - 1"),
+        (lambda r: r.sample(2**62), ValueError, "batch_size is 4611686018427387904, expected"),
+        (lambda r: r.empty_batch(2**62), ValueError, "batch_size is 4611686018427387904, expected"),
         (lambda r: r.sample(2**40 - 1), MemoryError, "1099511627775"),
-        (lambda r: r.evict(-1), ValueError, "rows -1 is outside"),
-        (lambda r: r.sample(1, mode="split", rank=-1), ValueError, r"rank -1 is outside 0\.\.=4294967295"),
-        (lambda r: r.sample(1, mode="split", learners=2**32), ValueError, "learners 4294967296 is outside"),
+        (lambda r: r.evict(-1), ValueError, "rows is -1, expected"),
+        (lambda r: r.sample(1, mode="split", rank=-1), ValueError, r"rank is -1, expected 0 to 4294967295"),
+        (lambda r: r.sample(1, mode="split", learners=2**32), ValueError, "learners is 4294967296, expected"),
     ],
 )
 def test_impossible_sizes_raise(call, error, text):
@@ -312,7 +316,7 @@ def test_impossible_sizes_raise(call, error, text):
 
 
 def test_a_field_of_too_many_bytes_raises():
-    with pytest.raises(ValueError, match=r"'x' has \d+ bytes per row, outside 0..=2\*\*40"):
+    with pytest.raises(ValueError, match=r"'x' has \d+ bytes per row, more than 2\*\*40"):
         parl.PrioritizedReplay(10, {"x": ((2**40, 2**40), "f8")})
 
 

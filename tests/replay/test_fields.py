@@ -46,6 +46,23 @@ def test_every_dtype_and_shape_is_stored_unchanged(tmp_path, dtype, shape):
             assert batch.x[part].tobytes() == values[batch.row][part].tobytes()
 
 
+def test_bfloat16_tensors_are_rows_and_priorities():
+    torch = pytest.importorskip("torch")
+    replay = parl.PrioritizedReplay(4, {"x": ((), "float32")}, alpha=1.0)
+    values = torch.tensor([0.5, 2.0, 3.0], dtype=torch.bfloat16)
+    tickets = replay.add(x=values)
+    replay.update_priorities(tickets, values)
+    batch = replay.sample(3, mode="without_replacement")
+    assert sorted(batch.x.tolist()) == values.tolist()
+    assert replay.total_priority == pytest.approx(5.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("spec", [(84, 84), ("float32", ()), (("x",), "float32")])
+def test_a_field_that_is_no_shape_and_dtype_is_named(spec):
+    with pytest.raises(ValueError, match=r"field 'obs' is .*, expected \(shape, dtype\)"):
+        parl.PrioritizedReplay(4, {"obs": spec})
+
+
 @pytest.mark.parametrize(
     ("dtype", "fits", "lost"),
     [
@@ -302,7 +319,7 @@ def test_discounts_are_checked(bad):
         "terminated": [False] * 2,
         "truncated": [False] * 2,
     }
-    with pytest.raises(ValueError, match=r"discount .* at position 1 is outside 0\.\.=1"):
+    with pytest.raises(ValueError, match=r"discount .* at position 1 is outside 0 to 1"):
         buffer.add(**row, discount=[1.0, bad])
     assert len(buffer) == 0
     with pytest.raises(ValueError, match='"terminated" is missing, and discount needs it'):

@@ -188,8 +188,8 @@ def test_files_keep_settings_and_other_classes_refuse_them(tmp_path):
     [
         ({"length": 0}, "length is 0, expected 1 to 1024"),
         ({"length": 4, "overlap": 4}, "overlap is 4, expected less than length, 4"),
-        ({"length": 4, "burn_in": 4}, r"burn_in 4 is outside 0\.\.4 \(the length\)"),
-        ({"length": 4, "eta": 1.5}, r"eta 1.5 is outside 0\.\.=1"),
+        ({"length": 4, "burn_in": 4}, r"burn_in is 4, expected 0 to 3, less than the length"),
+        ({"length": 4, "eta": 1.5}, r"eta is 1.5, expected 0 to 1"),
     ],
 )
 def test_bad_sequence_settings_raise(options, text):
@@ -200,7 +200,7 @@ def test_bad_sequence_settings_raise(options, text):
 def test_sequences_need_the_terminated_field_and_enough_capacity():
     with pytest.raises(ValueError, match='"terminated" is missing, and a sequence needs it'):
         parl.SequenceReplay(100, {"x": ((), "f4")}, length=4)
-    with pytest.raises(ValueError, match=r"capacity 4 is outside 5\.\."):
+    with pytest.raises(ValueError, match=r"capacity is 4, expected at least 5"):
         parl.SequenceReplay(4, FIELDS, length=4)
 
 

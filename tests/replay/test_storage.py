@@ -97,7 +97,7 @@ def test_loading_with_another_capacity_keeps_priorities(tmp_path):
     assert loaded.total_priority == sum(x / 2 + 1 for x in range(90, 100))
     loaded.add(x=[100])
     assert loaded.total_priority == sum(x / 2 + 1 for x in range(91, 100)) + 50.5
-    with pytest.raises(ValueError, match=r"capacity 0 is outside 1\.\."):
+    with pytest.raises(ValueError, match=r"capacity is 0, expected 1 to"):
         parl.PrioritizedReplay.load(tmp_path / "replay.bin", capacity=0)
 
 
@@ -291,7 +291,7 @@ def test_files_that_are_no_mapped_replay_are_refused(tmp_path):
         parl.UniformReplay.open(tmp_path)
     with pytest.raises(ValueError, match="shared and path are both given"):
         parl.UniformReplay(60, SPEC, path=path, shared="x")
-    with pytest.raises(ValueError, match="flush of private or shared memory is outside replays in a file"):
+    with pytest.raises(ValueError, match="memory is private, expected a replay in a file"):
         parl.UniformReplay(60, SPEC).flush()
 
 
@@ -323,6 +323,21 @@ def test_a_file_with_unflushed_rows_is_refused_after_a_reboot(tmp_path):
     shutil.copy(path, torn)
     assert torn.read_bytes()[8 * 6 : 8 * 7] == bytes(8), "a closed file has no boot id"
     parl.UniformReplay.open(torn).close()
+
+
+def test_a_program_that_ends_closes_what_its_threads_keep(tmp_path, name):
+    """A prefetcher's thread, which is a daemon, keeps the replay alive when the process ends."""
+    code = (
+        "import parl, sys\n"
+        "places = {'path': sys.argv[1]}, {'shared': sys.argv[2]}\n"
+        "kept = [parl.UniformReplay(50, {'x': ((), 'int64')}, **place) for place in places]\n"
+        "batches = [(one.add(x=range(9)), one.prefetch(4)) for one in kept]\n"
+        "assert all(len(next(batch)) == 4 for _, batch in batches)"
+    )
+    path = tmp_path / "replay.map"
+    subprocess.run([sys.executable, "-c", code, path, name], check=True)
+    assert path.read_bytes()[8 * 6 : 8 * 7] == bytes(8), "a closed file has no boot id"
+    assert not os.path.exists(f"/dev/shm/{name}")
 
 
 def test_a_closed_file_is_sealed_and_an_open_one_is_not(tmp_path):
@@ -420,7 +435,7 @@ def test_damage_in_compressed_files_is_detected(tmp_path):
 def test_compression_needs_private_memory(tmp_path, name):
     for where in ({"shared": name}, {"path": tmp_path / "replay.map"}):
         with pytest.raises(
-            ValueError, match=r"compression lz4 is outside none \(in shared memory and mapped files\)"
+            ValueError, match=r"compression is lz4, expected none in shared memory and mapped files"
         ):
             parl.UniformReplay(20, {"x": ((300,), "uint8")}, compression="lz4", **where)
     assert not os.listdir(tmp_path)

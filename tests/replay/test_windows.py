@@ -110,6 +110,21 @@ def test_returns_bootstrap_after_truncation_but_not_after_termination():
     assert got == {0: [1.5, 0.25, 2.0], 1: [1.0, 0.5, 2.0], 3: [1.5, 0.0, 5.0], 4: [1.0, 0.0, 5.0]}
 
 
+def test_flags_of_a_step_that_terminates_and_is_truncated_are_both_returned():
+    replay = parl.PrioritizedReplay(10, fields(), num_envs=1)
+    for i in range(4):
+        both = [i == 1]
+        replay.add(obs=[i], action=[i], reward=[1], terminated=both, truncated=both)
+    batch = replay.sample(replay.sampleable, mode="systematic")
+    found = {
+        action: flags
+        for action, *flags in zip(
+            *(batch[n].tolist() for n in ("action", "terminated", "truncated", "discount")), strict=True
+        )
+    }
+    assert found == {0: [False, False, pytest.approx(0.99)], 1: [True, True, 0.0]}
+
+
 def test_priorities_passed_to_add_take_effect_when_the_window_is_complete():
     buffer = parl.PrioritizedReplay(10, fields(), n_step=2, alpha=1.0, epsilon=0.0, num_envs=1)
     go_on = {"terminated": [False], "truncated": [False]}
@@ -149,7 +164,7 @@ def test_windows_do_not_cross_end_episodes():
     buffer.end_episodes([1])
     buffer.add(**row)
     assert buffer.sampleable == 1, "only the row of environment 0 has a successor"
-    with pytest.raises(IndexError, match=r"environment 2 at position 0 is outside 0\.\.2"):
+    with pytest.raises(IndexError, match=r"environment 2 at position 0 is outside 0 to 1"):
         buffer.end_episodes([2])
 
 

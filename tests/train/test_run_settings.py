@@ -476,7 +476,7 @@ def test_a_device_that_does_not_exist_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("stop_at_return", math.nan, "stop_at_return = nan is outside -inf..inf"),
+        ("stop_at_return", math.nan, "stop_at_return = nan is outside -inf to inf"),
         ("stop_at_return", "high", "stop_at_return = 'high': could not convert"),
         ("name", 3, "name = 3: not text"),
         ("init_from", 3, "init_from = 3: not text"),

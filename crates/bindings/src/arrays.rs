@@ -203,7 +203,13 @@ fn as_array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, P
         Some(detach) => detach.call0()?.call_method0("cpu")?,
         None => value.clone(),
     };
-    Ok(asarray.call1((value,))?.cast_into()?)
+    let found = asarray.call1((&value,)).or_else(|error| {
+        // numpy has no bfloat16; float32 holds its values.
+        let is_bf16 =
+            value.getattr("dtype").and_then(|dtype| dtype.str()).is_ok_and(|name| name == "torch.bfloat16");
+        if is_bf16 { asarray.call1((value.call_method0("float")?,)) } else { Err(error) }
+    })?;
+    Ok(found.cast_into()?)
 }
 
 fn cast_array<'py>(array: &Bound<'py, PyUntypedArray>, dtype: &str) -> PyResult<Bound<'py, PyUntypedArray>> {

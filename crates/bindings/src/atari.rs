@@ -295,7 +295,7 @@ impl Console {
     #[pyo3(signature = (action, paddle_strength = 1.0))]
     fn act_ale(&self, py: Python<'_>, action: &Bound<'_, PyAny>, paddle_strength: f32) -> PyResult<i32> {
         let code: u32 = action.extract().map_err(|_| {
-            PyTypeError::new_err(format!("action is {action}, expected a whole number in 0..={}", u32::MAX))
+            PyTypeError::new_err(format!("action is {action}, expected an integer from 0 to {}", u32::MAX))
         })?;
         let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
         let a = with_strength("paddle_strength", code, paddle_strength)?;

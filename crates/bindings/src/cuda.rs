@@ -72,7 +72,7 @@ impl CudaAtariBatch {
         match envs.iter().find(|&&env| env >= self.num_envs) {
             None => Ok(()),
             Some(env) => {
-                Err(PyIndexError::new_err(format!("environment {env} is outside 0..{}", self.num_envs)))
+                Err(PyIndexError::new_err(format!("environment {env} is outside 0 to {}", self.num_envs - 1)))
             }
         }
     }

@@ -32,7 +32,7 @@ type Sample<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 /// The draws with this name; `rank` and `learners` are for "split".
 pub fn draws_from_mode(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
     let within = |name: &str, value: i64| {
-        let text = || format!("{name} {value} is outside 0..={}", u32::MAX);
+        let text = || format!("{name} is {value}, expected 0 to {}", u32::MAX);
         u32::try_from(value).map_err(|_| PyValueError::new_err(text()))
     };
     let (rank, learners) = (within("rank", rank)?, within("learners", learners)?);
@@ -43,7 +43,7 @@ pub fn draws_from_mode(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> 
         "without_replacement" => Ok(Draws::WithoutReplacement),
         "split" => Ok(Draws::Split { rank, learners }),
         _ => Err(PyValueError::new_err(format!(
-            "mode {mode:?} is none of stratified, independent, systematic, without_replacement, split, uniform, largest"
+            "mode is {mode:?}, expected stratified, independent, systematic, without_replacement, split, uniform or largest"
         ))),
     }
 }
@@ -68,7 +68,7 @@ pub fn check_count(name: &str, value: i64) -> PyResult<usize> {
     if (0..=MAX).contains(&value) {
         return Ok(value as usize);
     }
-    Err(PyValueError::new_err(format!("{name} {value} is outside 0..={MAX}")))
+    Err(PyValueError::new_err(format!("{name} is {value}, expected 0 to {MAX}")))
 }
 
 #[pyclass(frozen, module = "parl")]
@@ -112,7 +112,7 @@ impl SumTree {
         if (-capacity..capacity).contains(&index) {
             return Ok(if index < 0 { index + capacity } else { index });
         }
-        Err(PyIndexError::new_err(format!("leaf {index} is outside -{capacity}..{capacity}")))
+        Err(PyIndexError::new_err(format!("leaf {index} is outside -{capacity} to {}", capacity - 1)))
     }
 }
 
@@ -137,7 +137,7 @@ impl SumTree {
             return class.call((capacity, scale, seed), Some(&options));
         }
         let leaves = u64::try_from(capacity).map_err(|_| {
-            PyValueError::new_err(format!("capacity {capacity} is outside 1..={}", sumtree::MAX_CAPACITY))
+            PyValueError::new_err(format!("capacity is {capacity}, expected 1 to {}", sumtree::MAX_CAPACITY))
         })?;
         let make = || Ok((sumtree::SumTree::new(leaves, fan_out)?.exclusive(), Scale::new(scale, fan_out)?));
         let (tree, scale) = make().map_err(|error| sumtree_error(py, error))?;
@@ -259,16 +259,17 @@ impl SumTree {
             }
             let bound = total.unwrap_or(seen as f64 / units);
             Err(FindError::Prefix(format!(
-                "prefix sum {prefix} at position {position} is outside 0..{bound}"
+                "prefix sum {prefix} at position {position} is outside 0 <= p < {bound}"
             )))
         };
         let mut weights = vec_of_zeros(prefixes.len()).map_err(refused)?;
         py.detach(|| self.tree.find_with(as_unsigned(at), &mut weights, target)).map_err(
             |error| match error {
                 FindError::Prefix(text) => PyValueError::new_err(text),
-                FindError::Tree(SumTreeError::Empty) => {
-                    PyValueError::new_err(format!("prefix sum {} at position 0 is outside 0..0", prefixes[0]))
-                }
+                FindError::Tree(SumTreeError::Empty) => PyValueError::new_err(format!(
+                    "prefix sum {} at position 0 is outside 0 <= p < 0",
+                    prefixes[0]
+                )),
                 FindError::Tree(error) => sumtree_error(py, error),
             },
         )?;

@@ -159,7 +159,7 @@ impl Config {
                 repeat_probability: probability(self.repeat_action_probability)?,
                 frame_limit: self.max_num_frames_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
                 step_limit: self.max_num_steps_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
-                life: choose("life", &self.life, &life)?,
+                life: choose("life_loss", &self.life, &life)?,
                 clip: choose("reward_clip", &self.reward_clip, &clip)?,
             },
             frame_skip: self.frameskip,
@@ -221,7 +221,10 @@ impl Config {
     pub(crate) fn check_assignment(&self) -> PyResult<()> {
         if self.assignment.iter().any(|&game| game >= self.games.len()) {
             let count = self.games.len();
-            return Err(PyIndexError::new_err(format!("an environment's game is outside 0..{count}")));
+            return Err(PyIndexError::new_err(format!(
+                "an environment's game is outside 0 to {}",
+                count.saturating_sub(1)
+            )));
         }
         Ok(())
     }
@@ -387,7 +390,10 @@ impl AtariBatch {
                 let code = usize::try_from(index).ok().and_then(|index| self.actions.get(index));
                 code.map(|&code| full_strength(u32::from(code))).ok_or_else(|| {
                     let (row, count) = (at / self.players, self.actions.len());
-                    PyValueError::new_err(format!("action {index} of row {row} is outside 0..{count}"))
+                    PyValueError::new_err(format!(
+                        "action {index} of row {row} is outside 0 to {}",
+                        count - 1
+                    ))
                 })
             })
             .collect()
@@ -397,7 +403,7 @@ impl AtariBatch {
         if env < self.num_envs {
             return Ok(());
         }
-        Err(PyIndexError::new_err(format!("environment {env} is outside 0..{}", self.num_envs)))
+        Err(PyIndexError::new_err(format!("environment {env} is outside 0 to {}", self.num_envs - 1)))
     }
 }
 

@@ -139,7 +139,7 @@ fn run_step(call: &mut Call<'_>) -> Result<(), String> {
     let action = |(row, &index): (usize, &i32)| {
         let code = usize::try_from(index).ok().and_then(|index| known.get(index));
         code.map(|&code| full_strength(code.into()))
-            .ok_or_else(|| format!("action {index} of row {row} is outside 0..{}", known.len()))
+            .ok_or_else(|| format!("action {index} of row {row} is outside 0 to {}", known.len() - 1))
     };
     let actions = actions.elements()?.iter().enumerate().map(action).collect::<Result<Vec<Action>, _>>()?;
     let before = RowInputs { rows: before(states, 0)?, obs: before(obs, 1)? };

@@ -116,7 +116,7 @@ pub enum CuleError {
         reason: String,
     },
     /// A RAM index is out of range.
-    #[error("RAM index {index} is outside 0..128")]
+    #[error("RAM index {index} is outside 0 to 127")]
     RamIndex {
         /// The index given.
         index: usize,
@@ -215,7 +215,7 @@ pub enum CuleError {
         message: String,
     },
     /// An action of a batch on a device is out of range. The environment was stepped without input.
-    #[error("an action of environment {env} was outside 0..{count}; it did nothing")]
+    #[error("an action of environment {env} was outside 0 to {}; it did nothing", .count.saturating_sub(1))]
     Action {
         /// The highest index of an environment with such an action.
         env: usize,

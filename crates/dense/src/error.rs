@@ -37,7 +37,7 @@ pub enum DenseError {
         expected: usize,
     },
     /// There is no input to compute gradients for.
-    #[error("first input {first} is outside 0..{inputs}")]
+    #[error("first input {first} is outside 0 to {}", .inputs.saturating_sub(1))]
     First {
         /// Index of the first input, as given.
         first: usize,

@@ -235,7 +235,7 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
         }
         let error =
             pass.backward_to_inputs(rows, 4, &network.layers(), &of_outputs, &mut []).expect_err("none");
-        assert_eq!(error.to_string(), "first input 4 is outside 0..4");
+        assert_eq!(error.to_string(), "first input 4 is outside 0 to 3");
     }
 }
 

@@ -39,7 +39,7 @@ PARL_FN Transition follow_window(const Replay& replay, uint32_t slot, uint32_t* 
         t.reward = add_rn(t.reward, multiply_rn(t.discount, reward));
         t.discount = multiply_rn(t.discount, multiply_rn(replay.gamma, row_discount(replay, t.last)));
         t.terminated = flag(replay.terminated, t.last);
-        t.truncated = !t.terminated && flag(replay.truncated, t.last);
+        t.truncated = flag(replay.truncated, t.last);
         const uint32_t link = state(replay, t.last)->y;
         if (t.terminated || t.truncated || step == replay.n_step) {
             // There is no bootstrap after termination; the last observation replaces the final one.

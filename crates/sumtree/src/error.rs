@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SumTreeError {
     /// The capacity is zero or larger than [`crate::MAX_CAPACITY`].
-    #[error("capacity {capacity} is outside 1..={max}")]
+    #[error("capacity is {capacity}, expected 1 to {max}")]
     Capacity {
         /// The requested value.
         capacity: u64,
@@ -12,13 +12,13 @@ pub enum SumTreeError {
         max: u64,
     },
     /// The fan-out is not one of [`crate::FAN_OUTS`].
-    #[error("fan-out {fan_out} is none of 4, 8, 16, 32, 64")]
+    #[error("fan_out is {fan_out}, expected 4, 8, 16, 32 or 64")]
     FanOut {
         /// The requested value.
         fan_out: usize,
     },
     /// A leaf index outside the tree.
-    #[error("leaf {index} at position {position} is outside 0..{capacity}")]
+    #[error("leaf {index} at position {position} is outside 0 to {}", .capacity.saturating_sub(1))]
     Index {
         /// The index as it was given.
         index: i128,
@@ -38,7 +38,7 @@ pub enum SumTreeError {
         max: u32,
     },
     /// A priority that is not a finite number of at least zero.
-    #[error("priority {priority} at position {position} is not a finite number >= 0")]
+    #[error("priority {priority} at position {position} is {}", if .priority.is_finite() { "below 0" } else { "not finite" })]
     Priority {
         /// The priority as it was given.
         priority: f64,
@@ -52,7 +52,7 @@ pub enum SumTreeError {
         scale: f64,
     },
     /// A prefix sum at or beyond the total.
-    #[error("prefix sum {prefix} at position {position} is outside 0..{total}")]
+    #[error("prefix sum {prefix} at position {position} is outside 0 <= p < {total}")]
     Prefix {
         /// The prefix sum as it was given.
         prefix: u64,
@@ -83,7 +83,7 @@ pub enum SumTreeError {
         positive: usize,
     },
     /// The rank of a learner is not below the number of learners.
-    #[error("rank {rank} is outside 0..{learners}")]
+    #[error("rank is {rank}, expected 0 to {} with {learners} learners", .learners.saturating_sub(1))]
     Rank {
         /// The rank as it was given.
         rank: u32,

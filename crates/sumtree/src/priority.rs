@@ -180,7 +180,8 @@ mod tests {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e-300] {
             let mut weights = [0; 3];
             let error = scale.weights(&[1.0, 2.0, bad], &mut weights).unwrap_err();
-            let text = format!("priority {bad} at position 2 is not a finite number >= 0");
+            let why = if bad.is_finite() { "below 0" } else { "not finite" };
+            let text = format!("priority {bad} at position 2 is {why}");
             assert_eq!(error.to_string(), text);
             assert!(scale.weight(bad).is_err());
         }

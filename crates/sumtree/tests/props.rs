@@ -156,11 +156,11 @@ fn bad_input_is_an_error_that_names_it_and_changes_nothing() {
     let tree = SumTree::new(10, 16).unwrap();
     tree.set(3usize, 5).unwrap();
     let text = |e: Result<(), SumTreeError>| e.unwrap_err().to_string();
-    assert_eq!(text(tree.set(10usize, 1)), "leaf 10 at position 0 is outside 0..10");
-    assert_eq!(text(tree.set_many(&[1i64, -1], &[1, 1])), "leaf -1 at position 1 is outside 0..10");
+    assert_eq!(text(tree.set(10usize, 1)), "leaf 10 at position 0 is outside 0 to 9");
+    assert_eq!(text(tree.set_many(&[1i64, -1], &[1, 1])), "leaf -1 at position 1 is outside 0 to 9");
     assert_eq!(
         text(tree.set_many(&[1u64, u64::MAX], &[1, 1])),
-        format!("leaf {} at position 1 is outside 0..10", u64::MAX)
+        format!("leaf {} at position 1 is outside 0 to 9", u64::MAX)
     );
     let max = max_weight(16);
     assert_eq!(
@@ -168,14 +168,14 @@ fn bad_input_is_an_error_that_names_it_and_changes_nothing() {
         format!("weight {} at position 1 is larger than {max}", max + 1)
     );
     assert_eq!(text(tree.set_many(&[1, 2], &[1])), "weights has 1 entries, expected 2");
-    assert_eq!(text(tree.set_range(8, &[1, 1, 1])), "leaf 10 at position 2 is outside 0..10");
+    assert_eq!(text(tree.set_range(8, &[1, 1, 1])), "leaf 10 at position 2 is outside 0 to 9");
     assert_eq!(
         text(tree.fill_range(usize::MAX, 2, 1)),
-        format!("leaf {} at position 0 is outside 0..10", usize::MAX)
+        format!("leaf {} at position 0 is outside 0 to 9", usize::MAX)
     );
     assert!(tree.get(-7i32).is_err());
     let found = tree.find(&[4, 5], &mut [0; 2], &mut [0; 2]);
-    assert_eq!(found.unwrap_err().to_string(), "prefix sum 5 at position 1 is outside 0..5");
+    assert_eq!(found.unwrap_err().to_string(), "prefix sum 5 at position 1 is outside 0 <= p < 5");
     let split = Draws::Split { rank: 2, learners: 2 };
     assert!(tree.sample(&mut Rng::new(0), split, &mut [0], &mut [0]).is_err());
     assert_eq!(tree.total(), 5);

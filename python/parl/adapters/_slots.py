@@ -36,7 +36,7 @@ def exponent(name: str, value: Any) -> float:
     """
     number = float(value)
     if not 0.0 <= number < math.inf:
-        raise ValueError(f"{name} {number} is outside 0..inf")
+        raise ValueError(f"{name} is {number}, expected a finite number of at least 0")
     return number
 
 

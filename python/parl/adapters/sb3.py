@@ -42,6 +42,7 @@ from parl.adapters._slots import exponent
 from parl.adapters.sb3_envs import AtariVecEnv
 from parl.references import is_unshared
 from parl.replay import PrioritizedReplay, UniformReplay
+from parl.replay.fields import array_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -462,7 +463,7 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         """
         self._batches_until_warning = 0
         if isinstance(priorities, torch.Tensor):
-            priorities = priorities.detach().cpu().numpy()
+            priorities = array_of(priorities)
         return self.replay.update_priorities(tickets, np.asarray(priorities).reshape(-1))
 
 
@@ -498,6 +499,8 @@ class PrioritizedDQN(DQN):
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """DQN's ``train`` with importance weights in the loss, and updated priorities."""
+        if not _buffer_of(self).replay.sampleable:
+            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         buffer, losses = _buffer_of(self), list[float]()
@@ -533,6 +536,8 @@ class PrioritizedTD3(TD3):
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """TD3's ``train`` with importance weights in the critics' loss, and updated priorities."""
+        if not _buffer_of(self).replay.sampleable:
+            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
         buffer, actor_losses, critic_losses = _buffer_of(self), list[float](), list[float]()
@@ -584,6 +589,8 @@ class PrioritizedSAC(SAC):
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """SAC's ``train`` with importance weights in the critics' loss, and updated priorities."""
+        if not _buffer_of(self).replay.sampleable:
+            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         optimizers = [self.actor.optimizer, self.critic.optimizer]
         if self.ent_coef_optimizer is not None:

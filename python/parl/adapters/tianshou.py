@@ -24,6 +24,7 @@ from tianshou.data import PrioritizedReplayBuffer as _TianshouPrioritized
 from tianshou.data import PrioritizedVectorReplayBuffer as _TianshouVector
 
 from parl.adapters._slots import Slots, exponent
+from parl.replay.fields import array_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +90,7 @@ class _Prioritized(ReplayBuffer):
             ValueError: a priority is not finite.
         """
         if hasattr(new_weight, "detach"):
-            new_weight = new_weight.detach().cpu().numpy()
+            new_weight = array_of(new_weight)
         slots = np.atleast_1d(np.asarray(index, np.int64))
         priorities = np.asarray(new_weight)
         if priorities.ndim > 1:

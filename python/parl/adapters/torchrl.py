@@ -29,6 +29,7 @@ from torchrl.data import TensorDictRoundRobinWriter, TensorStorage
 from torchrl.data.replay_buffers.utils import unravel_index
 
 from parl.adapters._slots import Slots, exponent
+from parl.replay.fields import array_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +146,7 @@ class PrioritizedSampler(_TorchRLSampler):
             ``priority_weight`` (B,), ``(smallest weight / weight) ** beta``.
 
         Raises:
-            RuntimeError: the storage is empty.
+            RuntimeError: the storage is empty, or a stored row has priority 0 while ``eps`` is 0.
             NotSampleableError: no row has a weight.
         """
         if len(storage) == 0:
@@ -157,7 +158,11 @@ class PrioritizedSampler(_TorchRLSampler):
         index = torch.from_numpy(slots)
         # A float was checked when it was set; the value of a tensor can change later.
         beta = self._beta if type(self._beta) is float else exponent("beta", self._beta)
-        importance = (weights / self._slots.smallest) ** -beta
+        if (smallest := self._slots.smallest) == 0:
+            raise RuntimeError(
+                "a row has priority 0, from which no importance weight follows: set eps above 0"
+            )
+        importance = (weights / smallest) ** -beta
         # In numpy: one torch operation between numpy operations takes as long as several of these.
         importance = torch.from_numpy(importance if self.dtype == torch.float64 else np.float32(importance))
         if storage.ndim > 1:
@@ -204,7 +209,9 @@ class PrioritizedSampler(_TorchRLSampler):
             ValueError: a priority is not finite.
         """
         slots = self._flat(index, storage)
-        values = priority.numpy(force=True) if isinstance(priority, torch.Tensor) else np.asarray(priority)
+        values = array_of(priority) if isinstance(priority, torch.Tensor) else np.asarray(priority)
+        if slots.size == values.size == 0:
+            return  # as in TorchRL
         if values.size > 1:
             if values.size != slots.size:
                 raise RuntimeError(
@@ -276,7 +283,7 @@ class PrioritizedSampler(_TorchRLSampler):
         """
         slots, weights = np.asarray(state_dict["slots"]), np.asarray(state_dict["weights"])
         if len(slots) and slots[-1] >= self._max_capacity:
-            raise ValueError(f"row {slots[-1]} of the state is outside 0..{self._max_capacity}")
+            raise ValueError(f"row {slots[-1]} of the state is outside 0 to {self._max_capacity - 1}")
         alpha, beta, eps = (exponent(name, state_dict["_" + name]) for name in ("alpha", "beta", "eps"))
         self._alpha, self._beta, self._eps = alpha, beta, eps
         self._slots.alpha, self._slots.epsilon = self._alpha, self._eps

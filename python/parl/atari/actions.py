@@ -52,5 +52,5 @@ def action_number(action: int | str) -> int:
     except AttributeError:
         raise TypeError(f"action is a {type(action).__name__}, expected an int or a name") from None
     if not 0 <= number < len(Action):
-        raise AtariError(f"action {number} is outside 0..{len(Action)}")
+        raise AtariError(f"action {number} is outside 0 to {len(Action) - 1}")
     return number

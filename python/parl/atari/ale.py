@@ -387,7 +387,7 @@ class ALEInterface:
     def setRAM(self, index: int, value: int, /) -> None:
         """Writes a byte of the RAM."""
         if _integer("index", index, 0, _UINT_MAX) > 127:
-            raise RuntimeError(f"RAM index {index} is outside 0..128")
+            raise RuntimeError(f"RAM index {index} is outside 0 to 127")
         self._console.write_ram(index, _integer("value", value, 0, 255))
 
     def getScreenDims(self) -> tuple[int, int]:

@@ -130,7 +130,7 @@ class StateArchive:
         states = np.zeros((len(ids), self._width), np.uint8)
         for i, number in enumerate(ids):
             if not 0 <= number < len(self._rows):
-                raise IndexError(f"state {number} is outside 0..{len(self._rows)}")
+                raise IndexError(f"state {number} is outside 0 to {len(self._rows) - 1}")
             row = self._rows[number]
             states[i, : len(row)] = np.frombuffer(row, np.uint8)
         return states

@@ -378,12 +378,12 @@ class Console:
         """Writes a byte of the RAM; index 0 is bus address $80.
 
         Raises:
-            IndexError: ``index`` is outside 0..128.
-            AtariError: (a ValueError) ``value`` is outside 0..256.
+            IndexError: ``index`` is outside 0 to 127.
+            AtariError: (a ValueError) ``value`` is outside 0 to 255.
         """
         index, value = operator.index(index), _integer("value", value, _BYTES)
         if not 0 <= index < _RAM_BYTES:
-            raise IndexError(f"RAM index {index} is outside 0..{_RAM_BYTES}")
+            raise IndexError(f"RAM index {index} is outside 0 to {_RAM_BYTES - 1}")
         self._native.write_ram(index, value)
 
     # ---------------------------------------------------------------- states

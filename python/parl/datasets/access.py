@@ -40,7 +40,7 @@ class SeekConsole:
         episode = dataset.read(number)
         if not 0 <= step <= len(episode.actions):
             raise IndexError(
-                f"step {step} is outside 0..{len(episode.actions) + 1}, the steps of episode {number}"
+                f"step {step} is outside 0 to {len(episode.actions)}, the steps of episode {number}"
             )
         with self._lock:
             at = self._begin(dataset, number, episode, step)

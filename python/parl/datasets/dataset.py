@@ -130,7 +130,7 @@ class Dataset:
     def read_with_record(self, number: int) -> tuple[bytes, Episode]:
         """As :meth:`read`, after the bytes of the record."""
         if not 0 <= number < len(self._index):
-            raise IndexError(f"episode {number} is outside 0..{len(self._index)}")
+            raise IndexError(f"episode {number} is outside 0 to {len(self._index) - 1}")
         row = self._index[number]
         what = f"episode {number}"
         record = read_record(self.path, int(row["position"]), what)
@@ -201,7 +201,7 @@ class Dataset:
         )
         for number in order:
             if not 0 <= number < self.num_episodes:
-                raise IndexError(f"episode {number} is outside 0..{self.num_episodes}")
+                raise IndexError(f"episode {number} is outside 0 to {self.num_episodes - 1}")
         threads, chosen = split_threads(options)
         view = view_options(self.env_options, chosen)
         return iter(Replay(self, order, count, view, threads, verify))

@@ -48,7 +48,7 @@ def check_bounds(
     for name, low, high in rows:
         value = getattr(config, name)
         if not low <= value <= high:
-            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is outside {low}..{high}")
+            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is outside {low} to {high}")
         if abs(value) == math.inf and name not in infinite:
             raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not finite")
 

@@ -84,8 +84,12 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
         shape_like, dtype_like = cast("Sequence[Any]", spec)
     if isinstance(shape_like, int):
         shape_like = (shape_like,)
-    shape = [unsigned("shape", n) for n in cast("Sequence[int]", shape_like)]
-    dtype = np.dtype(dtype_like)
+    try:
+        shape = [unsigned("shape", n) for n in cast("Sequence[int]", shape_like)]
+        dtype = np.dtype(dtype_like)
+    except TypeError as error:
+        text = f"field {name!r} is {spec!r}, expected (shape, dtype) or a gymnasium space: {error}"
+        raise ValueError(text) from None
     if dtype.subdtype is not None:
         dtype, inner = dtype.subdtype
         shape += inner
@@ -95,7 +99,7 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
     for n in shape:
         bytes_per_row *= n
     if bytes_per_row > ROW_BYTES_MAX:
-        raise ValueError(f"field {name!r} has {bytes_per_row} bytes per row, outside 0..=2**40")
+        raise ValueError(f"field {name!r} has {bytes_per_row} bytes per row, more than 2**40")
     return name, _dtype_text(name, dtype), shape, bytes_per_row, stack
 
 
@@ -243,7 +247,7 @@ def unsigned(name: str, value: int, bits: int = 63) -> int:
     if number is None or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, expected an integer")
     if number < 0 or number >> bits:
-        raise ValueError(f"{name} {number} is outside 0..2**{bits}")
+        raise ValueError(f"{name} is {number}, expected 0 to 2**{bits} - 1")
     return number
 
 
@@ -261,6 +265,12 @@ def refuse_masked(name: str, value: Any) -> None:
         raise ValueError(f"{name} has masked entries, expected an array without a mask")
 
 
+def array_of(tensor: Any) -> NDArray[Any]:
+    """The values of a torch tensor on any device; of bfloat16, which numpy does not have, as float32."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
 def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Converts ``value`` to a C-contiguous array of ``dtype``.
 
@@ -273,7 +283,7 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     refuse_masked(name, value)
     if not isinstance(value, np.ndarray):
         if hasattr(value, "detach"):
-            value = value.detach().cpu().numpy()
+            value = array_of(value)
         elif not hasattr(value, "dtype"):
             # Python numbers are converted to the field's dtype if it can represent them.
             try:

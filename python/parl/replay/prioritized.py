@@ -6,6 +6,7 @@ Experience Replay", for n-step returns and priorities given on insertion.
 
 from __future__ import annotations
 
+import atexit
 import copy
 import os
 import weakref
@@ -43,6 +44,17 @@ Mode = Literal[
 ]
 Autoreset = Literal["next_step", "same_step", "disabled"]
 Compression = Literal["none", "lz4"]
+
+
+# Replays in shared memory or in files.
+_OPEN: weakref.WeakSet[PrioritizedReplay] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_open_replays() -> None:
+    # A thread that runs until the process ends, such as that of Prefetch, keeps its replay alive.
+    for replay in list(_OPEN):
+        replay.close()
 
 
 @show_init
@@ -246,6 +258,8 @@ class PrioritizedReplay:
 
     def _set_native(self, native: _Replay) -> None:
         self._native = native
+        if self.shared is not None or self.path is not None:
+            _OPEN.add(self)
         self._prefetchers: list[weakref.ref[_Work]] = []
         self._settings = native.settings()
         self._fields = [

@@ -357,7 +357,7 @@ def test_wrong_arrays_are_refused(pong: parl.jax.AtariEnv, state: Any) -> None:
 @pytest.mark.parametrize("action", [-1, 6, 2**31 - 1])
 def test_actions_outside_the_space(pong: parl.jax.AtariEnv, state: Any, action: int) -> None:
     actions = jnp.zeros(N, jnp.int32).at[2].set(action)
-    with pytest.raises(RUNTIME_ERRORS, match=rf"action {action} of row 2 is outside 0\.\.6"):
+    with pytest.raises(RUNTIME_ERRORS, match=rf"action {action} of row 2 is outside 0 to 5"):
         jax.block_until_ready(jax.jit(pong.step)(state, actions))
     # The threads go on.
     jax.block_until_ready(jax.jit(pong.step)(state, jnp.zeros(N, jnp.int32)))

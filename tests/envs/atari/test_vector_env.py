@@ -452,6 +452,23 @@ def test_infos_at_the_end_of_episodes() -> None:
         assert info[f"_{key}"].dtype == np.bool_
 
 
+def test_final_observations_of_rows_without_an_end_are_zeros() -> None:
+    """Also with ``batch_size``, where the buffers of earlier results are used again."""
+    options: dict[str, Any] = {"autoreset_mode": "SameStep", "life_loss": "any", "num_threads": 1}
+    envs = parl.AtariVectorEnv("breakout", 4, batch_size=2, frameskip=10, **options)
+    envs.reset(seed=0)
+    envs.send(np.zeros(2, np.int64))
+    mixed = 0
+    for t in range(400):
+        _, _, _, _, info = envs.recv()
+        if "final_obs" in info:
+            ended = info["_final_obs"]
+            assert info["final_obs"][ended].any() and not info["final_obs"][~ended].any()
+            mixed += not ended.all()
+        envs.send(np.full(2, 1 + t % 3), info["env_id"])
+    assert mixed > 2
+
+
 def test_disabled_autoreset() -> None:
     envs = parl.AtariVectorEnv("pong", 3, autoreset_mode="Disabled", max_num_frames_per_episode=12)
     assert envs.metadata["autoreset_mode"] is envs.autoreset_mode is AutoresetMode.DISABLED
@@ -667,7 +684,7 @@ def test_bad_actions_seeds_and_masks_are_named() -> None:
     envs.reset(seed=0)
     states = envs.get_state()
     for actions, error, match in [
-        (np.array([0, 4]), ValueError, "action 4 of row 1 is outside 0..4"),
+        (np.array([0, 4]), ValueError, "action 4 of row 1 is outside 0 to 3"),
         (np.array([-1, 0]), ValueError, "action -1 of row 0"),
         (np.zeros(2), TypeError, "float64"),
         (np.zeros(3, np.int64), ValueError, r"shape \(3,\), expected \(2,\)"),

@@ -730,7 +730,10 @@ impl CpuBatch {
             self.ready_envs.push(outcome.id);
             out.reports[i] = outcome.report;
             out.obs[i * size..(i + 1) * size].copy_from_slice(&outcome.obs);
-            if let Some(final_obs) = &mut out.final_obs {
+            // Buffers of results are used again, so that the other rows have older observations.
+            if let Some(final_obs) = &mut out.final_obs
+                && outcome.report.ended
+            {
                 final_obs[i * size..(i + 1) * size].copy_from_slice(&outcome.final_obs);
             }
             if let Some(ram) = &mut out.ram {

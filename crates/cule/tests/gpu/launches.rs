@@ -85,7 +85,7 @@ fn faults_are_named_at_the_next_look() {
     pair.gpu.step(Actions::Narrow(actions.as_ptr() as u64), &targets, 0).unwrap();
     // Each kind is named once.
     let error = pair.gpu.save(&[0], 0).unwrap_err().to_string();
-    assert_eq!(error, "an action of environment 1 was outside 0..6; it did nothing");
+    assert_eq!(error, "an action of environment 1 was outside 0 to 5; it did nothing");
     let error = pair.gpu.check_faults(0).unwrap_err().to_string();
     assert!(error.contains("environment 2 has ended"), "{error}");
     pair.gpu.check_faults(0).unwrap();

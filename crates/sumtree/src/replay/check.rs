@@ -31,7 +31,7 @@ impl Counts {
     pub fn check(&self, ring: Ring, max_weight: u32) -> Result<(), String> {
         let Self { reserved, marked, cleared, first, largest } = *self;
         if reserved > SEQUENCE_MAX || first > reserved {
-            return Err(format!("it numbers its rows {first}..{reserved}, outside 0..={SEQUENCE_MAX}"));
+            return Err(format!("it numbers its rows {first}..{reserved}, beyond {SEQUENCE_MAX}"));
         }
         let chunks = reserved.div_ceil(ring.chunk as u64);
         // A killed writer may have reserved rows whose chunks are not cleared. There are at most
@@ -42,7 +42,7 @@ impl Counts {
             return Err(text);
         }
         if !(1..=u64::from(max_weight)).contains(&largest) {
-            return Err(format!("its largest weight {largest} is outside 1..={max_weight}"));
+            return Err(format!("its largest weight {largest} is outside 1 to {max_weight}"));
         }
         Ok(())
     }
@@ -90,13 +90,13 @@ where
         let (state, weight, max) = ((self.state)(slot), (self.weight)(slot), self.max_weight);
         let parked = state[PARKED];
         if weight > max || (parked > max && parked != LARGEST) {
-            return Err(format!("has weights {weight} and {parked}, outside 0..={max}"));
+            return Err(format!("has weights {weight} and {parked}, above {max}"));
         }
         if !slots::has_valid_flags(state) || (self.is_quiescent && weight != 0 && !slots::is_ready(state)) {
             return Err(format!("has an invalid state, with weight {weight}"));
         }
         if state[LINK] as usize > self.used {
-            return Err(format!("links to slot {}, outside 0..{}", state[LINK] - 1, self.used));
+            return Err(format!("links to slot {} of {}", state[LINK] - 1, self.used));
         }
         let Some(sequence) = self.newest_sequence(slot) else {
             return if slots::is_open(state) { Err("holds a row of another lap".to_owned()) } else { Ok(()) };

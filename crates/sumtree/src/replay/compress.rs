@@ -46,7 +46,7 @@ impl Compression {
         [Self::None, Self::Lz4]
             .into_iter()
             .find(|kind| kind.name() == name)
-            .ok_or_else(|| setting("compression", format!("{name:?}"), "none, lz4"))
+            .ok_or_else(|| setting("compression", format!("{name:?}"), "none or lz4"))
     }
 
     /// Returns true if fields with `row_bytes` bytes per row are compressed.

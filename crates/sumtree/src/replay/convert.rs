@@ -30,10 +30,10 @@ impl Conversion {
     /// if memory cannot be allocated.
     pub fn new(from: &Replay, field: Field) -> Result<Self, ReplayError> {
         if from.region.name().is_some() || from.region.path().is_some() {
-            return Err(setting("memory", "shared", "private (a replay that is converted)"));
+            return Err(setting("memory", "shared", "private, to convert a replay"));
         }
         if field.stack != 1 {
-            return Err(setting("frame_stack", field.stack, "1..=1 (of a converted field)"));
+            return Err(setting("frame_stack", field.stack, "1 for a converted field"));
         }
         let mut settings: Settings = from.settings.clone();
         let index = settings.fields.iter().position(|other| other.name == field.name);

@@ -95,7 +95,7 @@ impl Replay {
     ) -> Result<(), ReplayError> {
         let selection = selection.into();
         if !(0.0..f64::INFINITY).contains(&beta) {
-            return Err(setting("beta", beta, "0..inf"));
+            return Err(setting("beta", beta, "a finite number of at least 0"));
         }
         self.check_batch(batch)?;
         let count = batch.indices.len();
@@ -254,7 +254,7 @@ impl Replay {
         t.reward += t.discount * self.reward(t.last);
         t.discount *= self.settings.gamma * self.row_discount(t.last);
         t.terminated = self.flag(self.roles.terminated, t.last);
-        t.truncated = !t.terminated && self.flag(self.roles.truncated, t.last);
+        t.truncated = self.flag(self.roles.truncated, t.last);
         let next = pin.next(t.last);
         let ends = t.terminated || t.truncated || is_last;
         if ends {

@@ -9,7 +9,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Tree(#[from] SumTreeError),
     /// A setting is outside its allowed values.
-    #[error("{what} {value} is outside {bound}")]
+    #[error("{what} is {value}, expected {bound}")]
     Setting {
         /// Name of the setting.
         what: &'static str,
@@ -38,8 +38,8 @@ pub enum ReplayError {
         /// Number of rows given.
         rows: usize,
     },
-    /// The number of an environment is outside `0..num_envs`.
-    #[error("environment {env} at position {position} is outside 0..{num_envs}")]
+    /// The number of an environment is not below `num_envs`.
+    #[error("environment {env} at position {position} is outside 0 to {}", .num_envs.saturating_sub(1))]
     Env {
         /// The number given.
         env: i64,
@@ -60,8 +60,8 @@ pub enum ReplayError {
         /// Autoreset mode of the replay.
         autoreset: &'static str,
     },
-    /// The discount of a row is outside `0..=1`.
-    #[error("discount {discount} at position {position} is outside 0..=1")]
+    /// The discount of a row is outside 0 to 1.
+    #[error("discount {discount} at position {position} is outside 0 to 1")]
     Discount {
         /// The value given.
         discount: f64,
@@ -77,9 +77,7 @@ pub enum ReplayError {
         position: usize,
     },
     /// No row can be sampled.
-    #[error(
-        "nothing to sample: {rows} rows are stored and {sampleable} of them can be sampled, all with weight 0 or still waiting for the end of their {n_step}-step window"
-    )]
+    #[error("nothing to sample: {}", unsampleable(*.rows, *.sampleable, *.n_step))]
     NotSampleable {
         /// Number of rows held.
         rows: u64,
@@ -89,7 +87,7 @@ pub enum ReplayError {
         n_step: usize,
     },
     /// A ticket names a slot that this replay does not have.
-    #[error("ticket {ticket:#x} at position {position} names slot {slot}, outside 0..{slots}")]
+    #[error("ticket {ticket:#x} at position {position} names slot {slot}, outside 0 to {}", .slots.saturating_sub(1))]
     Ticket {
         /// The ticket given.
         ticket: u64,
@@ -171,4 +169,12 @@ pub enum ReplayError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+fn unsampleable(rows: u64, sampleable: u64, n_step: usize) -> String {
+    match (rows, sampleable) {
+        (0, _) => "the replay is empty".to_owned(),
+        (_, 0) => format!("all of the {rows} rows wait for the end of their {n_step}-step window"),
+        _ => format!("{rows} rows are stored, and the {sampleable} that can be sampled have weight 0"),
+    }
 }

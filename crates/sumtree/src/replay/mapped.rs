@@ -282,9 +282,9 @@ impl Replay {
     pub fn flush(&self) -> Result<(), ReplayError> {
         let Some(path) = self.region.path() else {
             return Err(super::settings::setting(
-                "flush",
-                "of private or shared memory",
-                "replays in a file",
+                "memory",
+                if self.region.name().is_some() { "shared" } else { "private" },
+                "a replay in a file, made with path",
             ));
         };
         let _gate = self.shut_and_repair()?;

@@ -231,7 +231,7 @@ impl Replay {
         let roles = settings.roles()?;
         let rows = settings.window_rows(&roles);
         if settings.capacity < rows {
-            let bound = format!("{rows}.. (the rows of one n-step window)");
+            let bound = format!("at least {rows}, the rows of one n-step window");
             return Err(super::settings::setting("capacity", settings.capacity, bound));
         }
         Layout::new(settings, rows, settings.to_text().len())

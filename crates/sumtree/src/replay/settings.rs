@@ -40,7 +40,7 @@ impl Autoreset {
         Self::ALL
             .into_iter()
             .find(|a| a.name() == name)
-            .ok_or_else(|| setting("autoreset", format!("{name:?}"), "next_step, same_step, disabled"))
+            .ok_or_else(|| setting("autoreset", format!("{name:?}"), "next_step, same_step or disabled"))
     }
 }
 
@@ -69,7 +69,7 @@ impl WeightNorm {
         [Self::Batch, Self::Global]
             .into_iter()
             .find(|norm| norm.name() == name)
-            .ok_or_else(|| setting("weight_norm", format!("{name:?}"), "batch, global"))
+            .ok_or_else(|| setting("weight_norm", format!("{name:?}"), "batch or global"))
     }
 }
 
@@ -98,7 +98,7 @@ impl Padding {
         [Self::Zero, Self::First]
             .into_iter()
             .find(|padding| padding.name() == name)
-            .ok_or_else(|| setting("stack_padding", format!("{name:?}"), "zero, first"))
+            .ok_or_else(|| setting("stack_padding", format!("{name:?}"), "zero or first"))
     }
 }
 
@@ -143,7 +143,7 @@ impl Strategy {
         [Self::Future, Self::Final, Self::Episode]
             .into_iter()
             .find(|strategy| strategy.name() == name)
-            .ok_or_else(|| setting("strategy", format!("{name:?}"), "future, final, episode"))
+            .ok_or_else(|| setting("strategy", format!("{name:?}"), "future, final or episode"))
     }
 }
 
@@ -294,7 +294,7 @@ impl Settings {
     pub(super) fn check_private(&self) -> Result<(), ReplayError> {
         match self.compression {
             Compression::None => Ok(()),
-            other => Err(setting("compression", other.name(), "none (in shared memory and mapped files)")),
+            other => Err(setting("compression", other.name(), "none in shared memory and mapped files")),
         }
     }
 
@@ -317,7 +317,7 @@ impl Settings {
     /// Checks all settings and finds the fields that have a meaning.
     pub(super) fn roles(&self) -> Result<Roles, ReplayError> {
         if self.capacity == 0 || self.capacity > MAX_CAPACITY {
-            return Err(setting("capacity", self.capacity, format!("1..={MAX_CAPACITY}")));
+            return Err(setting("capacity", self.capacity, format!("1 to {MAX_CAPACITY}")));
         }
         for (what, value, low, high) in [
             ("alpha", self.alpha, 0.0, 16.0),
@@ -325,20 +325,20 @@ impl Settings {
             ("epsilon", self.epsilon, 0.0, 1e6),
         ] {
             if !(low..=high).contains(&value) {
-                return Err(setting(what, value, format!("{low}..={high}")));
+                return Err(setting(what, value, format!("{low} to {high}")));
             }
         }
         if !(1..=1024).contains(&self.n_step) {
-            return Err(setting("n_step", self.n_step, "1..=1024"));
+            return Err(setting("n_step", self.n_step, "1 to 1024"));
         }
         if self.extra_rows > self.capacity {
-            return Err(setting("extra_rows", self.extra_rows, format!("0..={}", self.capacity)));
+            return Err(setting("extra_rows", self.extra_rows, format!("0 to {}", self.capacity)));
         }
         if !(1..=1 << 24).contains(&self.num_envs) {
-            return Err(setting("num_envs", self.num_envs, "1..=16777216"));
+            return Err(setting("num_envs", self.num_envs, "1 to 16777216"));
         }
         if self.fields.is_empty() || self.fields.len() > 256 {
-            return Err(setting("number of fields", self.fields.len(), "1..=256"));
+            return Err(setting("number of fields", self.fields.len(), "1 to 256"));
         }
         let find = |name: &str| self.fields.iter().position(|f| f.name == name);
         for (i, field) in self.fields.iter().enumerate() {
@@ -360,7 +360,7 @@ impl Settings {
             if field.row_bytes > 1 << 40 {
                 return Err(field_error(
                     name,
-                    format!("has {} bytes per row, outside 0..=2^40", field.row_bytes),
+                    format!("has {} bytes per row, more than 2^40", field.row_bytes),
                 ));
             }
         }
@@ -442,7 +442,7 @@ impl Settings {
     ) -> Result<(), ReplayError> {
         for (i, field) in self.fields.iter().enumerate() {
             if !(1..=STACK_MAX).contains(&field.stack) {
-                return Err(setting("frame_stack", field.stack, format!("1..={STACK_MAX}")));
+                return Err(setting("frame_stack", field.stack, format!("1 to {STACK_MAX}")));
             }
             if field.stack > 1 && !roles.rebuilt.contains(&i) {
                 let reason = "has frame_stack, but is not an observation without a next_ field";
@@ -451,22 +451,26 @@ impl Settings {
         }
         if let Some(sequence) = self.sequence {
             if !(1..=self.n_step).contains(&sequence.period) {
-                let bound = format!("0..{} (the length)", self.n_step);
+                let bound = format!("0 to {}, less than the length", self.n_step - 1);
                 return Err(setting("overlap", self.n_step as i128 - sequence.period as i128, bound));
             }
             if !(0.0..=1.0).contains(&sequence.eta) {
-                return Err(setting("eta", sequence.eta, "0..=1"));
+                return Err(setting("eta", sequence.eta, "0 to 1"));
             }
             if sequence.burn_in >= self.n_step {
-                return Err(setting("burn_in", sequence.burn_in, format!("0..{} (the length)", self.n_step)));
+                return Err(setting(
+                    "burn_in",
+                    sequence.burn_in,
+                    format!("0 to {}, less than the length", self.n_step - 1),
+                ));
             }
         }
         if let Some(hindsight) = &self.hindsight {
             if !(0.0..=1.0).contains(&hindsight.share) {
-                return Err(setting("share of relabelled rows", hindsight.share, "0..=1"));
+                return Err(setting("share of relabelled rows", hindsight.share, "0 to 1"));
             }
             if self.n_step > 1 || self.sequence.is_some() {
-                return Err(setting("n_step", self.n_step, "1..=1 (with hindsight)"));
+                return Err(setting("n_step", self.n_step, "1 with hindsight"));
             }
             let achieved = find(&hindsight.achieved)
                 .filter(|i| has_role(&self.fields[*i].name, "obs") && self.fields[*i].stack == 1);

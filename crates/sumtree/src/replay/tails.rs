@@ -143,13 +143,13 @@ impl Tails {
             }
             if waiting > capacity || first >= capacity {
                 return Err(format!(
-                    "environment {env} has {waiting} rows waiting from {first}, outside 0..{capacity}"
+                    "environment {env} has {waiting} rows waiting from {first}, more than {capacity}"
                 ));
             }
             let rows = (0..waiting).map(|i| tail(WAITING + (first + i) % capacity)).chain([tail(LAST)]);
             for slot in rows.map(|ticket| Row::from_ticket(ticket).slot) {
                 if slot >= slots {
-                    return Err(format!("environment {env} names slot {slot}, outside 0..{slots}"));
+                    return Err(format!("environment {env} names slot {slot} of {slots}"));
                 }
             }
         }

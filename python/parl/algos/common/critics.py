@@ -97,7 +97,7 @@ class CriticsConfig(OffPolicyConfig):
             ("random_steps", 0, math.inf),
         )
         if not 0 <= self.noise_correlation < 1:
-            raise ConfigError(f"noise_correlation = {self.noise_correlation} is outside 0 <= c < 1")
+            raise ConfigError(f"noise_correlation = {self.noise_correlation} is not in 0 <= c < 1")
         check_hidden(self)
         check_choices(self, ("images", get_args(Images)))
 

@@ -68,7 +68,7 @@ def check_actions(
         wrong = (actions < 0) | (actions >= num_actions)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            raise AtariError(f"action {actions[place]} at {place} is outside 0..{num_actions}")
+            raise AtariError(f"action {actions[place]} at {place} is outside 0 to {num_actions - 1}")
     return shape[1], shape[2]
 
 

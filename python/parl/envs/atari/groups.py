@@ -161,7 +161,7 @@ class Groups:
         raise AtariError(
             f"env_id is {list(envs)}, expected all environments of one group once: on a CUDA device the "
             "groups "
-            f"are 0..{size}, {size}..{2 * size} and so on"
+            f"are 0 to {size - 1}, {size} to {2 * size - 1} and so on"
         )
 
     def split(self, envs: Sequence[int]) -> list[tuple[Group, list[int], list[int]]]:

@@ -34,7 +34,7 @@ def levels(capacity: int) -> list[int]:
         ValueError: the capacity is out of its bounds.
     """
     if not 1 <= capacity <= CAPACITY_MAX:
-        raise ValueError(f'capacity {capacity} is outside 1..={CAPACITY_MAX} (device="cuda")')
+        raise ValueError(f'capacity is {capacity}, expected 1 to {CAPACITY_MAX} (device="cuda")')
     found, count = [rounded(capacity)], capacity
     while len(found) < 2 or count > LANES:
         count = -(-count // LANES)

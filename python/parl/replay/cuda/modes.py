@@ -25,7 +25,7 @@ def kind_of(mode: str, uniform: float, newest: float) -> Kind | None:
         newest: share of the batch that is drawn from the newest rows.
 
     Raises:
-        ValueError: a share is outside 0..=1, or the mode cannot be combined with shares.
+        ValueError: a share is outside 0 to 1, or the mode cannot be combined with shares.
     """
     if not (0 <= uniform <= 1 and 0 <= newest <= 1 and uniform + newest <= 1):
         raise ValueError(

@@ -89,7 +89,7 @@ class CudaReplay(PrioritizedReplay):
         **settings: Any,
     ) -> None:
         if not 1 <= capacity <= layout.CAPACITY_MAX:
-            raise ValueError(f"capacity {capacity} is outside 1..={layout.CAPACITY_MAX}")
+            raise ValueError(f"capacity is {capacity}, expected 1 to {layout.CAPACITY_MAX}")
         for name, found, off, instead in (
             ("path", path, None, "use save() and load()"),
             ("shared", settings["shared"], None, 'use device="cpu" to share it between processes'),
@@ -671,7 +671,7 @@ class CudaReplay(PrioritizedReplay):
 
         Raises:
             NonFiniteError: rewards were NaN or infinite.
-            ValueError: priorities were not finite, discounts outside 0..=1, or truncated rows without their
+            ValueError: priorities were not finite, discounts outside 0 to 1, or truncated rows without their
                 final observation.
             IndexError: tickets were not issued by this replay, or environments were out of their bounds.
             NotSampleableError: more rows were requested than could be sampled.
@@ -679,7 +679,7 @@ class CudaReplay(PrioritizedReplay):
         self._memory.raise_errors(
             (Word.BAD_REWARD, NonFiniteError, "rewards were not finite"),
             (Word.BAD_PRIORITY, ValueError, "priorities were not finite and were ignored"),
-            (Word.BAD_DISCOUNT, ValueError, "discounts were outside 0..=1"),
+            (Word.BAD_DISCOUNT, ValueError, "discounts were outside 0 to 1"),
             (
                 Word.NO_FINAL,
                 ValueError,
@@ -690,7 +690,7 @@ class CudaReplay(PrioritizedReplay):
             (
                 Word.BAD_ENV,
                 IndexError,
-                f"rows were from environments outside 0..{self._settings['num_envs']}",
+                f"rows were from environments outside 0 to {self._settings['num_envs'] - 1}",
             ),
             (Word.EMPTY, NotSampleableError, f"calls requested more rows than could be sampled: {self!r}"),
         )
@@ -799,7 +799,7 @@ def _is_dense(tensor: Tensor) -> bool:
 def _exponent(beta: Any) -> float:
     number = float(beta)
     if not 0.0 <= number < math.inf:
-        raise ValueError(f"beta {number} is outside 0..inf")
+        raise ValueError(f"beta is {number}, expected a finite number of at least 0")
     return number
 
 

@@ -26,10 +26,10 @@ def draws(count: int, mode: str, rank: int, learners: int) -> structs.Draws:
         ValueError: the number, the mode or the rank is invalid.
     """
     if not 0 <= count <= DRAWS_MAX:
-        raise ValueError(f'{count} draws are outside 0..={DRAWS_MAX} (device="cuda")')
+        raise ValueError(f'{count} draws, expected 0 to {DRAWS_MAX} (device="cuda")')
     if mode == "split":
         if not 0 <= rank < learners:
-            raise ValueError(f"rank {rank} is outside 0..{learners}")
+            raise ValueError(f"rank is {rank}, expected 0 to {learners - 1} with {learners} learners")
         return structs.Draws(Mode.STRATIFIED, count, rank, learners)
     if mode not in _MODES:
         names = ", ".join([*_MODES, "split", *tree_modes.MODES])
@@ -251,7 +251,7 @@ class CudaSumTree:
         if newest > 0 and not (0 <= newest_from < self.capacity and 0 < newest_count <= self.capacity):
             raise ValueError(
                 f"newest_from is {newest_from} and newest_count {newest_count}, expected leaves of "
-                f"0..{self.capacity}"
+                f"0 to {self.capacity}"
             )
         window = newest_from, newest_count if newest > 0 else 0
         found = tree_modes.mixture(self._memory, self._seed(), n, (uniform, newest), window)
@@ -318,7 +318,7 @@ class CudaSumTree:
 
     def _leaf(self, index: int) -> int:
         if not -self.capacity <= index < self.capacity:
-            raise IndexError(f"leaf {index} is outside -{self.capacity}..{self.capacity}")
+            raise IndexError(f"leaf {index} is outside -{self.capacity} to {self.capacity - 1}")
         return index % self.capacity
 
     # ------------------------------------------------------------ properties
@@ -398,7 +398,7 @@ class CudaSumTree:
     @rng_state.setter
     def rng_state(self, state: int) -> None:
         if not 0 <= state < 2**64:
-            raise OverflowError(f"rng_state is {state}, expected 0..2**64")
+            raise OverflowError(f"rng_state is {state}, expected 0 to 2**64 - 1")
         self._memory.set_words(Word.GENERATOR, [state])
 
     def __delitem__(self, index: Any) -> None:
