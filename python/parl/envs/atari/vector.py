@@ -564,8 +564,8 @@ class AtariVectorEnv(StatefulVectorEnv):
             order = np.asarray(env_id)
             if order.shape != (self.num_envs,) or (np.sort(order) != np.arange(self.num_envs)).any():
                 raise AtariError(
-                    f"env_id is {env_id}, expected each of 0 to {self.num_envs - 1} once, since batch_size is "
-                    "num_envs"
+                    f"env_id is {env_id}, expected each of 0 to {self.num_envs - 1} once: all environments "
+                    "step together"
                 )
             chosen[order] = chosen.copy()
         self._native.check_actions(chosen)
