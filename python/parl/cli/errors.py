@@ -1,4 +1,4 @@
-"""Messages of errors that the user of a command can mend; the others keep their traceback."""
+"""Messages of errors that the user of a command can fix; the others keep their traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UsageError(ConfigError):
 
 
 def message_of(error: Exception) -> str | None:
-    """What happened and what to do, in a sentence; None for an error that its user cannot mend."""
+    """What happened and what to do, in a sentence; None for an error that its user cannot fix."""
     if isinstance(error, ParlError):
         return str(error)
     if isinstance(error, ImportError):

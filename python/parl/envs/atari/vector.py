@@ -90,13 +90,16 @@ class AtariVectorEnv(StatefulVectorEnv):
             modulo their number. ``reset`` can change these and all other values that may differ between
             environments; see :attr:`variations`.
         life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
-            (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
-            and the game is reset), ``"any"`` (as ``"ends"``, the last life included) or ``"continues"`` (the
-            episode ends, and the next one continues the same game; lives are compared after the whole step).
+            (none), ``"reports"`` (``terminated`` is set, the game continues; ale-py's ``life_loss_info``),
+            ``"ends"`` (the episode ends and the game is reset; ale-py's ``episodic_life``), ``"any"`` (as
+            ``"ends"``, the last life included; Gymnasium's ``terminal_on_life_loss``) or ``"continues"`` (the
+            episode ends, and the next one continues the same game; lives are compared after the whole step;
+            EnvPool's ``episodic_life``).
         padding: what fills the older images of a stack after a reset: ``"zero"``, or ``"reset"`` for copies
             of the first image.
-        noops: number of no-op frames after a reset: ``"after_fire"``: less than ``noop_max``, the FIRE frame
-            included; ``"before_fire"``: one more, before FIRE; ``"numpy"``: 1 to ``noop_max``, drawn by
+        noops: frames after a reset: ``"after_fire"`` (ale-py): FIRE if ``use_fire_reset``, then no-ops,
+            together at most ``noop_max - 1``, but FIRE always; ``"before_fire"`` (EnvPool): no-ops, then
+            FIRE, together 1 to ``noop_max``; ``"numpy"`` (Gymnasium): 1 to ``noop_max`` no-ops, drawn by
             NumPy's generator.
         max_num_steps_per_episode: steps after which an episode is truncated; 0 for no limit.
         limit_counts: what ``max_num_frames_per_episode`` counts: ``"steps"`` for the frames of steps,
@@ -780,14 +783,15 @@ def _action_space(num_actions: int, continuous: bool, players: int) -> spaces.Sp
 def make_vec(
     game: str | Sequence[str], num_envs: int = 1, *, preset: str = "ale", **options: Unpack[AtariOptions]
 ) -> AtariVectorEnv:
-    """:class:`AtariVectorEnv` with the settings of a preset.
+    """:class:`AtariVectorEnv` with the settings of a preset. For other environments: ``gymnasium.make_vec``.
 
     Args:
         game: one game or several.
         num_envs: N.
         preset: ``"ale"`` (``ale_py.AtariVectorEnv``), ``"gymnasium"`` (``AtariEnv`` with
-            ``AtariPreprocessing`` and ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015) or
-            ``"machado"`` (2018); :data:`parl.envs.atari.presets.PRESETS` lists what each one sets.
+            ``AtariPreprocessing`` and ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015),
+            ``"machado"`` (2018) or ``"raw"`` (every frame, as the console shows it);
+            :data:`parl.envs.atari.presets.PRESETS` lists what each one sets.
         **options: keywords of :class:`AtariVectorEnv`, which override those of the preset.
 
     Raises:
