@@ -20,8 +20,7 @@ def points(reward: Rewards, info: Mapping[str, Any]) -> Rewards:
         reward: (N,) array or tensor, the rewards of the step, which may be clipped.
         info: infos of the step. parl's Atari environments have ``raw_reward`` if they clip rewards.
     """
-    # Other environments may use the name `raw_reward`, but have no `episode_frame_number`.
-    return info.get("raw_reward", reward) if "episode_frame_number" in info else reward
+    return _entry(info, "raw_reward", reward)
 
 
 def games_over(terminated: Flags, ended: Flags, info: Mapping[str, Any]) -> Flags:
@@ -35,10 +34,22 @@ def games_over(terminated: Flags, ended: Flags, info: Mapping[str, Any]) -> Flag
         ended: (N,) bool, terminated or truncated.
         info: infos of the same step, with ``game_over`` where episodes and games differ.
     """
-    # Other environments may use the name `game_over`, but have no `episode_frame_number`.
-    if "game_over" not in info or "episode_frame_number" not in info:
-        return ended
-    return ended & (info["game_over"] | ~terminated)
+    over = _entry(info, "game_over", ended)
+    return ended if over is ended else ended & (over | ~terminated)
+
+
+def _entry(info: Mapping[str, Any], name: str, missing: Any) -> Any:
+    """An entry of the infos of parl's Atari environments, (N,); ``missing`` where it is not there.
+
+    Where Gymnasium's vector environments reset in the step that ends an episode, the entries of that step are
+    in ``final_info``, the others are of the reset.
+    """
+    # Other environments may use the same names, but have no `episode_frame_number`.
+    entry = info.get(name, missing) if "episode_frame_number" in info else missing
+    final = info.get("final_info", {})
+    if name not in final or "episode_frame_number" not in final:
+        return entry
+    return np.where(final[f"_{name}"], final[name], entry)
 
 
 def successes(info: Mapping[str, Any]) -> Array | None:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import parl
 from parl.envs import EnvMaker, EpisodeTracker, games_over, points, spec_of
@@ -141,18 +141,23 @@ def points_of_game(env: Any, seed: int) -> int:
             obs, _ = env.reset()
 
 
-@pytest.mark.parametrize("many", [True, False], ids=["vector", "single"])
+@pytest.mark.parametrize("kind", ["vector", "single", "same_step"])
 @pytest.mark.parametrize("options", [{"preset": "nature"}, {"life_loss_info": True}, {}], ids=str)
-def test_an_evaluation_of_a_callable_plays_whole_games(options: dict[str, Any], many: bool) -> None:
+def test_an_evaluation_of_a_callable_plays_whole_games(options: dict[str, Any], kind: str) -> None:
     options = {**options, **RAM}
     single = gymnasium.make("parl/Breakout-v0", **options)
-    if many and "life_loss_info" in options:
+    if kind == "vector" and "life_loss_info" in options:
         # The vector environment reports lives and is not reset: the same game as without the option.
         single = gymnasium.make("parl/Breakout-v0", **RAM)
     expected = [points_of_game(single, seed) for seed in (3, 4)]
-    maker = EnvMaker(
-        (lambda n: parl.make_vec("breakout", n, **options)) if many else (lambda: single_of(options))
-    )
+    makers: dict[str, Any] = {
+        "vector": lambda n: parl.make_vec("breakout", n, **options),
+        "single": lambda: single_of(options),
+        "same_step": lambda n: SyncVectorEnv(
+            [lambda: single_of(options)] * n, autoreset_mode=AutoresetMode.SAME_STEP
+        ),
+    }
+    maker = EnvMaker(makers[kind])
     probe = maker(2)
     evaluator = Evaluator(maker, RamPolicy(), spec_of(probe))
     probe.close()
