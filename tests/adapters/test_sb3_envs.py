@@ -57,6 +57,19 @@ def test_videos_have_the_speed_of_the_game_and_infos_without_effect_are_refused(
             AtariVecEnv("breakout", 1, **{name: True})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"life_loss": "reports"}, 'life_loss is "reports"'),
+        ({"preset": "ale", "life_loss_info": True}, 'life_loss is "reports" .life_loss_info.'),
+        ({"players": 2}, "players is 2, expected 1"),
+    ],
+)
+def test_what_sb3_has_no_form_for_is_refused(options, message):
+    with pytest.raises(AtariError, match=message):
+        AtariVecEnv("pong", 1, **RAM, **options)
+
+
 def test_an_episode_in_the_infos_is_a_whole_game():
     """The default preset ends an episode with each life; returns and lengths are those of the whole game."""
     envs = AtariVecEnv("breakout", 2, num_threads=1)

@@ -50,7 +50,7 @@ class AtariVecEnv(VecEnv):
         n_envs: number of environments N.
         preset: as in :func:`parl.make_vec`.
         options: keywords of :class:`parl.AtariVectorEnv`, except ``batch_size``, ``autoreset_mode``,
-            ``ordered``, ``output`` and ``device``.
+            ``ordered``, ``output`` and ``device``; ``players`` is 1, and ``life_loss`` is not ``"reports"``.
 
     Raises:
         AtariError: an option is not allowed; and as :class:`parl.AtariVectorEnv`.
@@ -72,10 +72,20 @@ class AtariVecEnv(VecEnv):
         for name in ("ram_info", "sound"):
             if options.get(name):
                 raise AtariError(f"{name} is {options[name]!r}, but infos of AtariVecEnv do not have it")
+        if options.get("players", 1) != 1:
+            raise AtariError(
+                f"players is {options['players']}, expected 1: SB3 has one reward per environment"
+            )
         options.setdefault("reward_dtype", "float32")
         self.envs: AtariVectorEnv = make_vec(
             game, n_envs, preset=preset, autoreset_mode=AutoresetMode.SAME_STEP, **options
         )
+        if self.envs.life_loss == "reports":
+            self.envs.close()
+            raise AtariError(
+                'life_loss is "reports" (life_loss_info), but a done of SB3 means that the environment was '
+                'reset: use life_loss="continues" or "ends"'
+            )
         self._sub_envs = [AtariSubEnv(self.envs, i) for i in range(n_envs)]
         self._actions: NDArray[Any] | None = None
         self._lengths = np.zeros(n_envs, np.int64)
