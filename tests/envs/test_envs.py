@@ -34,6 +34,9 @@ def test_functions_may_make_single_or_vector_environments():
     assert spec_of(vector).autoreset == "same_step"
     with pytest.raises(ConfigError, match="expected a VectorEnv of"):
         EnvMaker(lambda n: None)(2)
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(ConfigError, match="returned the same environment twice: make a new one"):
+        EnvMaker(lambda: gymnasium.wrappers.TimeLimit(env, 9))(2)
 
 
 def test_an_environment_that_does_not_say_when_it_resets_is_warned_of():

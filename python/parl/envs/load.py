@@ -147,7 +147,12 @@ def make_by_function(
                 raise ConfigError(f"{name}() returned {made!r}, which lacks {', '.join(missing)} of an Env")
             return made
 
-        return SyncVectorEnv([make] * num_envs)
+        envs = SyncVectorEnv([make] * num_envs)
+        if len({id(getattr(one, "unwrapped", one)) for one in envs.envs}) < num_envs:
+            raise ConfigError(
+                f"{name}() returned the same environment twice: make a new one in the function, each time"
+            )
+        return envs
     if wrappers:
         raise ConfigError(
             f"wrappers are for single environments, {name} makes vector environments: wrap there"
