@@ -178,6 +178,15 @@ def test_without_observations_rewards_and_ends_are_the_same() -> None:
     assert_equal(dataclasses.replace(seen, observations=None), unseen)
 
 
+@pytest.mark.parametrize(("dtype", "expected"), [("int8", "int32"), ("float16", "float32")])
+def test_sums_of_rewards_do_not_wrap(dtype: str, expected: str) -> None:
+    envs = parl.AtariVectorEnv("skiing", 1, obs_type="ram", stack_num=None, reward_dtype=dtype)
+    envs.reset(seed=0)
+    result = envs.branch(envs.get_state(), np.zeros((1, 1, 300), np.int64), observe=False)
+    assert (result.rewards.dtype, result.rewards.tolist()) == (expected, [[-300]])
+    assert envs.step(np.zeros(1, np.int64))[1].dtype == dtype
+
+
 def test_states_of_several_games_in_any_order() -> None:
     games = ["pong", "breakout", "pooyan"]
     envs = played(games, 6, 8)

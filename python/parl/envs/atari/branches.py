@@ -18,7 +18,7 @@ class BranchResult:
     Attributes:
         observations: (N, K, *shape) uint8, after the last step of each sequence; None with ``observe=False``.
         rewards: (N, K), with two players (N, K, 2), the sum of the rewards of the steps, in the environments'
-            ``reward_dtype``.
+            ``reward_dtype``; int32 or float32 where that has fewer bits, which do not hold every sum.
         raw_rewards: int64 of the same shape, the same sum before clipping.
         terminated: (N, K) bool, whether the last step terminated the episode.
         truncated: (N, K) bool, whether it truncated the episode.
@@ -70,6 +70,11 @@ def check_actions(
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise AtariError(f"action {actions[place]} at {place} is outside 0 to {num_actions - 1}")
     return shape[1], shape[2]
+
+
+def sum_dtype(reward_dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of sums of rewards: of the same kind, with at least 32 bits."""
+    return np.dtype(f"{reward_dtype.kind}{max(reward_dtype.itemsize, 4)}")
 
 
 def seed_list(seeds: Any, shape: tuple[int, int], largest: int) -> list[int] | None:

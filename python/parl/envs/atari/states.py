@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from parl.envs.atari import arguments
-from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list
+from parl.envs.atari.branches import BranchResult, check_actions, check_states, seed_list, sum_dtype
 from parl.errors import AtariError
 
 Arrays = NDArray[Any]
@@ -167,7 +167,7 @@ class StatefulVectorEnv(VectorEnv[Any, Any, Any]):
         terminated, truncated = flags.reshape(2, count, branches)
         return BranchResult(
             observations=None if obs is None else self._out(obs),
-            rewards=self._out(rewards.astype(self._reward_dtype)),
+            rewards=self._out(rewards.astype(sum_dtype(self._reward_dtype))),
             raw_rewards=self._out(raw_rewards),
             terminated=self._out(terminated),
             truncated=self._out(truncated),
