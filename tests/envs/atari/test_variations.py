@@ -250,13 +250,17 @@ def test_a_reset_that_fails_changes_no_variation() -> None:
     for options, out in [
         ({"frameskip": 2, "states": damaged}, None),
         ({"mode": 4, "states": states}, None),
+        ({"patches": {0xF07D: 16}, "states": states}, None),
+        ({"patches": {0xF07D: 16}, "states": states[:1], "reset_mask": np.array([True, False])}, None),
         ({"mode": 4}, np.zeros((2, 127), np.uint8)),
         ({"mode": 4}, np.zeros((2, 256), np.uint8)[:, ::2]),
     ]:
-        with pytest.raises(ValueError, match=r"damaged|mode 4|out is"):
+        with pytest.raises(ValueError, match=r"damaged|mode 4|other changes|out is"):
             envs.reset(options=options, out=out)
         assert envs.variations == variations
         np.testing.assert_array_equal(envs.get_state(), states)
+        envs.step(np.zeros(2, np.int64))
+        envs.set_state(states)
     envs.reset()
     assert envs.reset(seed=0)[1]["frame_number"].tolist() == _frames("breakout")
 

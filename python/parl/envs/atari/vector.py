@@ -427,14 +427,18 @@ class AtariVectorEnv(StatefulVectorEnv):
             self._target(out)
         before = self._variations
         wanted = variations.changed(self._variations, options, mask)
+        envs = self._envs_of_mask(mask)
+        # Other bytes of a ROM end its episodes.
+        running = None if wanted is None or states is None else self._take_states(envs)
         if wanted is not None:
             self._vary(wanted)
         if states is not None:
             try:
-                self._continue_from(states, self._envs_of_mask(mask), seeds)
+                self._continue_from(states, envs, seeds)
             except Exception:
-                if wanted is not None:
+                if running is not None:
                     self._vary(before)
+                    self._put_states(running, envs)
                 raise
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
