@@ -64,6 +64,12 @@ def test_what_a_device_cannot_do_is_refused() -> None:
         envs.reset(options={"hold": {57: 5}})
     with pytest.raises(AtariError, match=r"mode 5 is not one of breakout's modes"):
         envs.reset(options={"mode": [0, 5]})
+    with pytest.raises(AtariError, match=r"options has the key 'reset_masks': did you mean 'reset_mask'\?"):
+        envs.reset(options={"reset_masks": np.array([True, False])})
+    before = envs.variations
+    with pytest.raises(AtariError, match=r"out is torch\.uint8 of shape \(3,\)"):
+        envs.reset(options={"mode": 4}, out=torch.zeros(3, dtype=torch.uint8))
+    assert envs.variations == before
     assert (envs.reset(seed=0)[0] == obs).all()
 
 

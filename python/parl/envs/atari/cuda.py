@@ -82,6 +82,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         ``options["states"]`` is refused: ``set_state`` loads states.
         """
         self._check_open()
+        variations.check_options(options)
         if options is not None and options.get("states") is not None:
             raise AtariError(
                 f"states are an option of resets on the CPU, the environments are on "
@@ -102,6 +103,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             # By NumPy, since new tensors are on torch's default device, which may not be the host.
             given = None if seeds is None else self._to_device(torch.from_numpy(np.array(seeds, np.int64)))
             chosen = None if on_host is None else self._to_device(torch.from_numpy(on_host.astype(np.uint8)))
+        if out is not None:
+            self._check_out(out)
         if options is not None and not variations.KEYS_SET.isdisjoint(options):
             wanted = variations.changed(
                 self._variations, options, arguments.reset_mask(options, self.num_envs)
