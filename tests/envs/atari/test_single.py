@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import ale_py
@@ -151,6 +152,19 @@ def test_a_reset_after_close_makes_the_environment_again() -> None:
     np.testing.assert_array_equal(again, first)
     assert info["lives"] == 0
     assert env.step(0)[0].shape == (84, 84)
+
+
+def test_a_closed_environment_keeps_what_a_reset_has_changed_and_can_be_copied() -> None:
+    env = AtariEnv("breakout", obs_type="ram", stack_num=None)
+    env.reset(seed=4, options={"mode": 4, "difficulty": 1, "patches": {0xF07D: 16}, "frameskip": 2})
+    expected = env.get_state()
+    env.close()
+    for one in (copy.deepcopy(env), env):
+        with pytest.raises(AtariError, match="closed"):
+            one.step(0)
+        one.reset(seed=4)
+        np.testing.assert_array_equal(one.get_state(), expected)
+        assert one.metadata["render_fps"] == 30
 
 
 @pytest.mark.parametrize("seed", [2**31, 2**32 + 5, 2**40, 2**63 - 1])

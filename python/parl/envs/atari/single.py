@@ -16,6 +16,9 @@ from parl.envs.atari.vector import make_vec
 from parl.errors import AtariError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parl.envs.atari.variations import Variation
     from parl.envs.atari.vector import AtariVectorEnv
 
 # Keys for the four directions and the button, in the form of `gymnasium.utils.play`.
@@ -88,6 +91,20 @@ class AtariEnv(gymnasium.Env[Any, Any]):
     def _make(self) -> AtariVectorEnv:
         return make_vec(self._game, 1, autoreset_mode=AutoresetMode.DISABLED, **self._keywords)
 
+    def _make_again(self, played: Sequence[Variation]) -> AtariVectorEnv:
+        envs = self._make()
+        envs._vary(played)
+        return envs
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_envs": self._envs.variations} if self._envs.closed else self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(state["_envs"], tuple):
+            self._envs = self._make_again(state["_envs"])
+            self._envs.close()
+
     @property
     def ale(self) -> ConsoleView:
         """The state of the console under ale-py's method names; read only."""
@@ -120,7 +137,7 @@ class AtariEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
-        Creates the environment again if it was closed.
+        Creates the environment again if it was closed, with what earlier resets have changed.
 
         Args:
             seed: as the seed of environment 0 of a vector environment; None keeps the generators.
@@ -137,7 +154,7 @@ class AtariEnv(gymnasium.Env[Any, Any]):
             own = int(np.random.SeedSequence(seed).generate_state(1)[0])
         super().reset(seed=own)
         if self._envs.closed:
-            self._envs = self._make()
+            self._envs = self._make_again(self._envs.variations)
         changes = {name: value for name, value in (options or {}).items() if name in KEYS}
         obs, infos = self._envs.reset(seed=seed, options=changes)
         self.metadata["render_fps"] = self._envs.metadata["render_fps"]
