@@ -80,6 +80,23 @@ def life_loss(given: Mapping[str, Any]) -> str:
     return given["life_loss"] or legacy
 
 
+def _check_cpu_only(device: str, sound: bool, players: int) -> None:
+    if sound and device != "cpu":
+        raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
+    if players == 2 and device != "cpu":
+        raise AtariError(f'players is 2 with device={device!r}, expected device="cpu"')
+
+
+def _check_choices(given: Mapping[str, Any]) -> None:
+    if given["life_loss"] is not None and not isinstance(given["life_loss"], str):
+        raise TypeError(f"life_loss is {given['life_loss']!r}, expected text or None")
+    if given["render_mode"] not in (None, *RENDER_MODES):
+        raise AtariError(f"render_mode is {given['render_mode']!r}, expected one of {RENDER_MODES} or None")
+    for name, (one, other) in _CHOICES.items():
+        if given[name] not in (one, other):
+            raise AtariError(f'{name} is {given[name]!r}, expected "{one}" or "{other}"')
+
+
 def core_config(given: Mapping[str, Any]) -> CoreConfig:
     """Checks arguments.
 
@@ -93,19 +110,10 @@ def core_config(given: Mapping[str, Any]) -> CoreConfig:
     """
     given = {**given, **{name: flag(name, given[name]) for name in _FLAGS}}
     device, sound = given["device"], given["sound"]
-    arguments.check_device(device)
-    if given["life_loss"] is not None and not isinstance(given["life_loss"], str):
-        raise TypeError(f"life_loss is {given['life_loss']!r}, expected text or None")
-    if sound and device != "cpu":
-        raise AtariError(f'sound is True with device={device!r}, expected device="cpu"')
     players = arguments.integer("players", given["players"], 1, 2)
-    if players == 2 and device != "cpu":
-        raise AtariError(f'players is 2 with device={device!r}, expected device="cpu"')
-    if given["render_mode"] not in (None, *RENDER_MODES):
-        raise AtariError(f"render_mode is {given['render_mode']!r}, expected one of {RENDER_MODES} or None")
-    for name, (one, other) in _CHOICES.items():
-        if given[name] not in (one, other):
-            raise AtariError(f'{name} is {given[name]!r}, expected "{one}" or "{other}"')
+    arguments.check_device(device)
+    _check_cpu_only(device, sound, players)
+    _check_choices(given)
     stack_num = given["stack_num"]
     stack = 1 if stack_num is None else arguments.integer("stack_num", stack_num, 1, 1024)
     sliding = _sliding_planes(given["sliding_buffer_planes"], stack, device)
