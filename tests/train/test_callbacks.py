@@ -270,7 +270,8 @@ def test_callbacks_on_the_command_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "plugin_of_test.py").write_text(PLUGIN)
     assert main(["train", "ppo", *QUICK, "--name", "one", "--callback", "plugin_of_test:Stop"]) == 0
     assert "ended by callback" in capsys.readouterr().out
-    assert main(["resume", "runs/one", "--callback", "plugin_of_test:Fail"]) == 1
+    both = ["--callback", "plugin_of_test:Fail", "--callback", "plugin_of_test:Stop"]
+    assert main(["resume", "runs/one", *both]) == 1
     assert "parl: callback Fail.on_record raised ValueError: as planned" in capsys.readouterr().err
     assert saved_steps(tmp_path / "runs" / "one") > 0
     for name, message in {

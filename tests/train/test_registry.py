@@ -36,6 +36,19 @@ def test_flags_a_file_python_and_resume_give_the_same_settings(tmp_path):
         assert table == found["flags"]
 
 
+def test_values_of_a_repeated_option_add_up_and_replace_those_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("parl.train.make_loggers", lambda names: [])
+    file = tmp_path / "run.toml"
+    file.write_text('[run]\nenv_options = ["frameskip=3"]\nlogger = ["wandb"]\n[ppo]\nhidden = [8]\n')
+    words = ["train", "ppo", "--config", str(file), "--env", "parl/Pong-v0", *FLAGS[2:]]
+    words += ["--runs", str(tmp_path), "--name", "run", "--env-options", "obs_type=ram", "stack_num=2"]
+    words += ["--hidden", "16", "8", "--env_options=frameskip=2", "padding=reset", "--logger", "tensorboard"]
+    assert main([*words, "--hidden", "4"]) == 0
+    table = load_toml(tmp_path / "run" / "config.toml")
+    assert table["run"]["env_options"] == ["obs_type=ram", "stack_num=2", "frameskip=2", "padding=reset"]
+    assert (table["ppo"]["hidden"], table["run"]["logger"]) == ([16, 8, 4], ["tensorboard"])
+
+
 def test_a_file_without_an_environment_and_one_with_it_get_its_defaults():
     table = {"run": {"env": "parl/Pong-v0", "num_envs": 3}, "dqn": {"n_step": 2}}
     run, own = settings_from("dqn", table)

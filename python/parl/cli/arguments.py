@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -22,6 +22,8 @@ OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_h
 OptionalFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
+_OPTION = re.compile(r"--?[A-Za-z]")  # not a negative number
+
 # The frame around a message of tyro, and words in it that say nothing: names of classes and of the command.
 _FRAME = "╭╮╰╯│─ "
 _NOISE = re.compile(r"^Error parsing (?=--)|^Error parsing \w+: |(?<=Missing) from parl [\w ]+(?=:)")
@@ -30,11 +32,13 @@ _NOISE = re.compile(r"^Error parsing (?=--)|^Error parsing \w+: |(?<=Missing) fr
 def parse(kind: Any, prog: str, arguments: Sequence[str]) -> Any:
     """Reads ``arguments`` into an instance of the dataclass ``kind``; integers may end in k, M or G.
 
+    An option that takes several values, such as ``--env-options``, has those of all its repetitions.
+
     Raises:
         UsageError: an option is unknown, missing or has a wrong value; names it and what to write instead.
     """
     parsed, unknown = parse_known(kind, prog, arguments)
-    _refuse_unknown(prog, unknown, _options_of(kind))
+    _refuse_unknown(prog, unknown, _options_of(kind).keys())
     return parsed
 
 
@@ -56,12 +60,16 @@ def parse_known(kind: Any, prog: str, arguments: Sequence[str]) -> tuple[Any, li
             str_from_instance=lambda value: [str(value)],
         )
 
+    several = {
+        name
+        for name, hint in _options_of(kind).items()
+        if any(get_origin(one) is tuple for one in (hint, *get_args(hint)))  # also tuple | None
+    }
+    words = _without_repetitions(arguments, several)
     printed = io.StringIO()
     try:
         with registry, contextlib.redirect_stderr(printed):
-            return tyro.cli(
-                tyro.conf.OmitArgPrefixes[kind], prog=prog, args=list(arguments), return_unknown_args=True
-            )
+            return tyro.cli(tyro.conf.OmitArgPrefixes[kind], prog=prog, args=words, return_unknown_args=True)
     except SystemExit as end:
         if not end.code:
             raise  # after --help
@@ -74,13 +82,31 @@ def _signed_count(word: str, parse_count: Any) -> int:
     return -parse_count(word[1:]) if word.startswith("-") else parse_count(word)
 
 
-def _options_of(kind: Any) -> set[str]:
-    """Names of the options of a dataclass, including those of groups, which are dataclasses too."""
-    found: set[str] = set()
-    hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        inner = hints[field.name]
-        found |= _options_of(inner) if dataclasses.is_dataclass(inner) else {field.name}
+def _without_repetitions(arguments: Sequence[str], names: Collection[str]) -> list[str]:
+    """``arguments`` in which each option of ``names`` is given once, with the values of all repetitions."""
+    parts: list[list[str]] = [[]]  # options with their values
+    earlier: dict[str, list[str]] = {}
+    for word in arguments:
+        if not _OPTION.match(word):
+            parts[-1].append(word)
+            continue
+        option, sign, value = word.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if name in names:
+            before = earlier.get(name, [])
+            earlier[name] = [option, *before[1:], *([value] if sign else [])]
+            before.clear()
+            parts.append(earlier[name])
+        else:
+            parts.append([word])
+    return [word for part in parts for word in part]
+
+
+def _options_of(kind: Any) -> dict[str, Any]:
+    """The options of a dataclass and their types, including those of groups, which are dataclasses too."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        found |= _options_of(hint) if dataclasses.is_dataclass(hint) else {name: hint}
     return found
 
 

@@ -113,12 +113,7 @@ def parse_settings(
         described = [
             (
                 name,
-                # --logger can be repeated.
-                Annotated[
-                    hints[name],
-                    tyro.conf.arg(help=texts.get(name)),
-                    *([tyro.conf.UseAppendAction] if name == "logger" else []),
-                ],
+                Annotated[hints[name], tyro.conf.arg(help=texts.get(name))],
                 dataclasses.field(default=getattr(fields[name], name)),
             )
             for name in present
