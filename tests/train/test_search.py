@@ -194,9 +194,11 @@ def limited(env):
 
 
 def test_the_best_settings_have_the_options_of_the_environment(tmp_path):
-    found = tune(tmp_path, env=CartPoleEnv, trials=1, env_options={"render_mode": None}, wrappers=[limited])
+    given = {"env_options": {"render_mode": None}, "wrappers": [limited], "preset": "acrobot"}
+    found = tune(tmp_path, env=CartPoleEnv, trials=1, **given)
     run = load_toml(found.config)["run"]
     assert (run["env_options"], run["wrappers"]) == (["render_mode=None"], ["limited"])
+    assert run["env"] == load_toml(f"{found.study.trials[0].user_attrs['run']}/config.toml")["run"]["env"]
 
 
 @pytest.mark.parametrize(

@@ -240,12 +240,13 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
 
 def _write_settings(path: Path, algorithm: str, maker: EnvMaker, layers: Sequence[Layer]) -> None:
     """Writes a file for ``parl train --config``; later layers take precedence."""
-    # A function is written as its name, so that `parl train --config` does not take another environment.
-    run: dict[str, Any] = {"env": maker.env if isinstance(maker.env, str) else maker.name}
+    run: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for layer in layers:
         run |= layer.run
         own |= layer.algorithm
+    # A function is written as its name, so that `parl train --config` does not take another environment.
+    run["env"] = maker.env if isinstance(maker.env, str) else maker.name
     for key in {"env_options", "evaluation_env_options"} & run.keys():
         run[key] = words(run[key])  # TOML has no None, which may be a value
     if "wrappers" in run:
