@@ -12,7 +12,7 @@ from parl.cli import main
 from parl.datasets.learning import view_of
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError
-from parl.run import RunDirectory
+from parl.run import RunDirectory, load_toml
 from parl.runtime.off_policy.dataset import DatasetSource
 from parl.train.registry import make_algorithm, module_of, topology_of
 
@@ -193,6 +193,19 @@ def test_the_command_trains_with_the_settings_of_the_recording(breakout, tmp_pat
     assert config["env"] == "parl/Breakout-v0" and config["dataset"] == str(breakout.path)
     assert set(config["env_options"]) == {"obs_type=ram", "stack_num=1", "repeat_action_probability=0.25"}
     assert main(["train", "dqn", "--dataset", str(breakout.path), "--actors", "2", *words]) == 2
+
+
+def test_a_search_has_the_environment_of_the_dataset_and_no_settings_of_actors(breakout, tmp_path):
+    study = tmp_path / "study.db"
+    words = ["tune", "dqn", "--dataset", str(breakout.path), "--trials", "1", "--study", str(study)]
+    words += ["--env-options", "obs_type=ram", "--total-steps", "64", "--evaluation-episodes", "1"]
+    words += ["--evaluation-env-options", "max_num_frames_per_episode=40", "--evaluations", "1", "--quiet"]
+    words += ["--hidden", "4", "--batch-size", "16", "--replay-capacity", "2k"]
+    assert main(words) == 0
+    config = load_toml(study.with_suffix(".toml"))
+    assert config["run"]["env"] == "parl/Breakout-v0"
+    assert set(config["run"]["env_options"]) == {"obs_type=ram", "repeat_action_probability=0.25"}
+    assert "epsilon_last" not in config["dqn"] and "gamma" in config["dqn"]
 
 
 @pytest.mark.parametrize(

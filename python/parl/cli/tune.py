@@ -52,7 +52,7 @@ def tune_command(arguments: Sequence[str]) -> int:
             raise UsageError(f"parl tune: --{option} is {number}, expected at least 1")
     search = importlib.import_module("parl.train.search")
     chosen = environment_in(rest, f"parl tune {name}")
-    default = train.settings_for(name, chosen.env, chosen.env_options, preset)
+    default = train.settings_for(name, **vars(chosen), preset=preset)
     settings = parse_settings(f"parl tune {name}", rest, *default)
     values = {key: value for part in settings for key, value in vars(part).items()}
     words = {word[2:].partition("=")[0].replace("-", "_") for word in rest if word.startswith("--")}

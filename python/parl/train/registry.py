@@ -361,6 +361,19 @@ def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
             raise ConfigError(f"{name}: {field.name} = {value!r} has no effect with {reasons[field.name]}")
 
 
+def acting_settings(run: Any, own: Any) -> list[str]:
+    """The settings of actors in a run that learns from a dataset, which has none; empty for other runs.
+
+    Args:
+        run: settings of the run.
+        own: settings of the algorithm.
+    """
+    if not getattr(run, "dataset", ""):
+        return []
+    of_run = [name for name in ("learning_starts",) if hasattr(run, name)]
+    return [*getattr(own, "acting_settings", ()), *of_run]
+
+
 def refuse_acting(name: str, run: Any, own: Any, spec: EnvSpec) -> None:
     """Checks that settings of actors have their default values in a run that learns from a dataset.
 
@@ -373,16 +386,14 @@ def refuse_acting(name: str, run: Any, own: Any, spec: EnvSpec) -> None:
     Raises:
         ConfigError: a setting was changed that has no effect without actors; names it.
     """
-    if not getattr(run, "dataset", ""):
+    acting = acting_settings(run, own)
+    if not acting:
         return
     module, spec = module_of(name), spec.without_mask
     suited = dataclasses.replace(type(run)(), **getattr(module, "default_run", lambda _: {})(spec))
-    acting: list[tuple[Any, Any, str]] = [
-        (own, module.default_config(spec), setting) for setting in getattr(own, "acting_settings", ())
-    ]
-    if hasattr(run, "learning_starts"):
-        acting.append((run, suited, "learning_starts"))
-    for config, defaults, setting in acting:
+    for setting in acting:
+        of_run = hasattr(run, setting)
+        config, defaults = (run, suited) if of_run else (own, module.default_config(spec))
         value = getattr(config, setting)
         if value not in (getattr(type(config)(), setting), getattr(defaults, setting)):
             raise ConfigError(

@@ -35,9 +35,16 @@ from parl.signatures import show_options
 from parl.train import train
 from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.config import words
-from parl.train.environments import env_maker, probe_env
+from parl.train.environments import env_maker, probe_env, with_dataset
 from parl.train.options import Options
-from parl.train.registry import Layer, options_layer, preset_layer, resolve, table_of
+from parl.train.registry import (
+    Layer,
+    acting_settings,
+    options_layer,
+    preset_layer,
+    resolve,
+    table_of,
+)
 from parl.train.trainer import Run, TrainingInterrupted
 
 try:
@@ -139,7 +146,7 @@ def tune(
     trials, evaluations = integer("trials", trials, 1), integer("evaluations", evaluations, 1)
     startup_trials = integer("startup_trials", startup_trials, 0)
     given: dict[str, Any] = {"evaluation_episodes": 20, **options}
-    layers = [*preset_layer(algorithm, preset), options_layer(algorithm, given)]
+    layers = with_dataset([*preset_layer(algorithm, preset), options_layer(algorithm, given)], env)
     maker = env_maker(algorithm, env, layers)
     spec, _ = probe_env(maker)
     settings, own = resolve(algorithm, spec, layers)
@@ -149,7 +156,7 @@ def tune(
         raise ConfigError("tune needs evaluations: evaluation_episodes = 0")
     given.setdefault("evaluation_every", max(settings.total_steps // evaluations, 1))
     if space is None:
-        space = _default_space(algorithm, own.unused(spec))
+        space = _default_space(algorithm, {*own.unused(spec), *acting_settings(settings, own)})
     sampled = {name: kind for name, kind in space.items() if name not in options}
     _check_space(algorithm, sampled)
     label = f"{algorithm}-{maker.name}"
@@ -180,7 +187,7 @@ def tune(
     def write_best() -> dict[str, Any]:
         best = {**options, **_keywords(found.best_trial.params)}
         kept = {name: value for name, value in best.items() if name not in _PLACE}
-        layers = [*preset_layer(algorithm, preset), options_layer(algorithm, kept)]
+        layers = with_dataset([*preset_layer(algorithm, preset), options_layer(algorithm, kept)], env)
         _write_settings(config, algorithm, maker, layers)
         return best
 
