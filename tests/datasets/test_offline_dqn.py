@@ -183,16 +183,19 @@ def test_a_policy_is_better_than_that_of_the_dataset(crossing, tmp_path, cql_alp
     assert score(run) >= max(15, 1.5 * played)
 
 
-def test_the_command_trains_with_the_settings_of_the_recording(breakout, tmp_path, monkeypatch):
+@pytest.mark.parametrize("source", ["--dataset", "--config"])
+def test_the_command_trains_with_the_settings_of_the_recording(breakout, tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(f"[run]\ndataset = '{breakout.path}'\n")
+    named = {"--dataset": str(breakout.path), "--config": "run.toml"}[source]
     words = ["--total-steps", "640", "--evaluation-episodes", "0", "--quiet"]
     words += ["--env-options", "obs_type=ram", "stack_num=1"]
-    assert main(["train", "rainbow", "--dataset", str(breakout.path), *words]) == 0
+    assert main(["train", "rainbow", source, named, *words]) == 0
     (run,) = (tmp_path / "runs").iterdir()
     config = RunDirectory.open(run).config["run"]
     assert config["env"] == "parl/Breakout-v0" and config["dataset"] == str(breakout.path)
     assert set(config["env_options"]) == {"obs_type=ram", "stack_num=1", "repeat_action_probability=0.25"}
-    assert main(["train", "dqn", "--dataset", str(breakout.path), "--actors", "2", *words]) == 2
+    assert main(["train", "dqn", source, named, "--actors", "2", *words]) == 2
 
 
 def test_a_search_has_the_environment_of_the_dataset_and_no_settings_of_actors(breakout, tmp_path):

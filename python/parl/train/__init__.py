@@ -287,7 +287,8 @@ def settings_for(
         table: settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
         where: source of the table, for error messages.
         wrappers: wrappers of the environment; by default those of the table or the preset.
-        dataset: of an algorithm that learns from one; its environment is then the default.
+        dataset: of an algorithm that learns from one; by default that of the table or the preset. Its
+            environment is then the default.
 
     Raises:
         ConfigError: there is no such algorithm, preset or environment, or the table has an unknown key, a
@@ -298,8 +299,9 @@ def settings_for(
         layers.append(table_layer(name, table, where))
     given = {"env": env, "env_options": env_options, "wrappers": wrappers}
     layers.append(Layer(name, {key: value for key, value in given.items() if value is not None}, {}))
-    if dataset and hasattr(topology_of(name).config, "dataset"):
-        layers = with_dataset([*layers, Layer(name, {"dataset": dataset}, {})], env)
+    if hasattr(topology_of(name).config, "dataset"):
+        layers.append(Layer(name, {} if dataset is None else {"dataset": dataset}, {}))
+        layers = with_dataset(layers, env)
     spec, _ = probe_env(env_maker(name, None, layers))
     return resolve(name, spec, layers)
 
