@@ -7,6 +7,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ _NAMES_ELSEWHERE = {
     "v_min": "value_min",
     "vf_coef": "value_coefficient",
 }
-_COUNT = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]+)?)([kmgb]?)", re.IGNORECASE)
+_COUNT = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]{1,3})?)([kmgb]?)", re.IGNORECASE)
 
 
 def parse_count(value: int | float | str) -> int:
@@ -128,7 +129,7 @@ def parse_count(value: int | float | str) -> int:
             raise ConfigError(
                 f"{value!r} is not a count, expected for example 50000, 50_000, 50k, 2.5M or 1e6"
             )
-        number = float(match[1].replace("_", "")) * _SUFFIXES[match[2].lower()]
+        number = Fraction(match[1].replace("_", "")) * _SUFFIXES[match[2].lower()]
     else:
         number = value
     # A float that is not finite fails the first comparison.
