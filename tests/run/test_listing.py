@@ -17,10 +17,12 @@ from parl.run.report import write_report
 SETTINGS = {"env": "CartPole-v1", "total_steps": 100, "evaluation_episodes": 5, "stop_at_return": 475.0}
 
 
-def make_run(root, name, algorithm="ppo", score=None, steps=100, counters=None, own=None, **settings):
+def make_run(
+    root, name, algorithm="ppo", score=None, steps=100, counters=None, own=None, auto=(), **settings
+):
     """A run directory with metrics and, with ``counters``, a checkpoint."""
     config = {"algorithm": algorithm, "run": SETTINGS | {"seed": 0} | settings, algorithm: own or {}}
-    run = RunDirectory.create(root, name, config, command=["parl", "train", algorithm])
+    run = RunDirectory.create(root, name, config, command=["parl", "train", algorithm], auto=auto)
     with MetricsLog(run) as log:
         for step in (steps // 2, steps):
             log.write(
@@ -154,6 +156,17 @@ def test_a_run_that_was_made_longer_is_not_compared_with_shorter_ones(tmp_path):
         "ppo stop_at_return=None total_steps=900": (3.0,),
     }
     assert sorted(len(members) for members in groups(paths).values()) == [1, 1, 2]
+
+
+def test_numbers_that_auto_chose_separate_no_seeds(tmp_path):
+    made = [(2, ["actors"]), (1, ["actors"]), (2, []), (3, [])]
+    paths = [
+        make_run(tmp_path, f"ppo-{seed}", score=seed, seed=seed, actors=actors, auto=auto).path
+        for seed, (actors, auto) in enumerate(made)
+    ]
+    found = {group.name: group.scores for group in compare_runs(paths)}
+    assert found == {"ppo actors=auto": (0.0, 1.0, 2.0), "ppo actors=3": (3.0,)}
+    assert [*groups(paths).values()] == [paths[:3], paths[3:]]
 
 
 def test_a_run_that_is_given_as_a_copy_and_a_link_too_counts_once(tmp_path):

@@ -248,7 +248,9 @@ def test_auto_prints_its_reason_if_verbose(tmp_path, capsys):
     run = train("dqn", **(SMALL | {"quiet": False}), verbose=True, total_steps=400, runs=str(tmp_path))
     said = capsys.readouterr().err
     assert "actor" in said and "bound" in said
-    assert RunDirectory.open(run.path).config["run"]["actors"] >= 1
+    directory = RunDirectory.open(run.path)
+    assert directory.config["run"]["actors"] >= 1
+    assert {"actors", "learners", "threads"} == {*directory.about["auto"]}
 
 
 def test_a_run_begins_with_one_sentence(tmp_path, capsys):

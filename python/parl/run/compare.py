@@ -20,7 +20,7 @@ import numpy as np
 from parl.atari.catalogue import find_id
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
-from parl.run.listing import compared_settings
+from parl.run.listing import compared_keys, compared_settings
 from parl.run.metrics import read_metrics
 from parl.run.plot import save_figure
 from parl.run.scores import Numbers, bootstrap_interval, interquartile_mean
@@ -55,10 +55,9 @@ class _Settings:
     others: str
 
     @classmethod
-    def of(cls, run: RunDirectory) -> _Settings:
+    def of(cls, run: RunDirectory, settings: dict[str, Any]) -> _Settings:
         config = run.config
         algorithm = str(config["algorithm"])
-        settings = compared_settings(run)
         settings.pop("seed", None)
         words = [settings.pop("env"), *settings.pop("env_options", ())]
         others = {**settings, **config.get(algorithm, {})}
@@ -122,8 +121,9 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Group]:
     if not runs:
         raise ConfigError("runs is empty, expected at least one run directory to compare")
     scores: dict[_Settings, dict[str, float]] = {}
-    for run in map(RunDirectory.open, dict.fromkeys(map(Path, runs))):
-        scores.setdefault(_Settings.of(run), {})[run.id] = score_of(run)
+    opened = [*map(RunDirectory.open, dict.fromkeys(map(Path, runs)))]
+    for run, settings in zip(opened, compared_keys(opened, _Settings.of), strict=True):
+        scores.setdefault(settings, {})[run.id] = score_of(run)
     found = {settings: [*of_runs.values()] for settings, of_runs in scores.items()}
     groups: list[Group] = []
     for env in sorted({settings.env for settings in found}):

@@ -4,7 +4,7 @@
 
     runs/dqn-CartPole-v1-0/
       run.json             identifier, checksums of the settings, command line, versions, machine, start time,
-                           settings of an Atari environment
+                           settings of an Atari environment, names of settings whose numbers auto chose
       config.toml          every setting, resolved
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       network.pkl          functions that make torso or network, if they have no import path
@@ -101,6 +101,7 @@ class RunDirectory:
         command: Sequence[str] | None = None,
         environment: Mapping[str, Any] | None = None,
         files: Mapping[str, bytes] | None = None,
+        auto: Sequence[str] = (),
     ) -> RunDirectory:
         """Creates the directory ``root/name``, or ``root/name-2`` and so on if it exists.
 
@@ -111,6 +112,7 @@ class RunDirectory:
             command: the command line; None for that of this process.
             environment: settings of the environment, for ``run.json``.
             files: further files that belong to the settings, name -> content.
+            auto: settings that were ``auto``, for ``run.json``; ``config`` has the numbers in their place.
 
         Raises:
             OSError: the folder cannot be written.
@@ -136,6 +138,7 @@ class RunDirectory:
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "versions": _versions(),
             "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "numpy": np.__version__},
+            "auto": list(auto),
         } | ({"environment": dict(environment)} if environment else {})
         # Written last, because it marks the directory as complete.
         write_atomically(path / "run.json", with_checksum(about))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from parl._system import lock
 from parl.errors import ParlError
 from parl.run.directory import RunDirectory
 from parl.run.metrics import read_metrics
 
+Key = TypeVar("Key", bound=Hashable)
 State = Literal["running", "ended", "interrupted", "damaged"]
 _DESCENDING = ("score", "steps", "time", "created")
 WITHOUT_EFFECT = ("name", "runs", "quiet", "verbose", "logger")
@@ -90,6 +91,26 @@ def compared_settings(run: RunDirectory) -> dict[str, Any]:
     return {
         name: value for name, value in settings.items() if value is not None and name not in WITHOUT_EFFECT
     }
+
+
+def compared_keys(
+    runs: Sequence[RunDirectory], key: Callable[[RunDirectory, dict[str, Any]], Key]
+) -> list[Key]:
+    """The keys of runs, which are equal if the runs differ in none of their compared settings.
+
+    Numbers that ``auto`` chose count as ``auto``: they can differ from seed to seed. A run in which the same
+    numbers were given, such as one trained again from a ``config.toml``, has the key of that with ``auto``.
+
+    Args:
+        runs: the runs.
+        key: makes a key from a run and from a copy of its :func:`compared_settings`.
+    """
+    exact = [key(run, compared_settings(run)) for run in runs]
+    asked: dict[Key, Key] = {}
+    for run, mine in zip(runs, exact, strict=True):
+        if auto := run.about.get("auto"):
+            asked[mine] = key(run, compared_settings(run) | dict.fromkeys(auto, "auto"))
+    return [asked.get(mine, mine) for mine in exact]
 
 
 def list_runs(folder: str | Path, sort: str = "name") -> list[ListedRun]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run.directory import RunDirectory
-from parl.run.listing import compared_settings
+from parl.run.listing import compared_keys
 from parl.run.metrics import read_metrics
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -67,15 +67,17 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
     Returns:
         Name of the group -> run directories.
     """
+
+    def key_of(directory: RunDirectory, settings: dict[str, Any]) -> str:
+        settings.pop("seed", None)
+        return json.dumps(directory.config | {"run": settings}, sort_keys=True, default=str)
+
     found: dict[str, tuple[str, dict[str, Path]]] = {}
-    for run in map(Path, runs):
-        directory = RunDirectory.open(run)
-        settings = compared_settings(directory)
-        seed = settings.pop("seed", None)
-        table = directory.config | {"run": settings}
-        name = run.name.removesuffix(f"-{seed}")
-        key = json.dumps(table, sort_keys=True, default=str)
-        found.setdefault(key, (name, {}))[1].setdefault(directory.id, run)
+    opened = [*map(RunDirectory.open, runs)]
+    for directory, key in zip(opened, compared_keys(opened, key_of), strict=True):
+        seed = directory.config.get("run", {}).get("seed")
+        name = directory.path.name.removesuffix(f"-{seed}")
+        found.setdefault(key, (name, {}))[1].setdefault(directory.id, directory.path)
     named: dict[str, list[Path]] = {}
     for name, of_runs in found.values():
         members = [*of_runs.values()]

@@ -167,7 +167,9 @@ def train(
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
+    asked = vars(settings)
     settings = topology.resolve_auto(made, settings, maker, spec, progress.print_detail)
+    auto = [name for name, value in asked.items() if value == "auto" != getattr(settings, name)]
     start_states.check(settings, maker)
     starts = _played_states(settings, maker, spec)
     if starts is not None:
@@ -183,7 +185,7 @@ def train(
         if starts is not None:
             files[start_states.FILE] = starts.to_bytes()
         table = table_of(name, settings, own)
-        return RunDirectory.create(settings.runs, label, table, command, environment, files).path
+        return RunDirectory.create(settings.runs, label, table, command, environment, files, auto).path
 
     path = None if is_follower else new_directory()
     if group is not None:
