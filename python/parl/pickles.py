@@ -2,7 +2,7 @@
 
 Runs of a registered environment contain no pickles. A run of a user's function stores the function, and
 states of its environments that are not plain data, as pickles. They are loaded only if the caller declares
-the run as trusted or if this process wrote them.
+the run as trusted, or if this process wrote them or has loaded them from a trusted run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from parl.errors import UntrustedRunError
 
-_written: set[bytes] = set()
+_written: set[bytes] = set()  # or loaded
 
 
 def remember(pickled: bytes) -> None:
-    """Records that this process wrote ``pickled``, so that :func:`check` accepts it."""
+    """Records that this process wrote or loaded ``pickled``, so that :func:`check` accepts it."""
     _written.add(hashlib.sha256(pickled).digest())
 
 
@@ -30,9 +30,11 @@ def check(pickled: bytes, path: Path, trust: bool) -> None:
         trust: whether the caller trusts the run.
 
     Raises:
-        UntrustedRunError: the run is not trusted and this process did not write the pickle.
+        UntrustedRunError: the run is not trusted and this process neither wrote nor loaded the pickle.
     """
-    if trust or hashlib.sha256(pickled).digest() in _written:
+    if trust:
+        remember(pickled)
+    if hashlib.sha256(pickled).digest() in _written:
         return
     raise UntrustedRunError(
         f"{path} is a pickle: loading it runs the code in it. Open only runs you trust, with --trust on the "

@@ -267,6 +267,16 @@ def test_functions_of_untrusted_runs_are_not_loaded(tmp_path, monkeypatch):
         evaluate(run.path, trust=True)
 
 
+def test_a_run_starts_from_the_weights_of_one_with_a_pickled_torso_of_another_process(tmp_path, monkeypatch):
+    first = train("ppo", **PPO, runs=str(tmp_path), torso=lambda space: Torso(space))
+    monkeypatch.setattr("parl.pickles._written", set())
+    options = PPO | {"runs": str(tmp_path), "learning_rate": 0.0, "init_from": first.path}
+    second = train("ppo", **options, torso=lambda space: Torso(space))
+    assert torch.equal(weights_of(first.path), weights_of(second.path))
+    with pytest.raises(ConfigError, match=r"init_from = .* does not fit: its networks have other parameters"):
+        train("ppo", **options)
+
+
 def test_the_command_line_imports_from_the_current_folder_and_asks_before_it_does_so_for_a_run(
     tmp_path, monkeypatch, capsys
 ):

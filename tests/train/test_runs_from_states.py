@@ -6,7 +6,7 @@ import torch
 
 import parl
 from parl.envs import EnvMaker
-from parl.errors import ConfigError, RunDirectoryError
+from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory
 from parl.runtime.distributed import torchrun
 from parl.runtime.evaluate import Evaluator
@@ -68,6 +68,20 @@ def test_states_of_a_run_are_those_of_games_of_its_policy(tmp_path, other):
     envs = parl.AtariVectorEnv("breakout", len(saved), **OPTIONS)
     shown, _ = envs.reset(options={"states": saved.states})
     assert len(np.unique(shown, axis=0)) > len(saved) // 2
+
+
+class OfBytes(torch.nn.Linear):
+    def forward(self, input):
+        return super().forward(input.float())
+
+
+def test_a_pickled_torso_of_another_process_is_loaded_before_its_policy_plays(tmp_path, monkeypatch):
+    source = str(run_of(tmp_path, torso=lambda _: OfBytes(128, 4), hidden=(64, 64)).path)
+    monkeypatch.setattr("parl.pickles._written", set())
+    with pytest.raises(UntrustedRunError, match=r"call parl\.load\('.*', trust=True\) before parl\.train"):
+        run_of(tmp_path, start_states=source)
+    parl.load(source, trust=True)
+    assert run_of(tmp_path, start_states=source).env_steps >= 256
 
 
 def test_no_state_is_one_between_a_lost_life_and_the_next(tmp_path):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from parl import functions, pickles
-from parl.errors import ConfigError, WorkerError
+from parl.errors import ConfigError, UntrustedRunError, WorkerError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.signatures import show_options
 from parl.train import start_states
@@ -163,7 +163,7 @@ def train(
     _check_device(settings.device, maker)
     hooks = CallbackList(callbacks, make_loggers(settings.logger))
     made = make_algorithm(name, own, spec)
-    init_from = saved_learner(name, settings, made, maker)
+    init_from = saved_learner(name, settings, own, made, maker)
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)
@@ -217,11 +217,18 @@ def _played_states(config: RunConfig, maker: EnvMaker, spec: EnvSpec) -> SavedSt
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
         ConfigError: it is of another game, or of other observations or actions.
+        UntrustedRunError: it has pickles that this process neither wrote nor loaded.
     """
     source = getattr(config, "start_states", None)
     if source in (None, SELF):
         return None
-    return start_states.play(load(source), maker, spec, config)
+    try:
+        policy = load(source)
+    except UntrustedRunError as error:
+        raise UntrustedRunError(
+            f"start_states = {source!r}: {error}: call parl.load({source!r}, trust=True) before parl.train"
+        ) from error
+    return start_states.play(policy, maker, spec, config)
 
 
 def _check_device(device: str, maker: EnvMaker) -> None:
@@ -388,7 +395,8 @@ def resume(
         current = replace(config, {key: limits[key] for key in limits if key not in options}, "resume")
         setup = opened.make_setup(current)
         if saved is None:
-            first = saved_learner(opened.name, current, setup.algorithm, opened.maker)
+            parts = (opened.algorithm, setup.algorithm, opened.maker)
+            first = saved_learner(opened.name, current, *parts)
             setup = dataclasses.replace(setup, init_from=first)
         elif "total_steps" in options and "stop_at_return" not in options and _has_reached_goal(saved):
             current = replace(current, {"stop_at_return": None}, "resume")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -54,9 +54,13 @@ class OpenedRun:
 
 
 def open_run(
-    path: str | Path, trusted: bool, env: EnvLike | None = None, spec: EnvSpec | None = None
+    path: str | Path,
+    trusted: bool,
+    env: EnvLike | None = None,
+    spec: EnvSpec | None = None,
+    networks: Mapping[str, Any] | None = None,
 ) -> OpenedRun:
-    """Opens a run directory; ``env`` and ``spec`` are those of the run if None."""
+    """Opens a run directory; ``env``, ``spec`` and pickled ``networks`` are those of the run if None."""
     run = RunDirectory.open(path)
     run.verify()
     table, path = run.config, run.path / "config.toml"
@@ -70,7 +74,8 @@ def open_run(
         for value in named:
             functions.check_environment(value, path, trusted)
     if (pickled := run.path / "network.pkl").exists():
-        layers.append(Layer(str(pickled), {}, pickles.load(pickled, trusted)))
+        own = pickles.load(pickled, trusted) if networks is None else networks
+        layers.append(Layer(str(pickled), {}, own))
     if env is not None:
         maker = env_maker(name, env, [] if is_callable else layers)
     elif (pickled := run.path / "env.pkl").exists():
@@ -171,17 +176,21 @@ def load(
     )
 
 
-def saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> SavedLearner | None:
+def saved_learner(name: str, config: RunConfig, own: Any, made: Any, maker: EnvMaker) -> SavedLearner | None:
     """The learner of the run ``config.init_from``, from whose weights a run starts; None without such a run.
+
+    Functions of that run that are pickles are not loaded: the new run's functions make the networks.
 
     Args:
         name: name of the new run's algorithm.
         config: settings of the new run.
+        own: settings of the new run's algorithm.
         made: the new run's algorithm.
         maker: makes the new run's environments.
 
     Raises:
-        ConfigError: the other run has another algorithm, or the first parameter whose shape differs.
+        ConfigError: the other run has another algorithm or other networks; names the first parameter whose
+            shape differs.
     """
     source = config.init_from
     if source is None:
@@ -197,16 +206,22 @@ def saved_learner(name: str, config: RunConfig, made: Any, maker: EnvMaker) -> S
     saved = policy_file.read(folder / policy_file.NAME)
     if saved.algorithm != name:
         raise ConfigError(f"init_from = {source!r} is a run of {saved.algorithm}, not of {name}")
-    opened = open_run(path, False, cast("EnvLike", maker.env), saved.spec)
+    networks = {key: getattr(own, key) for key in ("torso", "network") if hasattr(own, key)}
+    opened = open_run(path, False, cast("EnvLike", maker.env), saved.spec, networks)
     state = torch.load(folder / "learner.pt", weights_only=True, map_location="cpu")
-    own = opened.algorithm
-    if getattr(own, "cuda_graph", False):
-        own = dataclasses.replace(own, cuda_graph=False)
-    found = SavedLearner(make_algorithm(name, own, saved.spec), state)
+    theirs = opened.algorithm
+    if getattr(theirs, "cuda_graph", False):
+        theirs = dataclasses.replace(theirs, cuda_graph=False)
+    found = SavedLearner(make_algorithm(name, theirs, saved.spec), state)
+    learner = made.make_learner(0, config.device)
     try:
-        found.start(made.make_learner(0, config.device))
+        found.start(learner)
     except ConfigError as error:
         raise ConfigError(f"init_from = {source!r} does not fit: {error}") from error
+    except RuntimeError as error:  # of torch: the new run's functions make other networks
+        raise ConfigError(
+            f"init_from = {source!r} does not fit: its networks have other parameters: {error}"
+        ) from error
     return found
 
 
