@@ -11,6 +11,7 @@ from fakes import FakeClock
 
 from parl.runtime import autotune
 from parl.runtime.autotune import Rates, Split, choose, expected, measure
+from parl.runtime.off_policy.learner_worker import LearnerWorker
 from parl.runtime.off_policy.setup import OffPolicySetup
 
 
@@ -73,6 +74,32 @@ def clock(monkeypatch):
     made = FakeClock(0.0)
     monkeypatch.setattr(autotune, "time", made)
     return made
+
+
+def test_slow_environments_fill_the_replay_for_a_second_only(make_setup, clock, monkeypatch):
+    steps = []
+    make_actor, update = OffPolicySetup.make_actor, LearnerWorker.update
+
+    def make_slow(self, *arguments):
+        actor = make_actor(self, *arguments)
+
+        def step(env_steps):
+            clock.now += 0.64 / self.actors
+            steps.append(self.actors)
+            return type(actor).step(actor, env_steps)
+
+        actor.step = step
+        return actor
+
+    def slow_update(self, env_steps):
+        clock.now += 0.01
+        return update(self, env_steps)
+
+    monkeypatch.setattr(OffPolicySetup, "make_actor", make_slow)
+    monkeypatch.setattr(LearnerWorker, "update", slow_update)
+    rates = measure(make_setup(num_envs=8), [1, 2], [1])
+    assert rates.vector_step_s == pytest.approx({1: 0.64, 2: 0.32}) and len(steps) <= 12
+    assert rates.update_s == pytest.approx({1: 0.01})
 
 
 def test_a_time_is_the_median_of_the_calls_that_fit(clock):

@@ -19,6 +19,9 @@ from parl.runtime.gradient_allreduce import SharedAllReduce, SharedGradients, Si
 from parl.runtime.off_policy.learner_worker import LearnerWorker
 from parl.runtime.off_policy.setup import OffPolicySetup
 
+# Seconds after which the replay is filled no further: slow environments would take minutes.
+_FILL_S = 1.0
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -134,7 +137,8 @@ def measure(setup: OffPolicySetup, actors: list[int], learners: list[int], secon
         # Times one of `count` actors. The first, with all environments, also fills the replay.
         actor = replace(trial, actors=count).make_actor(0, replay, 0)
         if count == 1:
-            while len(replay) < capacity // 2:
+            end = time.perf_counter() + _FILL_S
+            while len(replay) < capacity // 2 and (time.perf_counter() < end or not replay.sampleable):
                 actor.step(0)
         vector_step_s[count] = _time(lambda actor=actor: actor.step(0), seconds)
         actor.close()
