@@ -501,7 +501,7 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("ppo", "an environment or a callback of this process did not return within"),
+        ("ppo", "an iteration of the training or a callback did not end within 6 s; nothing is saved"),
         ("evaluation", "the evaluation was aborted"),
     ],
 )

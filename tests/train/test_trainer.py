@@ -183,6 +183,34 @@ def test_an_interrupt_does_not_abort_a_checkpoint_that_takes_longer_to_write(tmp
     assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last") and written
 
 
+class Slow(BetterInTraining):
+    """Episodes of eight slow steps. The step after 100 others interrupts the run."""
+
+    steps = 0
+
+    def step(self, action):
+        Slow.steps += 1
+        if Slow.steps == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.002)
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, Slow.steps % 8 == 0, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("ppo", {"num_envs": 1, "rollout_steps": 24}), ("es", {"num_envs": 4, "schedule": "deterministic"})],
+)
+def test_an_interrupt_waits_for_an_iteration_as_long_as_earlier_ones(name, options, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "_ANSWER_S", 0.01)
+    monkeypatch.setattr(Slow, "steps", 0)
+    options = options | {"hidden": (4,), "evaluation_episodes": 0, "runs": str(tmp_path), "name": "run"}
+    with pytest.raises(TrainingInterrupted) as interrupted:
+        train(name, Slow, total_steps="100M", quiet=True, **options)
+    assert interrupted.value.run.env_steps > 48
+    assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last")
+
+
 class StopsAtCheckpoints:
     def on_checkpoint(self, checkpoint):
         return False

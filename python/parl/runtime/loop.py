@@ -46,6 +46,7 @@ class Loop(ABC, Generic[L]):
         self._episodes: list[tuple[float, int]] = []
         self._rewards, self._finished_episodes = 0.0, 0
         self._interrupted = False
+        self._longest_iteration_s = 0.0
         self._totals: dict[str, float] = {}
         self._marked: tuple[float, int, int] = (time.monotonic(), self._env_steps, self._updates)
 
@@ -64,6 +65,11 @@ class Loop(ABC, Generic[L]):
         """Optimizer steps taken, or generations."""
         return self._updates
 
+    @property
+    def longest_iteration_s(self) -> float:
+        """Seconds that the longest iteration since the start of this loop took."""
+        return self._longest_iteration_s
+
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs until ``until_env_steps`` are collected or :meth:`interrupt` was called.
 
@@ -73,12 +79,15 @@ class Loop(ABC, Generic[L]):
             WorkerError: an actor or learner failed.
         """
         until_env_steps = min(until_env_steps, self._total_steps)
-        end = time.monotonic() + (seconds if self.obeys_clock else math.inf)
+        now = time.monotonic()
+        end = now + (seconds if self.obeys_clock else math.inf)
         while self.env_steps < until_env_steps and not self._interrupted:
-            left = end - time.monotonic()
+            left = end - now
             if left <= 0:
                 return
             self._iterate(left)
+            began, now = now, time.monotonic()
+            self._longest_iteration_s = max(self._longest_iteration_s, now - began)
 
     @abstractmethod
     def _iterate(self, seconds: float) -> None:

@@ -45,8 +45,9 @@ _EVALUATE_EVERY = 75
 # After an unscheduled evaluation, this many times its duration passes before the next (async schedule).
 _EVALUATION_REST = 2.0
 # Seconds within which the training loop must respond to an interrupt; it abandons hanging workers within
-# four.
+# four. In an iteration it has this many times the duration of the longest one so far, if that is more.
 _ANSWER_S = 6.0
+_ITERATIONS = 2.0
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class Trainer:
         # Made before workers are forked, so that these inherit the modules that it imports.
         evaluator = make_evaluator(self._setup, self._evaluation)
         with (
-            _signals(self._interrupt, _ANSWER_S) as self._signals,
+            _signals(self._interrupt, self._answer_s) as self._signals,
             MetricsLog(self._run) as log,
             self._progress,
         ):
@@ -240,10 +241,10 @@ class Trainer:
                 except CallbackError:
                     self._save_unsaved(loop)
                     raise
-                except _InterruptTimeout:
+                except _InterruptTimeout as error:
                     self._progress.print_line(
-                        "interrupted: an environment or a callback of this process did not return within "
-                        f"{_ANSWER_S:g} s; nothing is saved; {self._last_checkpoint()}"
+                        "interrupted: an iteration of the training or a callback did not end within "
+                        f"{error}; nothing is saved; {self._last_checkpoint()}"
                     )
                     raise KeyboardInterrupt from None
                 except (Exception, SystemExit):  # of an environment, an algorithm or a callback
@@ -295,6 +296,14 @@ class Trainer:
         loop = getattr(self, "_loop", None)
         if loop is not None:
             loop.interrupt()
+        if self._answer_s() > _ANSWER_S:
+            said = "interrupted: saves after this iteration; another Ctrl-C ends the run without saving"
+            # In a thread, because the signal may have interrupted another print.
+            threading.Thread(target=self._progress.print_line, args=(said,), daemon=True).start()
+
+    def _answer_s(self) -> float:
+        """Seconds within which an interrupt that arrives now must be noticed."""
+        return max(_ANSWER_S, _ITERATIONS * self._loop.longest_iteration_s if self._advancing else 0.0)
 
     def _reason_if_complete(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
         """Why the run ended, if ``saved`` is its end: the process may have been killed after saving it."""
@@ -533,16 +542,17 @@ class _InterruptTimeout(KeyboardInterrupt):
 class _signals:  # noqa: N801 - a context manager, used like a function
     """Context: the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
 
-    If the training loop does not call :meth:`acknowledge` within ``answer_s`` seconds after an interrupt, for
-    example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
+    If the training loop does not call :meth:`acknowledge` within ``answer_s()`` seconds after an interrupt,
+    for example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
     thread. None: no limit.
     """
 
-    def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
+    def __init__(self, action: Callable[[], None], answer_s: Callable[[], float] | None = None) -> None:
         self._action, self._answer_s = action, answer_s
         self._previous_handlers: dict[int, Any] = {}
         self._interrupt_requested = self._timed_out = self._acknowledged = self._is_unlimited = False
         self._timer: threading.Timer | None = None
+        self._limit_s = 0.0
 
     def acknowledge(self) -> None:
         """Ends the time limit; called when the training loop has noticed the interrupt."""
@@ -560,7 +570,8 @@ class _signals:  # noqa: N801 - a context manager, used like a function
             self._is_unlimited = False
 
     def _start_timer(self) -> None:
-        self._timer = threading.Timer(self._answer_s or 0.0, self._time_is_up)
+        self._limit_s = self._answer_s() if self._answer_s is not None else 0.0
+        self._timer = threading.Timer(self._limit_s, self._time_is_up)
         self._timer.daemon = True
         self._timer.start()
 
@@ -582,7 +593,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
             if self._acknowledged:
                 return  # acknowledge() was called between the end of the time limit and this signal
             if not self._is_unlimited:
-                raise _InterruptTimeout
+                raise _InterruptTimeout(f"{round(self._limit_s, 1):g} s")
             self._start_timer()
             return
         if self._interrupt_requested and number == signal.SIGINT:
