@@ -144,6 +144,23 @@ def test_a_resumed_run_equals_an_uninterrupted_one(breakout, tmp_path, options):
     assert not torch.equal(weights(other.path)["weights"], expected["weights"])
 
 
+def test_a_run_whose_dataset_cannot_be_read_for_a_while_is_resumed(breakout, tmp_path, monkeypatch):
+    options = {**RUN, "seed": 3, "replay_capacity": 640, "replay_ratio": 2.0, "dataset": str(breakout.path)}
+    begun = parl.train("dqn", **options, total_steps=800, runs=str(tmp_path))
+    with monkeypatch.context() as patch:
+        read = DatasetSource.add
+
+        def fail(source, replay, until):
+            read(source, replay, until)
+            if source.added > 900:
+                raise OSError("the disk is away")
+
+        patch.setattr(DatasetSource, "add", fail)
+        with pytest.raises(OSError, match="the disk is away"):
+            parl.resume(begun.path, total_steps=3_200)
+    assert parl.resume(begun.path, total_steps=3_200).env_steps == 3_200
+
+
 def test_a_run_steps_no_environment_but_those_of_evaluations(breakout, tmp_path, monkeypatch):
     stepped = []
     original = parl.AtariVectorEnv.step

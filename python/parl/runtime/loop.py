@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from parl.errors import RunDirectoryError
 from parl.runtime import checkpoint
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.env_actor import Counts
@@ -234,7 +235,15 @@ class LocalLoop(Loop[L]):
         ]
 
     def save_after_failure(self, folder: Path) -> None:
-        """Writes learner, replay and counters; a run resumed from them starts new episodes."""
+        """Writes learner, replay and counters; a run resumed from them starts new episodes.
+
+        Raises:
+            RunDirectoryError: the loop is exact, which it cannot be after half of an iteration.
+        """
+        if self.exact:
+            raise RunDirectoryError(
+                f"nothing is written into {folder}: a deterministic run goes on from its last checkpoint"
+            )
         self._write(folder, [None] * len(self._actors))
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.replay.batch import Batch as NamedArrays
 from parl.runtime import states
@@ -167,12 +166,6 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
             torch.div(self._sum, learners, out=learner.gradients)
         apply_step(learner, self._env_steps)
         self._delayed_priorities.add(drawn)
-
-    def save_after_failure(self, folder: Path) -> None:
-        """Raises an error: a resumed run can repeat iterations after a checkpoint, but not half of one."""
-        raise RunDirectoryError(
-            f"nothing is written into {folder}: a deterministic run goes on from its last checkpoint"
-        )
 
     def save(self, folder: Path) -> None:
         """Writes a checkpoint into ``folder``, with batches drawn in advance and delayed priorities."""
