@@ -1,5 +1,6 @@
 """Runs killed at random moments resume from their last checkpoint; scores record their protocol."""
 
+import contextlib
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import torch
 from damage_runs import INDEX, PARTS, SETTINGS, damage_all, make_run
 
 import forked
-from parl.errors import ConfigError
+from parl.errors import CallbackError, ConfigError
 from parl.replay import PrioritizedReplay
 from parl.run import RunDirectory, read_metrics
 from parl.train import record, resume, train
@@ -157,6 +158,23 @@ def test_a_run_killed_after_its_last_checkpoint_is_complete(tmp_path, goal):
     more = resume(run.path, total_steps=run.env_steps + 400, stop_at_return=None)
     assert more.env_steps >= run.env_steps + 400
     assert len(scores_of(run.path)) > len(scores)
+
+
+class FailsAtStart:
+    def on_start(self, run):
+        raise RuntimeError("no more")
+
+
+@pytest.mark.filterwarnings("ignore:.* has no checkpoint yet")
+@pytest.mark.parametrize("begun", [True, False])
+def test_new_limits_hold_after_a_resume_that_ends_before_its_first_checkpoint(begun, tmp_path):
+    options = DETERMINISTIC | {"env": "CartPole-v1", "stop_at_return": 1.0, "runs": str(tmp_path)}
+    with contextlib.nullcontext() if begun else pytest.raises(CallbackError):
+        train("dqn", **options, total_steps=400, name="run", callbacks=[FailsAtStart()] * (not begun))
+    with pytest.raises(CallbackError):
+        resume(tmp_path / "run", total_steps=800, stop_at_return=None, callbacks=[FailsAtStart()])
+    run = resume(tmp_path / "run")
+    assert run.env_steps >= 800 and run.stopped == "total_steps"
 
 
 def segments():

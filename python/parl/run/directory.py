@@ -9,6 +9,7 @@
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       network.pkl          functions that make torso or network, if they have no import path
       start_states.npz     console states of another run's policy, with the setting start_states
+      limits.json          total_steps and stop_at_return of the last resume
       lock                 locked by the training process; contains its process id
       metrics.jsonl        one JSON object per line
       tensorboard/         event files of the logger tensorboard
@@ -57,6 +58,7 @@ _VERSIONED = ("parl-rl", "numpy", "torch", "gymnasium", "ale-py")
 # Step, and a number if several checkpoints have the same step.
 _STEP = re.compile(r"step-(\d{12})(?:-(\d{1,9}))?")
 _MANIFEST = "manifest.json"
+_LIMITS = "limits.json"
 # How long a lock may be held after its process has ended: worker processes hold it until they have ended too.
 _LOCK_GRACE_S = 5.0
 
@@ -179,6 +181,26 @@ class RunDirectory:
     def id(self) -> str:
         """Identifier of the run, which its checkpoints contain."""
         return str(self.about["id"])
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """``total_steps`` and ``stop_at_return`` of the last resume; empty if there was none.
+
+        Raises:
+            RunDirectoryError: the file is damaged, or of another run or version of parl.
+        """
+        path = self.path / _LIMITS
+        try:
+            content = read_checked(path)
+        except FileNotFoundError:
+            return {}
+        self.checkpoints.check_run(path, content)
+        return dict(content["limits"])
+
+    def write_limits(self, limits: Mapping[str, Any]) -> None:
+        """Keeps the :attr:`limits` of a resume, also if it is killed before its first checkpoint."""
+        content = {"format": FORMAT, "run": self.id, "limits": dict(limits)}
+        write_atomically(self.path / _LIMITS, with_checksum(content))
 
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
@@ -305,10 +327,15 @@ class Checkpoints:
             index = read_checked(path)
         except FileNotFoundError:
             return None
-        self._check_run(path, index)
+        self.check_run(path, index)
         return index
 
-    def _check_run(self, path: Path, content: Mapping[str, Any]) -> None:
+    def check_run(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Checks that ``content``, read from ``path``, is of this run.
+
+        Raises:
+            RunDirectoryError: it is of another one.
+        """
         if content.get("run") != self._run_id:
             raise RunDirectoryError(
                 f"{path} belongs to another run ({content.get('run')!r}, not {self._run_id!r})"
@@ -453,7 +480,7 @@ class Checkpoints:
             names = {entry.name for entry in folder.iterdir()}
         except FileNotFoundError as error:
             raise RunDirectoryError(f"{path} is missing") from error
-        self._check_run(path, manifest)
+        self.check_run(path, manifest)
         files = manifest.get("files")
         if not isinstance(files, dict):
             raise RunDirectoryError(f"{path} has no list of files")

@@ -62,7 +62,7 @@ from parl.train.registry import (
 )
 from parl.train.saved_runs import last_checkpoint_of, load, open_run, saved_learner
 from parl.train.summary import summary_of
-from parl.train.trainer import Run, Trainer, TrainingInterrupted, run_follower_rank
+from parl.train.trainer import Run, Trainer, TrainingInterrupted, limits_of, run_follower_rank
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -352,8 +352,8 @@ def resume(
     does not fit into its memory.
 
     A run that has ended continues with a larger ``total_steps``, over which learning rates fall; one that has
-    reached ``stop_at_return`` then continues without this goal, unless a new one is given. Checkpoints keep
-    both limits, so that a later call need not repeat them.
+    reached ``stop_at_return`` then continues without this goal, unless a new one is given. The directory
+    keeps both limits, so that a later call need not repeat them.
 
     Args:
         path: the run directory.
@@ -391,7 +391,7 @@ def resume(
         saved = last_checkpoint_of(opened.run, rank, trust)
         if saved is not None:
             _check_processes(opened.run, saved, group)
-        limits = {} if saved is None else saved.counters.get("limits", {})
+        limits = ({} if saved is None else saved.counters.get("limits", {})) | opened.run.limits
         current = replace(config, {key: limits[key] for key in limits if key not in options}, "resume")
         setup = opened.make_setup(current)
         if saved is None:
@@ -407,6 +407,7 @@ def resume(
             return run_follower_rank(opened.run, topology, *last_checkpoint())
         with opened.run.lock():
             config, setup, saved = last_checkpoint()
+            opened.run.write_limits(limits_of(config))
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=3)

@@ -108,16 +108,20 @@ def _evaluation_threads(learner_device: str) -> Generator[None]:
         torch.set_num_threads(before)
 
 
+def limits_of(config: RunConfig) -> dict[str, Any]:
+    """The settings of a run that say when it ends."""
+    return {"total_steps": config.total_steps, "stop_at_return": config.stop_at_return}
+
+
 def _add_counters(folder: Path, config: RunConfig, setup: RunSetup, **more: Any) -> dict[str, Any]:
     """Adds ``more`` and what ends the run to a checkpoint's ``counters.json``; returns its content.
 
-    A resumed run can end elsewhere than its settings say: the next resume and lists of runs read ``limits``.
+    A resumed run can end elsewhere than its settings say: lists of runs read ``limits``.
     It needs as many ``processes`` of torchrun, because each saves its own share of the run.
     """
     path = folder / "counters.json"
-    limits = {"total_steps": config.total_steps, "stop_at_return": config.stop_at_return}
     counters = json.loads(path.read_text(encoding="utf-8")) | more
-    counters |= {"limits": limits, "processes": setup.scale}
+    counters |= {"limits": limits_of(config), "processes": setup.scale}
     path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
     return counters
 
