@@ -130,6 +130,10 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)  # the parent ended before prctl
 
 
+def _do_nothing(number: int, frame: object) -> None:
+    """Handler of a signal without effect."""
+
+
 def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
     """Runs ``target(connection, *args)`` in a worker and reports how it failed.
 
@@ -140,9 +144,10 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         import torch
 
         _die_with_parent(parent)
-        # Ctrl-C signals all processes of the terminal; only the driver handles it.
+        # Ctrl-C signals all processes of the terminal, and SIGTERM often the whole group of processes; only
+        # the driver handles them. A program that an environment starts would also ignore SIG_IGN.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, _do_nothing)
         torch.set_num_threads(1)
     try:
         target(connection, *args)
