@@ -1,12 +1,15 @@
 """The rank of a process under torchrun and the messages it sends, with a fake `torch.distributed`."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from parl.errors import ConfigError, NonFiniteError
+import parl
+from parl.errors import ConfigError, NonFiniteError, RunDirectoryError
+from parl.run import RunDirectory
 from parl.runtime.distributed import torchrun
 from parl.runtime.distributed.torchrun import (
     END,
@@ -18,6 +21,7 @@ from parl.runtime.distributed.torchrun import (
     TorchrunAllReduce,
     pack_flag,
 )
+from parl.train.trainer import run_follower_rank
 
 FOUND = {
     "RANK": "5",
@@ -59,6 +63,18 @@ def test_settings_are_divided_evenly():
     with pytest.raises(ConfigError, match="num_envs = 10 is no multiple of the 4 processes of torchrun"):
         group.share("num_envs", 10)
     assert [group.device(wanted) for wanted in ("cuda", "cpu", "cuda:0")] == ["cuda:3", "cpu", "cuda:0"]
+
+
+def test_processes_that_do_not_see_the_run_directory_are_named(variables, tmp_path):
+    message = f"process 5 of torchrun finds no run directory at {tmp_path / 'run'}: all machines must see"
+    group = Group.from_environment()
+    with pytest.raises(RunDirectoryError, match=message):
+        run_follower_rank(RunDirectory(tmp_path / "run"), None, None, SimpleNamespace(group=group), None)
+    with pytest.raises(RunDirectoryError, match=message):
+        parl.resume(tmp_path / "run")
+    variables.setenv("RANK", "0")
+    with pytest.raises(FileNotFoundError, match="no run directory at"):
+        parl.resume(tmp_path / "run")
 
 
 def test_processes_connect_once(monkeypatch):

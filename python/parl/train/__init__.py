@@ -256,17 +256,22 @@ def _check_device(device: str, maker: EnvMaker) -> None:
             raise ConfigError(f"device = {device!r}: torch {torch.__version__}: {message}") from error
 
 
+def _process_group() -> Group | None:
+    """The processes that ``torchrun`` started; None without ``torchrun``."""
+    if "WORLD_SIZE" not in os.environ:
+        return None
+    from parl.runtime.distributed.torchrun import Group
+
+    return Group.from_environment()
+
+
 def _join_process_group(name: str, device: str) -> Group | None:
     """Connects this process to the others that ``torchrun`` started; None without ``torchrun``.
 
     Raises:
         ConfigError: the algorithm cannot run under torchrun.
     """
-    if "WORLD_SIZE" not in os.environ:
-        return None
-    from parl.runtime.distributed.torchrun import Group
-
-    group = Group.from_environment()
+    group = _process_group()
     if group is None:
         return None
     if not topology_of(name).grouped:
@@ -364,7 +369,8 @@ def resume(
     Raises:
         FileNotFoundError: there is no run.
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
-            checkpoint is missing, damaged, edited or of another run. The message names the file and why.
+            checkpoint is missing, damaged, edited or of another run. The message names the file and why. Or a
+            process of torchrun on another machine does not see the directory.
         UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
         ConfigError: the run was trained by another number of processes of torchrun; or the folder was written
             by :meth:`parl.train.policy.Policy.save_for_hub`.
@@ -373,6 +379,8 @@ def resume(
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
+    if (group := _process_group()) is not None:
+        group.check_sees(Path(path))
     opened = open_run(path, trust)
     if (opened.run.path / "policy.safetensors").is_file():
         raise ConfigError(

@@ -129,8 +129,13 @@ def _add_counters(folder: Path, config: RunConfig, setup: RunSetup, **more: Any)
 def run_follower_rank(
     run: RunDirectory, topology: Topology, config: RunConfig, setup: Any, saved: Checkpoint | None
 ) -> Run:
-    """Runs a process of torchrun other than rank 0: takes part in training and saves its own state."""
+    """Runs a process of torchrun other than rank 0: takes part in training and saves its own state.
+
+    Raises:
+        RunDirectoryError: it does not see the run directory.
+    """
     began = time.monotonic()
+    setup.group.check_sees(run.path)
     checkpoints = run.checkpoints_of(setup.group.rank)
 
     def save(write: Callable[[Path], None]) -> None:

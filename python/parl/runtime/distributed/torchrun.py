@@ -22,12 +22,13 @@ import uuid
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.errors import ConfigError, NonFiniteError, RunDirectoryError, WorkerError
 
 SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
 """Requests of rank 0."""
@@ -85,6 +86,18 @@ class Group:
         if value % self.size:
             raise ConfigError(f"{name} = {value} is no multiple of the {self.size} processes of torchrun")
         return value // self.size
+
+    def check_sees(self, run: Path) -> None:
+        """Checks that this process, unless it is the first one, sees the directory ``run``.
+
+        Raises:
+            RunDirectoryError: it does not.
+        """
+        if self.rank and not (run / "run.json").is_file():
+            raise RunDirectoryError(
+                f"process {self.rank} of torchrun finds no run directory at {run.absolute()}: all machines "
+                "must see that of the first process at the same path, as on a shared file system"
+            )
 
     def device(self, wanted: str) -> str:
         """The device of this process: for ``cuda``, the device with its local rank."""
