@@ -54,6 +54,11 @@ def remember(name: str) -> None:
     _NAMED.add(name)
 
 
+def named_modules() -> list[str]:
+    """The modules that the user of this process named, as with ``--import``, and that are imported."""
+    return sorted(_NAMED & set(sys.modules))
+
+
 def import_module(name: str, where: str) -> ModuleType:
     """Imports module ``name``; the current folder is searched last.
 

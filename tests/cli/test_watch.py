@@ -9,14 +9,15 @@ import shutil
 import signal
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import parl
-from parl.cli import main
+from parl.cli import import_modules, main
 from parl.run import RunDirectory
-from parl.train import watch
+from parl.train import RunInfo, watch
 
 HALF_BLOCK = "\u2580"
 SMALL = {"total_steps": 4_000, "evaluation_every": 1_000, "evaluation_episodes": 2, "seed": 1}
@@ -71,7 +72,13 @@ def test_a_view_that_is_ended_restores_the_terminal(run, tmp_path):
 
 
 def test_a_run_in_progress_is_shown_and_the_terminal_is_restored(tmp_path):
-    words = ["train", "ppo", "--env", "CartPole-v1", "--watch", "--total-steps", "2G", "--name", "shown"]
+    (tmp_path / "own_pole.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('OwnPole-v0', CartPoleEnv, max_episode_steps=500)\n"
+    )
+    words = ["train", "ppo", "--import", "own_pole", "--env", "OwnPole-v0", "--watch", "--total-steps", "2G"]
+    words += ["--name", "shown"]
     words += ["--evaluation-every", "1k", "--evaluation-episodes", "1"]
     # Ctrl-C ends both programs once a policy was shown.
     text, status = in_terminal(words, tmp_path, r"episode \d+, after", b"\x03")
@@ -79,6 +86,17 @@ def test_a_run_in_progress_is_shown_and_the_terminal_is_restored(tmp_path):
     assert text.index("\x1b[?1049h") < text.index(HALF_BLOCK)
     assert "transitions, " in text.split("\x1b[?1049l")[1]  # the summary of the run
     assert "Traceback" not in text
+
+
+def test_the_view_imports_the_modules_that_the_command_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(sys, "stdout", sys.stdin)
+    started = []
+    monkeypatch.setattr(watch.subprocess, "Popen", started.append)
+    assert import_modules(["--import", "colorsys", "train"]) == ["train"]
+    watch.Watch().on_start(RunInfo("1", tmp_path, "ppo", {}, 0))
+    assert started[0][1:6] == ["-m", "parl", "watch", str(tmp_path), "--trust"]
+    assert "--import=colorsys" in started[0][6:]
 
 
 def test_the_view_ends_with_the_run(tmp_path):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parl import functions
 from parl.errors import ConfigError
 from parl.run import RunDirectory
 from parl.run.listing import listed
@@ -124,6 +125,7 @@ class Watch(Callback):
         """Starts the process."""
         # The run's pickles were written by the process that trains.
         command = [sys.executable, "-m", "parl", "watch", str(run.path), "--trust"]
+        command += [f"--import={module}" for module in functions.named_modules()]
         self._process = subprocess.Popen(command)
 
     def on_end(self, result: Run) -> None:
