@@ -85,8 +85,11 @@ def test_runs_are_listed_with_score_steps_time_and_state(folder):
 @pytest.mark.parametrize(("end", "state"), [(100, "ended"), (200, "interrupted")])
 def test_an_extended_run_has_ended_at_its_later_end_only(tmp_path, evaluations, score, end, state):
     counters = {"score": score, "limits": {"total_steps": end, "stop_at_return": None}}
-    make_run(tmp_path, "run", counters=counters, evaluation_episodes=evaluations)
+    run = make_run(tmp_path, "run", counters=counters, evaluation_episodes=evaluations)
     assert [one.state for one in list_runs(tmp_path)] == [state]
+    # A resume that was killed before its first checkpoint.
+    run.write_limits({"total_steps": 300, "stop_at_return": None})
+    assert [one.state for one in list_runs(tmp_path)] == ["interrupted"]
 
 
 @pytest.mark.parametrize(
