@@ -216,8 +216,9 @@ def test_a_failing_worker_sends_its_error(error):
 
 def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
     ours, theirs = multiprocessing.Pipe()
-    died, signals = [], []
+    died, signals, forks = [], [], []
     monkeypatch.setattr(workers, "_die_with_parent", died.append)
+    monkeypatch.setattr(workers.os, "register_at_fork", lambda after_in_child: forks.append(after_in_child))
     monkeypatch.setattr(workers.signal, "signal", lambda number, what: signals.append((number, what)))
 
     def fails(connection):
@@ -235,6 +236,8 @@ def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
     (first, ignored), (second, handler) = signals
     assert (first, ignored, second) == (chosen.SIGINT, chosen.SIG_IGN, chosen.SIGTERM)
     assert handler(chosen.SIGTERM, None) is None
+    forks[0]()
+    assert signals[2:] == [(chosen.SIGTERM, chosen.SIG_DFL)], "what a worker forks can be ended"
 
 
 @pytest.mark.parametrize(

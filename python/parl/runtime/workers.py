@@ -134,6 +134,11 @@ def _do_nothing(number: int, frame: object) -> None:
     """Handler of a signal without effect."""
 
 
+def _end_on_sigterm() -> None:
+    # In processes that a worker forks, such as those of a vector environment, which ends them by SIGTERM.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
     """Runs ``target(connection, *args)`` in a worker and reports how it failed.
 
@@ -148,6 +153,7 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         # the driver handles them. A program that an environment starts would also ignore SIG_IGN.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _do_nothing)
+        os.register_at_fork(after_in_child=_end_on_sigterm)
         torch.set_num_threads(1)
     try:
         target(connection, *args)
