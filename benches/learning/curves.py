@@ -149,7 +149,7 @@ CASES = {
     "ppo-acrobot": _PPO_ACROBOT,
     "ppo-acrobot-long": dataclasses.replace(_PPO_ACROBOT, steps=1_000_000),
     "a2c-acrobot": Case("Acrobot-v1", 200_000, {"preset": "acrobot"}, 500_000, 16, {}, normalize=True),
-    "dqn-acrobot": Case("Acrobot-v1", 100_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
+    "dqn-acrobot": Case("Acrobot-v1", 400_000, {"preset": "acrobot"}, 100_000, 1, _DQN),
     "ppo-pendulum": Case(
         "Pendulum-v1",
         100_000,
