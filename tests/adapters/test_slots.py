@@ -121,7 +121,7 @@ def test_bad_input_raises_and_changes_nothing():
         slots.update(np.array([4]), [3.0])
     assert slots.weights(np.arange(4)).tolist() == [1.0] * 4
     assert slots.max_priority == 1.0
-    with pytest.raises(ValueError, match="alpha -1"):
+    with pytest.raises(ValueError, match="alpha is -1"):
         Slots(4, alpha=-1.0, epsilon=0.0)
 
 

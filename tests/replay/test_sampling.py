@@ -88,7 +88,7 @@ def test_rows_with_priority_zero_are_never_sampled():
     buffer.update_priorities(buffer.sample(1).tickets, [-3.0])  # The absolute value counts.
     for row in range(100):
         assert buffer.update_priorities([ticket_of(buffer, row)], [0.0]) == 0
-    with pytest.raises(parl.errors.NotSampleableError, match="100 rows are stored and 100 of them"):
+    with pytest.raises(parl.errors.NotSampleableError, match="the 100 that can be sampled have weight 0"):
         buffer.sample(1)
 
 

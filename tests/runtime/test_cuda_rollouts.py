@@ -275,7 +275,7 @@ def test_settings_that_need_the_host_are_refused():
     ):
         with pytest.raises(ConfigError, match=text):
             algorithm(**options).check_device(grouped=False)
-    with pytest.raises(ConfigError, match="cuda_graph = True works in one process only"):
+    with pytest.raises(ConfigError, match="cuda_graph = True is not supported with several"):
         algorithm("pqn", cuda_graph=True).check_device(grouped=True)
     there, here = (EnvMaker("parl/Pong-v0", {"device": device}) for device in ("cuda", "cpu"))
     for name in ("async", "hogwild", "predictor", "population", "data"):

@@ -228,6 +228,7 @@ def test_pickles_are_loaded_from_trusted_runs_only(tmp_path, monkeypatch, capsys
     assert cli.main(["eval", str(run.path), "--episodes", "1", "--trust"]) == 0
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for answer, code in [("", 1), ("y", 0)]:
+        monkeypatch.setattr(pickles, "_written", set())  # those of the last line were loaded
         monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
         assert cli.main(["eval", str(run.path), "--episodes", "1"]) == code
     assert "only runs you trust" in capsys.readouterr().err

@@ -34,6 +34,8 @@ class Loop(ABC, Generic[L]):
 
     obeys_clock: ClassVar[bool] = True
     """Whether :meth:`advance` also returns when its seconds have passed, so that results depend on time."""
+    longest_iteration_s: float = 0.0
+    """Seconds that the longest iteration since the start of this loop took."""
 
     def __init__(self, learner: L, total_steps: int, saved: Checkpoint | None) -> None:
         self._learner, self._total_steps = learner, total_steps
@@ -47,7 +49,6 @@ class Loop(ABC, Generic[L]):
         self._episodes: list[tuple[float, int]] = []
         self._rewards, self._finished_episodes = 0.0, 0
         self._interrupted = False
-        self._longest_iteration_s = 0.0
         self._totals: dict[str, float] = {}
         self._marked: tuple[float, int, int] = (time.monotonic(), self._env_steps, self._updates)
 
@@ -66,11 +67,6 @@ class Loop(ABC, Generic[L]):
         """Optimizer steps taken, or generations."""
         return self._updates
 
-    @property
-    def longest_iteration_s(self) -> float:
-        """Seconds that the longest iteration since the start of this loop took."""
-        return self._longest_iteration_s
-
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs until ``until_env_steps`` are collected or :meth:`interrupt` was called.
 
@@ -88,7 +84,7 @@ class Loop(ABC, Generic[L]):
                 return
             self._iterate(left)
             began, now = now, time.monotonic()
-            self._longest_iteration_s = max(self._longest_iteration_s, now - began)
+            self.longest_iteration_s = max(self.longest_iteration_s, now - began)
 
     @abstractmethod
     def _iterate(self, seconds: float) -> None:
