@@ -75,3 +75,15 @@ def test_public_names_exist():
             assert str(error) == f"module 'parl' has no attribute {name!r}"
         else:
             raise AssertionError(name)
+
+
+def test_the_first_use_of_an_array_imports_nothing():
+    """An import that Ctrl-C interrupts would end in a panic."""
+    code = (
+        "import builtins, numpy, parl._native\n"
+        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
+        "builtins.__import__ = interrupted\n"
+        "assert parl._native.all_finite(numpy.ones(3, numpy.float32))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

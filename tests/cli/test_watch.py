@@ -68,7 +68,8 @@ def test_a_run_is_shown_until_q_is_pressed(run, tmp_path):
 def test_a_view_that_is_ended_restores_the_terminal(run, tmp_path):
     """As `parl train --watch` ends it."""
     text, status = in_terminal(["watch", str(run.path)], tmp_path, HALF_BLOCK, stop=signal.SIGTERM)
-    assert status == 0 and text.rindex(HALF_BLOCK) < text.index("\x1b[?1049l")
+    assert status == 0, text[-2000:]
+    assert text.rindex(HALF_BLOCK) < text.index("\x1b[?1049l")
 
 
 def test_a_run_in_progress_is_shown_and_the_terminal_is_restored(tmp_path):

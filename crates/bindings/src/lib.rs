@@ -42,6 +42,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+        // The numpy crate finds numpy's functions at first use, and panics if that is interrupted, as by Ctrl-C.
+        numpy::dtype::<u8>(m.py());
         m.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
