@@ -133,9 +133,12 @@ def test_help_shows_units_and_defaults():
 
 
 def test_help_lists_every_algorithm_without_importing_what_trains():
-    code = "import sys; from parl.cli import main; main(['--help']); sys.exit('numpy' in sys.modules)"
+    code = (
+        "import sys; from parl.cli import main; main(['--help']); "
+        "sys.exit(bool({'torch', 'gymnasium'} & sys.modules.keys()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, "numpy was imported"
+    assert done.returncode == 0, "torch or Gymnasium was imported"
     listed = done.stdout.partition("algorithms: ")[2].partition("\n")[0].split(", ")
     assert listed == algorithm_names()
 
