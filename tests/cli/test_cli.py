@@ -274,6 +274,15 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     assert done.returncode == 1 and "pip install 'parl-rl[train]'" in done.stderr
 
 
+def test_doctor_needs_numpy_alone():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('tyro', 'torch', 'gymnasium', 'rich'))); "
+        "from parl.cli import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_missing_package_of_an_environment_is_named(monkeypatch):
     import gymnasium
 

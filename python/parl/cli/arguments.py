@@ -7,20 +7,11 @@ import dataclasses
 import io
 import re
 from collections.abc import Collection, Sequence
-from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
-
-import tyro
+from typing import Any, get_args, get_origin, get_type_hints
 
 from parl.cli.errors import UsageError
 from parl.errors import ParlError
 from parl.run.config import suggestion
-
-# Options that are left out by default: help texts then show no default, or a description says what it is.
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
-OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
-OptionalFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
-OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
 _OPTION = re.compile(r"--?[A-Za-z]")  # not a negative number
 
@@ -44,6 +35,8 @@ def parse(kind: Any, prog: str, arguments: Sequence[str]) -> Any:
 
 def parse_known(kind: Any, prog: str, arguments: Sequence[str]) -> tuple[Any, list[str]]:
     """As :func:`parse`, and returns the arguments that are not options of ``kind``."""
+    import tyro
+
     from parl.run import parse_count
 
     registry = tyro.constructors.ConstructorRegistry()

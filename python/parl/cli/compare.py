@@ -6,7 +6,8 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from parl.cli.arguments import OptionalPath, aligned, parse
+from parl.cli.arguments import aligned, parse
+from parl.cli.option_types import OptionalPath
 from parl.cli.runs import RunPaths, some
 
 

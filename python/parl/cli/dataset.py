@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from parl.cli.arguments import Flag, UsageError, aligned, parse
+from parl.cli.arguments import UsageError, aligned, parse
+from parl.cli.option_types import Flag, OptionalPath
 
 _USAGE = """\
 usage: parl dataset info|verify|merge|split|recover [OPTIONS]
@@ -88,7 +89,7 @@ class RecoverOptions:
 
     file: _File
     """The file, whose name ends in .part."""
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    out: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"])] = None
     """File to write; default: the name without .part."""
     overwrite: Flag = False
     """Replace an existing file."""

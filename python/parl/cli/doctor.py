@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from parl.cli.arguments import Flag, UsageError, aligned, parse
+from parl.cli.arguments import UsageError, aligned, parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class DoctorOptions:
     """Print every keyword of this preset of the Atari environments; without a name, compare the presets."""
     compile: tuple[str, ...] | None = None
     """Compile the CUDA kernels for this device (default cuda) into the kernel cache."""
-    sweep: Flag = False
+    sweep: bool = False
     """Remove shared memory that ended processes left behind."""
 
 

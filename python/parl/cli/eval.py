@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from parl.cli.arguments import Flag, OptionalPath, UsageError, aligned, parse
+from parl.cli.arguments import UsageError, aligned, parse
 from parl.cli.errors import message_of
-from parl.cli.runs import SavedPolicies, ask_for_trust, is_on_hub, some
+from parl.cli.option_types import Flag, OptionalPath
+from parl.cli.runs import SavedPolicies, ask_for_trust, some
+from parl.run.directory import is_on_hub
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from parl.cli.arguments import Flag, OptionalFloat, OptionalInt, OptionalPath, UsageError, parse
+from parl.cli.arguments import UsageError, parse
+from parl.cli.option_types import Flag, OptionalFloat, OptionalInt, OptionalPath
 from parl.errors import ConfigError
 
 GameName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="GAME")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from parl.cli.arguments import OptionalPath, parse
+from parl.cli.arguments import parse
+from parl.cli.option_types import OptionalPath
 from parl.cli.runs import RunPaths, curve_path, some
 
 

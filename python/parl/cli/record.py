@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from parl.atari.actions import Action, action_number
 from parl.atari.console import Console
 from parl.atari.pictures import write_frames
-from parl.cli.arguments import Flag, OptionalInt, UsageError, parse
-from parl.cli.runs import ask_for_trust, is_on_hub
+from parl.cli.arguments import UsageError, parse
+from parl.cli.option_types import Flag, OptionalInt
+from parl.cli.runs import ask_for_trust
 from parl.errors import AtariError, ConfigError
+from parl.run.directory import is_on_hub
 
 _SECONDS = 30
 _SCALE = 2

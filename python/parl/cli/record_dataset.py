@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from parl.cli.arguments import Flag, UsageError, parse
+from parl.cli.arguments import UsageError, parse
+from parl.cli.option_types import Flag
 from parl.cli.runs import ask_for_trust
 from parl.datasets.format import PART_SUFFIX
 

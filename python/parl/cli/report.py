@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from parl.cli.arguments import parse
+from parl.cli.option_types import OptionalPath
 from parl.cli.runs import RunPath
 
 
@@ -22,7 +22,7 @@ class ReportOptions:
 
     run: RunPath
     """The run directory."""
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    out: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"])] = None
     """HTML file to write; default: report.html in the run directory."""
 
 

@@ -7,7 +7,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from parl.cli.arguments import Flag, OptionalFloat, OptionalInt, parse
+from parl.cli.arguments import parse
+from parl.cli.option_types import Flag, OptionalFloat, OptionalInt
 from parl.cli.runs import RunPath, ask_for_trust, interruptible, summarize
 
 

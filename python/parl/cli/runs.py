@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from parl.cli.arguments import Flag, UsageError, aligned, parse
+from parl.cli.arguments import UsageError, aligned, parse
+from parl.cli.option_types import Flag
 from parl.errors import RunDirectoryError, UntrustedRunError
 from parl.run.progress import duration
 
@@ -31,7 +32,6 @@ SavedPolicies = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
     tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
 ]
-_HUB = "hf://"
 
 T = TypeVar("T")
 
@@ -85,11 +85,6 @@ def some(runs: tuple[T, ...], prog: str) -> tuple[T, ...]:
     if not runs:
         raise UsageError(f"{prog} needs at least one run directory")
     return runs
-
-
-def is_on_hub(source: str) -> bool:
-    """Returns whether a command's argument is the address of a policy on the Hugging Face Hub."""
-    return source.startswith(_HUB)
 
 
 def interruptible(training: Callable[[], Any]) -> Any:

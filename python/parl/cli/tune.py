@@ -7,7 +7,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from parl.cli.arguments import Flag, OptionalPath, UsageError, parse_known, take_option
+from parl.cli.arguments import UsageError, parse_known, take_option
+from parl.cli.option_types import Flag, OptionalPath
 from parl.cli.settings import algorithm_in, environment_in, parse_settings
 
 _USAGE = """\

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import tyro
 
-from parl.cli.arguments import Flag, OptionalFloat, UsageError, parse
+from parl.cli.arguments import UsageError, parse
+from parl.cli.option_types import Flag, OptionalFloat
 from parl.cli.runs import ask_for_trust
 from parl.errors import ConfigError
 

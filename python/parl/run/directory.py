@@ -57,6 +57,8 @@ from parl.run.integrity import (
 _VERSIONED = ("parl-rl", "numpy", "torch", "gymnasium", "ale-py")
 # Step, and a number if several checkpoints have the same step.
 _STEP = re.compile(r"step-(\d{12})(?:-(\d{1,9}))?")
+HUB = "hf://"
+"""How addresses of policies on the Hugging Face Hub begin, which can be given in place of a run directory."""
 _MANIFEST = "manifest.json"
 _LIMITS = "limits.json"
 # How long a lock may be held after its process has ended: worker processes hold it until they have ended too.
@@ -82,6 +84,11 @@ def _versions() -> dict[str, str]:
 def _is_best(score: float, best: float | None) -> bool:
     """Whether a checkpoint with ``score`` replaces the best one; a score of NaN counts as the lowest."""
     return math.isfinite(score) and (best is None or not math.isfinite(best) or score >= best)
+
+
+def is_on_hub(source: str | Path) -> bool:
+    """Returns whether ``source`` is the address of a policy on the Hugging Face Hub."""
+    return str(source).startswith(HUB)
 
 
 class RunDirectory:
@@ -182,9 +189,11 @@ class RunDirectory:
         """Identifier of the run, which its checkpoints contain."""
         return str(self.about["id"])
 
-    @property
-    def limits(self) -> dict[str, Any]:
-        """``total_steps`` and ``stop_at_return`` of the last resume; empty if there was none.
+    def limits(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """``total_steps`` and ``stop_at_return`` of the last resume, which may have no checkpoint yet.
+
+        Args:
+            counters: of the last checkpoint; of a run without resumes its limits are returned.
 
         Raises:
             RunDirectoryError: the file is damaged, or of another run or version of parl.
@@ -193,12 +202,12 @@ class RunDirectory:
         try:
             content = read_checked(path)
         except FileNotFoundError:
-            return {}
+            return dict(counters.get("limits", {}))
         self.checkpoints.check_run(path, content)
         return dict(content["limits"])
 
     def write_limits(self, limits: Mapping[str, Any]) -> None:
-        """Keeps the :attr:`limits` of a resume, also if it is killed before its first checkpoint."""
+        """Keeps the :meth:`limits` of a resume, also if it is killed before its first checkpoint."""
         content = {"format": FORMAT, "run": self.id, "limits": dict(limits)}
         write_atomically(self.path / _LIMITS, with_checksum(content))
 

@@ -19,6 +19,7 @@ from parl._system import write_atomically
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
 from parl.run.config import dump_toml
+from parl.run.directory import HUB
 from parl.run.integrity import describe_file, with_checksum
 from parl.runtime import policy_file
 from parl.train.registry import pickled_functions
@@ -26,7 +27,6 @@ from parl.train.registry import pickled_functions
 if TYPE_CHECKING:
     from parl.train.policy import Policy
 
-PREFIX = "hf://"
 # All that is downloaded.
 _FILES = (policy_file.NAME, "config.toml", "run.json", "counters.json")
 _CURVE, _VIDEO = "learning-curve.png", "replay.mp4"
@@ -58,7 +58,7 @@ def push(policy: Policy, repo_id: str, private: bool, token: str | None, message
     """Uploads ``policy``; see :meth:`parl.train.policy.Policy.push_to_hub`."""
     api = _hub().HfApi(token=token)
     with tempfile.TemporaryDirectory() as folder:
-        save(policy, folder, f"{PREFIX}{repo_id}")
+        save(policy, folder, f"{HUB}{repo_id}")
         api.create_repo(repo_id, private=private, exist_ok=True)
         return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=message))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from parl import functions, pickles
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import RunDirectory
+from parl.run.directory import is_on_hub
 from parl.train import start_states
 from parl.train.config import RunConfig
 from parl.train.environments import env_maker, evaluation_maker, probe_env
@@ -111,7 +112,7 @@ def locate(source: str | Path, checkpoint: str, *files: str) -> tuple[Path, Path
 
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
-    if str(source).startswith("hf://"):
+    if is_on_hub(source):
         from parl.train.hub import download
 
         source = download(str(source))
