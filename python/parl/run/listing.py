@@ -88,9 +88,8 @@ def compared_settings(run: RunDirectory) -> dict[str, Any]:
         counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
     except (ParlError, OSError):  # Settings and metrics are enough to compare runs.
         counters = {}
-    settings |= counters.get("limits", {})
     with contextlib.suppress(ParlError):
-        settings |= run.limits
+        settings |= run.limits(counters)
     return {
         name: value for name, value in settings.items() if value is not None and name not in WITHOUT_EFFECT
     }
@@ -174,8 +173,7 @@ def _state(run: RunDirectory, settings: Mapping[str, Any]) -> State:
     except FileNotFoundError:
         return "interrupted"  # before the first checkpoint
     counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
-    # Those of the last part of a resumed run, which may have no checkpoint yet.
-    settings = {**settings, **counters.get("limits", {}), **run.limits}
+    settings = {**settings, **run.limits(counters)}
     without = not settings["evaluation_episodes"] and counters["env_steps"] >= settings["total_steps"]
     return "ended" if without or reason_of_end(counters, settings) else "interrupted"
 

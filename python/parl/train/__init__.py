@@ -226,7 +226,8 @@ def _played_states(config: RunConfig, maker: EnvMaker, spec: EnvSpec) -> SavedSt
         policy = load(source)
     except UntrustedRunError as error:
         raise UntrustedRunError(
-            f"start_states = {source!r}: {error}: call parl.load({source!r}, trust=True) before parl.train"
+            f"start_states = {source!r} has pickles or names modules, which run code when loaded: if you "
+            f"trust it, call parl.load({source!r}, trust=True) before parl.train"
         ) from error
     return start_states.play(policy, maker, spec, config)
 
@@ -399,7 +400,7 @@ def resume(
         saved = last_checkpoint_of(opened.run, rank, trust)
         if saved is not None:
             _check_processes(opened.run, saved, group)
-        limits = ({} if saved is None else saved.counters.get("limits", {})) | opened.run.limits
+        limits = opened.run.limits({} if saved is None else saved.counters)
         current = replace(config, {key: limits[key] for key in limits if key not in options}, "resume")
         setup = opened.make_setup(current)
         if saved is None:

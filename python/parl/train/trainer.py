@@ -116,7 +116,7 @@ def limits_of(config: RunConfig) -> dict[str, Any]:
 def _add_counters(folder: Path, config: RunConfig, setup: RunSetup, **more: Any) -> dict[str, Any]:
     """Adds ``more`` and what ends the run to a checkpoint's ``counters.json``; returns its content.
 
-    A resumed run can end elsewhere than its settings say: lists of runs read ``limits``.
+    A resumed run can end elsewhere than its settings say: see ``RunDirectory.limits``.
     It needs as many ``processes`` of torchrun, because each saves its own share of the run.
     """
     path = folder / "counters.json"
