@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl._native import SumTree
+from parl.replay.fields import exponent
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
 # Units per weight 1 of a new tree: weights from 2e-7 to 64 can be represented; larger ones enlarge the unit
 # to at most 2**-24 of theirs. It never shrinks, since new rows get the largest priority so far.
 _SCALE = 2.0**22
-
-
-def exponent(name: str, value: Any) -> float:
-    """Converts an exponent to a float and checks that it is finite and not negative.
-
-    Args:
-        name: name of the setting, for the message.
-        value: a number, or a tensor with one element.
-
-    Raises:
-        ValueError: it is negative or not finite.
-    """
-    number = float(value)
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"{name} is {number}, expected a finite number of at least 0")
-    return number
 
 
 class Slots:

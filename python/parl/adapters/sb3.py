@@ -23,6 +23,7 @@ step (Raffin et al. 2021, MIT license), with importance weights and priorities a
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
@@ -38,14 +39,13 @@ from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
 from stable_baselines3.common.utils import polyak_update
 from torch.nn import functional as F
 
-from parl.adapters._slots import exponent
 from parl.adapters.sb3_envs import AtariVecEnv
 from parl.references import is_unshared
 from parl.replay import PrioritizedReplay, UniformReplay
-from parl.replay.fields import array_of
+from parl.replay.fields import array_of, exponent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from stable_baselines3.common.vec_env import VecNormalize
@@ -486,6 +486,17 @@ def _discounts(model: Any, data: PrioritizedSamples) -> Any:
     return model.gamma if data.discounts is None else data.discounts
 
 
+def _once_sampleable(train: Callable[..., None]) -> Callable[..., None]:
+    """Lets ``train`` of a model do nothing as long as no transition of n steps is complete."""
+
+    @functools.wraps(train)
+    def train_once_sampleable(model: Any, *arguments: Any, **keywords: Any) -> None:
+        if _buffer_of(model).replay.sampleable:
+            train(model, *arguments, **keywords)
+
+    return train_once_sampleable
+
+
 class PrioritizedDQN(DQN):
     """SB3's DQN with importance weights in the loss and TD errors as priorities.
 
@@ -497,10 +508,9 @@ class PrioritizedDQN(DQN):
         _prioritize(self)
         super()._setup_model()
 
+    @_once_sampleable
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """DQN's ``train`` with importance weights in the loss, and updated priorities."""
-        if not _buffer_of(self).replay.sampleable:
-            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         buffer, losses = _buffer_of(self), list[float]()
@@ -534,10 +544,9 @@ class PrioritizedTD3(TD3):
         _prioritize(self)
         super()._setup_model()
 
+    @_once_sampleable
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """TD3's ``train`` with importance weights in the critics' loss, and updated priorities."""
-        if not _buffer_of(self).replay.sampleable:
-            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
         buffer, actor_losses, critic_losses = _buffer_of(self), list[float](), list[float]()
@@ -587,10 +596,9 @@ class PrioritizedSAC(SAC):
         _prioritize(self)
         super()._setup_model()
 
+    @_once_sampleable
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """SAC's ``train`` with importance weights in the critics' loss, and updated priorities."""
-        if not _buffer_of(self).replay.sampleable:
-            return  # The first transitions of n steps are not complete.
         self.policy.set_training_mode(True)
         optimizers = [self.actor.optimizer, self.critic.optimizer]
         if self.ent_coef_optimizer is not None:

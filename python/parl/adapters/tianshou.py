@@ -23,8 +23,8 @@ from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager
 from tianshou.data import PrioritizedReplayBuffer as _TianshouPrioritized
 from tianshou.data import PrioritizedVectorReplayBuffer as _TianshouVector
 
-from parl.adapters._slots import Slots, exponent
-from parl.replay.fields import array_of
+from parl.adapters._slots import Slots
+from parl.replay.fields import array_of, exponent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,8 +28,8 @@ from torchrl.data import TensorDictPrioritizedReplayBuffer as _TorchRLBuffer
 from torchrl.data import TensorDictRoundRobinWriter, TensorStorage
 from torchrl.data.replay_buffers.utils import unravel_index
 
-from parl.adapters._slots import Slots, exponent
-from parl.replay.fields import array_of
+from parl.adapters._slots import Slots
+from parl.replay.fields import array_of, exponent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

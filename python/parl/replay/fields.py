@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, cast
@@ -248,6 +249,22 @@ def unsigned(name: str, value: int, bits: int = 63) -> int:
         raise TypeError(f"{name} is {value!r}, expected an integer")
     if number < 0 or number >> bits:
         raise ValueError(f"{name} is {number}, expected 0 to 2**{bits} - 1")
+    return number
+
+
+def exponent(name: str, value: Any) -> float:
+    """Converts an exponent to a float and checks that it is finite and not negative.
+
+    Args:
+        name: name of the setting, for the message.
+        value: a number, or a tensor with one element.
+
+    Raises:
+        ValueError: it is negative or not finite.
+    """
+    number = float(value)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} is {number}, expected a finite number of at least 0")
     return number
 
 

@@ -110,36 +110,22 @@ def _make_network(config: ActorCriticConfig, spec: EnvSpec, masked: bool) -> Net
             return (MaskedUserActorCritic if masked else UserActorCritic)(own[0], inputs, outputs, log_std)
     elif spec.observation_parts:
         torso = RowTorso(spec, DictTorso(spec, config.hidden, False, config.images))
+    common: dict[str, Any] = {
+        "shape": spec.observation_shape,
+        "dtype": spec.observation_dtype,
+        "outputs": outputs,
+        "hidden": config.hidden,
+        "activation": config.activation,
+        "normalize": config.normalize_observations,
+        "log_std": log_std,
+        "frame_deltas": config.frame_deltas,
+        "images": config.images,
+        "torso": torso,
+        "inputs": inputs,
+    }
     if config.lstm:
-        return (MaskedRecurrentActorCritic if masked else RecurrentActorCritic)(
-            shape=spec.observation_shape,
-            dtype=spec.observation_dtype,
-            outputs=outputs,
-            hidden=config.hidden,
-            width=config.lstm,
-            activation=config.activation,
-            normalize=config.normalize_observations,
-            log_std=log_std,
-            frame_deltas=config.frame_deltas,
-            images=config.images,
-            torso=torso,
-            inputs=inputs,
-        )
-    return (MaskedActorCritic if masked else ActorCritic)(
-        shape=spec.observation_shape,
-        dtype=spec.observation_dtype,
-        outputs=outputs,
-        hidden=config.hidden,
-        shared=config.shared_layers,
-        activation=config.activation,
-        normalize=config.normalize_observations,
-        log_std=log_std,
-        frame_deltas=config.frame_deltas,
-        images=config.images,
-        torso=torso,
-        own=own,
-        inputs=inputs,
-    )
+        return (MaskedRecurrentActorCritic if masked else RecurrentActorCritic)(**common, width=config.lstm)
+    return (MaskedActorCritic if masked else ActorCritic)(**common, shared=config.shared_layers, own=own)
 
 
 def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:

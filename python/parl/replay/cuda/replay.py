@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -18,6 +17,7 @@ from parl.replay.cuda.tree import TreeMemory, draws, floats_of
 from parl.replay.fields import (
     SEPARATOR,
     difference,
+    exponent,
     flatten,
     flatten_out,
     is_one_row,
@@ -491,7 +491,7 @@ class CudaReplay(PrioritizedReplay):
             terminated=_address(batch.get("terminated")) if steps else 0,
             truncated=_address(batch.get("truncated")) if steps else 0,
             beta_at=beta.data_ptr() if on_device else 0,
-            beta=0.0 if on_device else _exponent(beta),
+            beta=0.0 if on_device else exponent("beta", beta),
         )
 
     def _gather(self, batch: Batch, table: Tensor, size: int) -> None:
@@ -794,13 +794,6 @@ def _is_dense(tensor: Tensor) -> bool:
     """Whether each row is contiguous and rows do not overlap."""
     inner = tensor[0] if len(tensor) else tensor
     return inner.is_contiguous() and (len(tensor) < 2 or tensor.stride(0) >= inner.numel())
-
-
-def _exponent(beta: Any) -> float:
-    number = float(beta)
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"beta is {number}, expected a finite number of at least 0")
-    return number
 
 
 def _address(tensor: Any) -> int:
