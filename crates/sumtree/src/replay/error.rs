@@ -174,7 +174,9 @@ pub enum ReplayError {
 fn unsampleable(rows: u64, sampleable: u64, n_step: usize) -> String {
     match (rows, sampleable) {
         (0, _) => "the replay is empty".to_owned(),
-        (_, 0) => format!("all of the {rows} rows wait for the end of their {n_step}-step window"),
+        (_, 0) => {
+            format!("none of the {rows} rows has the {n_step} steps and the observation after them yet")
+        }
         _ => format!("{rows} rows are stored, and the {sampleable} that can be sampled have weight 0"),
     }
 }

@@ -160,8 +160,7 @@ class Groups:
         size = self.all[0].size
         raise AtariError(
             f"env_id is {list(envs)}, expected all environments of one group once: on a CUDA device the "
-            "groups "
-            f"are 0 to {size - 1}, {size} to {2 * size - 1} and so on"
+            f"groups are 0 to {size - 1}, {size} to {2 * size - 1} and so on"
         )
 
     def split(self, envs: Sequence[int]) -> list[tuple[Group, list[int], list[int]]]:
