@@ -167,6 +167,11 @@ def test_a_closed_environment_keeps_what_a_reset_has_changed_and_can_be_copied()
         assert one.metadata["render_fps"] == 30
 
 
+def test_a_misspelled_option_of_reset_is_refused() -> None:
+    with AtariEnv("pong") as env, pytest.raises(AtariError, match="'dificulty': did you mean 'difficulty'"):
+        env.reset(options={"dificulty": 1})
+
+
 @pytest.mark.parametrize("seed", [2**31, 2**32 + 5, 2**40, 2**63 - 1])
 def test_large_seeds_give_ale_pys_frames(seed: int) -> None:
     """With sticky actions, since the seed sets their generator."""

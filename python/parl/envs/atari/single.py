@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parl.atari.actions import Action
 from parl.atari.console import AUDIO_SAMPLES
-from parl.envs.atari.variations import KEYS
+from parl.envs.atari.variations import KEYS, check_options
 from parl.envs.atari.vector import make_vec
 from parl.errors import AtariError
 
@@ -142,12 +142,16 @@ class AtariEnv(gymnasium.Env[Any, Any]):
         Args:
             seed: as the seed of environment 0 of a vector environment; None keeps the generators.
             options: the keys of :meth:`parl.AtariVectorEnv.reset` that change what the environment plays;
-                others are ignored.
+                others are ignored, unless they look like a misspelled one.
 
         Returns:
             The observation, uint8 or with ``sound_obs`` a dictionary, and the infos of
             :meth:`parl.AtariVectorEnv.reset` as scalars.
+
+        Raises:
+            AtariError: a key of ``options`` looks like a misspelled one, or a value is out of its bounds.
         """
+        check_options(options)
         own = seed
         if seed is not None and seed >= 0 and self._envs.settings["noops"] == "numpy":
             # As in ale-py's environment: wrappers draw their number of no-op frames from this generator.
