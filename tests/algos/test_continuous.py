@@ -396,7 +396,7 @@ def test_the_actor_maximizes_the_mean_of_critics_that_are_drawn_for_targets():
     """REDQ, algorithm 1; without drawn critics the smallest value."""
     batch = make_batch(0)[1]
     losses = {}
-    for drawn in (0, 2):
+    for drawn in (0, 2, 4):
         config = sac.Config(**SMALL, critics=4, target_critics=drawn, temperature=1e-9)
         learner = sac.SACLearner(config, SPEC, 0, "cpu")
         noise = learner.draws(len(batch.reward))

@@ -54,6 +54,10 @@ def test_statistics_are_part_of_the_weights_and_get_no_gradient():
     assert inverse[4] == 1.0  # the column is constant
     assert moments.inverse_std(5.0)[1] == inverse[1] and moments.inverse_std(5.0)[2] == 0.2
     np.testing.assert_allclose(inverse[:4], 1 / rows[:, :4].std(0, correction=0), rtol=1e-4)
+    tiny = RunningMoments(2)
+    tiny.add(torch.tensor([[0.1, 1e-5], [0.1, -1e-5], [0.1, 1e-5]]))
+    assert tiny.inverse_std(1e-4).tolist() == [1.0, 1e4]
+    assert tiny.inverse_std(1e-4, 1e-4).tolist() == [1.0, 1.0]
     network.flattener.normalizer.mean.copy_(moments.mean)
     network.flattener.normalizer.inverse_std.copy_(inverse)
     other = make(normalize=True)

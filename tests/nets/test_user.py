@@ -36,6 +36,27 @@ def normalized(epsilon=1e-5):
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.LayerNorm(5, eps=epsilon), nn.Tanh())
 
 
+class WithoutGradients(Functional):
+    """The first layer is computed without gradients."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            x = torch.relu(self.one(x.flatten(1)))
+        return torch.relu(self.two(x))
+
+
+class SharedLayer(Functional):
+    """The second layer is applied twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.two = nn.Linear(5, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.one(x.flatten(1)))
+        return torch.relu(self.two(torch.relu(self.two(x))))
+
+
 @pytest.mark.parametrize(
     ("module", "widths", "activation", "has_last"),
     [
@@ -60,8 +81,11 @@ def test_a_chain_is_found(module, widths, activation, has_last):
         Functional(F.relu, torch.tanh),
         Functional(last=lambda x: 2 * torch.relu(x)),
         Functional(after=lambda x: torch.relu(x) + x),
+        Functional(after=lambda x: torch.relu(x).detach()),
         frozen(),
         hooked(),
+        WithoutGradients(),
+        SharedLayer(),
         normalized(1e-3),
         nn.Sequential(nn.Flatten(), nn.Linear(6, 5, bias=False), nn.ReLU()),
         nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Flatten()),

@@ -75,7 +75,7 @@ from parl.nets import (
     silence_noise,
 )
 from parl.nets.embeddings import embed, freeze
-from parl.nets.fused import Update
+from parl.nets.fused import Update, may_replay
 from parl.nets.seeding import seeded
 from parl.nets.torsos import Images, ImageTorso
 from parl.ops.adam import FlatAdam
@@ -534,7 +534,8 @@ class DQNLearner:
         self._graphed_update = (
             GraphedBatchCall(self._compute_and_apply, self.generator) if config.cuda_graph else None
         )
-        self._update = Update(self._write_gradients, self.gradients, self.online.fused)
+        replay = self.online.fused and may_replay(self)
+        self._update = Update(self._write_gradients, self.gradients, replay)
         self._latest: Mapping[str, Any] = {}
 
     @property

@@ -250,6 +250,7 @@ class SACLearner(CriticsLearner):
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._draws_critics = 0 < config.target_critics < config.critics
+        self._averages_critics = config.target_critics > 0
         self._box = None if spec.num_actions else ActionBox.from_spec("sac", spec).to(torch.device(device))
         if spec.num_actions:
             entropy = config.target_entropy_share * math.log(spec.num_actions)
@@ -290,7 +291,7 @@ class SACLearner(CriticsLearner):
 
     def _actor_value(self, q: Tensor) -> Tensor:
         """Returns the value that the actor maximizes: the critics' smallest, with drawn ones their mean."""
-        return q.mean(dim=0) if self._draws_critics else _min_over_critics(q)
+        return q.mean(dim=0) if self._averages_critics else _min_over_critics(q)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """Returns ``y`` of the module's equations, (B,) float32; ``noise`` (B, D) is the x."""

@@ -95,10 +95,15 @@ class RunningMoments:
         self.mean.copy_(state["mean"])
         self.square.copy_(state["square"])
 
-    def inverse_std(self, lowest: float) -> Tensor:
-        """Returns 1 / max(deviation, ``lowest``), (features,) float32; 1 for features that never changed."""
+    def inverse_std(self, lowest: float, unscaled: float = 0.0) -> Tensor:
+        """Returns 1 / max(deviation, ``lowest``), (features,) float32.
+
+        Features that never changed have 1, up to rounding errors of their mean, and those whose deviation is
+        at most ``unscaled``.
+        """
         deviation = (self.square / max(self.count, 1)).sqrt()
-        return torch.where(deviation > 1e-4, 1 / deviation.clamp(min=lowest), 1.0).to(torch.float32)
+        scaled = deviation > (1e-9 * self.mean.abs()).clamp(min=unscaled)
+        return torch.where(scaled, 1 / deviation.clamp(min=lowest), 1.0).to(torch.float32)
 
 
 class RewardScaler:
@@ -200,6 +205,8 @@ class Flattener(nn.Module):
         self._frame_deltas = frame_deltas
         # Lower bound, so that features that have hardly changed yet are not amplified; of bytes, 2 units.
         self.lowest_deviation = 2 / 255 if dtype == "uint8" else 1e-4
+        # Bytes that hardly ever change, such as some of a console's memory, are not scaled.
+        self.unscaled_deviation = 1e-4 if dtype == "uint8" else 0.0
         self.statistics_every = 1
         """Steps of a rollout between two whose observations enter the statistics; 1: all."""
         self._scale = 1 / 255 if dtype == "uint8" else None

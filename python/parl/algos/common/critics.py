@@ -25,7 +25,7 @@ from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, check_actions, copy_named, flatten, named_weights, tensors_of
 from parl.nets.embeddings import embed, embedding_of, freeze
-from parl.nets.fused import Update
+from parl.nets.fused import Update, may_replay
 from parl.nets.torsos import Images, ImageTorso
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
@@ -471,7 +471,7 @@ class CriticsLearner(ABC):
         if isinstance(networks.critics, UserCritics):
             every = (*networks.actor.parameters(), *networks.extra)
             self._actor_parameters = [one for one in every if one.requires_grad]
-        replay = networks.actor.only_flattens
+        replay = networks.actor.only_flattens and may_replay(self)
         if isinstance(networks.actor, Actor) and isinstance(networks.critics, Critics):
             replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
         self._critics_gradients, self._actor_gradients = (

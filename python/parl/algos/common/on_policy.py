@@ -15,7 +15,7 @@ from parl._native import all_finite
 from parl.algos.common.networks import NetworkConfig
 from parl.errors import ConfigError, NonFiniteError
 from parl.nets import check_stacked, check_vector, copy_named, flatten, named_weights
-from parl.nets.fused import Update
+from parl.nets.fused import Update, may_replay
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
@@ -54,10 +54,10 @@ class OnPolicyConfig(NetworkConfig):
     max_gradient_norm: float = 0.5
     """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     normalize_observations: bool = False
-    """Normalize observations by their running mean and standard deviation, images pixel by pixel (not those
-    of pqn, nor with an LSTM or a network of your own)."""
+    """Normalize observations by their running mean and standard deviation, to -5..5, images pixel by pixel
+    (not those of pqn, nor with an LSTM or a network of your own)."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return."""
+    """Divide rewards by the running standard deviation of the discounted return, to -10..10."""
     frame_deltas: bool = False
     """Stacked vectors only: replace the older ones of a stack by the differences between neighbors."""
     hidden: tuple[int, ...] = (64, 64)
@@ -180,7 +180,7 @@ class OnPolicyLearner(ABC):
         self._device_schedule: tuple[Tensor, Tensor] | None = None
         self.figures: Mapping[str, Any] = {}
         """Metrics of the latest update."""
-        replay = not spec.has_images and config.precision == "float32"
+        replay = not spec.has_images and config.precision == "float32" and may_replay(self)
         self._update = Update(self.make_gradients, self.gradients, replay)
 
     @abstractmethod
@@ -237,14 +237,14 @@ class OnPolicyLearner(ABC):
     def _update_statistics(self, rollout: Rollout, average: Average) -> None:
         if self._moments is None:
             return
-        assert self._flattener is not None and self._flattener.normalizer is not None
-        rows = self._flattener.raw(rollout.obs[: -1 : self._flattener.statistics_every].flatten(0, 1))
+        flattener = self._flattener
+        assert flattener is not None and flattener.normalizer is not None
+        rows = flattener.raw(rollout.obs[: -1 : flattener.statistics_every].flatten(0, 1))
         self._moments.add(rows.cpu())
         self._moments.join(average)
-        self._flattener.normalizer.mean.copy_(self._moments.mean)
-        self._flattener.normalizer.inverse_std.copy_(
-            self._moments.inverse_std(self._flattener.lowest_deviation)
-        )
+        inverse = self._moments.inverse_std(flattener.lowest_deviation, flattener.unscaled_deviation)
+        flattener.normalizer.mean.copy_(self._moments.mean)
+        flattener.normalizer.inverse_std.copy_(inverse)
 
     def next_values(self, rollout: Rollout, value: Tensor) -> Tensor:
         """Returns values (T, N) of the observations after each step; ``value`` (T + 1, N) is of ``obs``.

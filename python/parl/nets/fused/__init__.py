@@ -9,6 +9,6 @@ from parl.nets.fused.ensemble import MLPEnsemble
 from parl.nets.fused.layers import MLPWithHeads
 from parl.nets.fused.numpy_mlp import NumpyMLP
 from parl.nets.fused.rust_mlp import RustMLP
-from parl.nets.fused.update import Update
+from parl.nets.fused.update import Update, may_replay
 
-__all__ = ["MLPEnsemble", "MLPWithHeads", "NumpyMLP", "RustMLP", "Update"]
+__all__ = ["MLPEnsemble", "MLPWithHeads", "NumpyMLP", "RustMLP", "Update", "may_replay"]

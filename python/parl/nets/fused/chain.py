@@ -2,7 +2,8 @@
 
 A module is a chain of dense layers if its forward pass applies linear layers to a batch of vectors, or of
 flattened observations: each one with a bias, optionally followed by a layer normalization, and after each
-the same activation function, ReLU or tanh. The operations of one pass show it. torch runs any other module.
+the same activation function, ReLU or tanh; all run with gradients and have parameters of their own. The
+operations of one pass show it. torch runs any other module.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Chain(NamedTuple):
 
 
 def run_and_find_chain(module: nn.Module, observations: Tensor) -> tuple[Any, Chain | None]:
-    """Returns ``module(observations)``, without gradients, and its layers, or None if it is no chain."""
+    """Returns ``module(observations)``, and its layers, or None if it is no chain."""
     operations: list[tuple[str, tuple[Any, ...], Any]] = []
 
     def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -69,7 +70,7 @@ def run_and_find_chain(module: nn.Module, observations: Tensor) -> tuple[Any, Ch
         operations.append((str(func), args, found))
         return found
 
-    with torch.no_grad():
+    with torch.enable_grad():  # shows which operations the module itself runs without gradients
         found = observe(lambda: module(observations), run)
     parts = list(module.modules())
     hooks = any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts)
@@ -86,6 +87,8 @@ def _chain_of(
     transposed: dict[int, Tensor] = {}
     now = observations
     for name, args, found in operations:
+        if name == "aten.detach.default":  # what autograd saves; a detached input of a layer is not ``now``
+            continue
         if name == "aten.t.default" and isinstance(args[0], nn.Parameter):
             transposed[id(found)] = args[0]
             continue
@@ -110,10 +113,14 @@ def _chain_of(
             linear = None
         elif name not in _RESHAPES or now is not observations or found.shape != observations.flatten(1).shape:
             return None
+        if (linear is not None or hidden) and not found.requires_grad:
+            return None
         now = found
     if result is not now or len(activations) != 1 or (linear is not None and linear.scale is not None):
         return None
-    return Chain(hidden, activations.pop(), linear)
+    layers = hidden if linear is None else [*hidden, linear]
+    used = [id(one) for layer in layers for one in layer if one is not None]
+    return None if len(set(used)) < len(used) else Chain(hidden, activations.pop(), linear)
 
 
 def fuse(chains: Sequence[Chain], heads: Sequence[Head]) -> MLPWithHeads | None:

@@ -22,6 +22,16 @@ _MAX_REPLAYED_SIZE = 2**16
 _MAX_RECORDINGS = 8
 
 
+def may_replay(learner: object) -> bool:
+    """Returns whether updates of a learner may be replayed: it is of a class of parl, or its class says so.
+
+    The loss of a class derived from one of parl's may use Python numbers that change between updates. Its
+    attribute ``replays_updates = True`` says that it uses none.
+    """
+    kind = type(learner)
+    return kind.__module__.partition(".")[0] == "parl" or getattr(kind, "replays_updates", False) is True
+
+
 class Update:
     """Runs ``function(*tensors)``, which writes gradients and returns metrics, and replays it if possible.
 
