@@ -287,7 +287,8 @@ static_assert(sizeof(StepRules) == 24 && alignof(StepRules) == 8);
 static_assert(PARL_OFFSET(StepRules, repeat_probability) == 0 && PARL_OFFSET(StepRules, frame_limit) == 8 && PARL_OFFSET(StepRules, step_limit) == 12 && PARL_OFFSET(StepRules, life) == 16);
 static_assert(PARL_OFFSET(StepRules, clip) == 20);
 
-// Counters of an episode.
+// Counters of an episode. Those of frames and steps begin with the game, which may have had earlier
+// episodes, one for each life.
 struct Episode {
     int32_t frames;
     int32_t steps;
@@ -348,12 +349,14 @@ struct Head {
     uint8_t ready;
     uint8_t continues;
     int32_t earlier_return;
+    int32_t earlier_steps;
+    uint32_t unused;
 };
-static_assert(sizeof(Head) == 1240 && alignof(Head) == 8);
+static_assert(sizeof(Head) == 1248 && alignof(Head) == 8);
 static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, last_frames) == 632 && PARL_OFFSET(Head, numpy) == 1152 && PARL_OFFSET(Head, episode) == 1192);
 static_assert(PARL_OFFSET(Head, random_seed) == 1216 && PARL_OFFSET(Head, noop_seed) == 1220 && PARL_OFFSET(Head, noop_draws) == 1224 && PARL_OFFSET(Head, newest) == 1228);
 static_assert(PARL_OFFSET(Head, newest_is_single_frame) == 1232 && PARL_OFFSET(Head, needs_load) == 1233 && PARL_OFFSET(Head, ready) == 1234 && PARL_OFFSET(Head, continues) == 1235);
-static_assert(PARL_OFFSET(Head, earlier_return) == 1236);
+static_assert(PARL_OFFSET(Head, earlier_return) == 1236 && PARL_OFFSET(Head, earlier_steps) == 1240 && PARL_OFFSET(Head, unused) == 1244);
 
 // Settings of all environments of a batch.
 struct EnvSettings {
@@ -754,11 +757,6 @@ PARL_CONST uint32_t NOOPS_AFTER_FIRE = 0u;
 PARL_CONST uint32_t NOOPS_BEFORE_FIRE = 1u;
 // A reset runs 1 to `noop_max` idle frames, drawn from NumPy's generator, then sends FIRE.
 PARL_CONST uint32_t NOOPS_NUMPY = 2u;
-// A lost life ended the episode; the next one continues the same game.
-PARL_CONST uint8_t CONTINUES_LIFE = 1;
-// A limit on frames or steps ended the episode; the next one continues the same game, but the game's return
-// restarts.
-PARL_CONST uint8_t CONTINUES_CUT = 2;
 // Value of `EnvGame::boot_draws` if the number of draws of a boot is not known in advance.
 PARL_CONST uint32_t UNKNOWN_DRAWS = 0xFFFFFFFFu;
 // Maximum number of frames of a reset state. Games with longer resets have no reset states.
@@ -2497,7 +2495,6 @@ template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner
 namespace cule::env::reset {
 PARL_FN bool can_copy_reset_state(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
 template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
-PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft);
 PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft);
 template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
 template <class FrameRunner> PARL_NOINLINE uint32_t boot_and_idle(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything);
@@ -2536,7 +2533,7 @@ PARL_FN uint32_t height_bytes(const env::state::EnvGame& game);
 
 namespace cule::env::step {
 template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action, env::Action second);
-PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
+PARL_FN bool continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
 template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::StepOutput& output, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::FrameRun& frame_run, uint32_t early, uint32_t skip);
 template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::StepOutput& output, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
 PARL_FN void copy_beam(machine::Machine& m, const machine::Machine& drawn);
@@ -3461,19 +3458,22 @@ template <class FrameRunner> PARL_NOINLINE uint32_t copy_reset_state(FrameRunner
     return found;
 }
 
-// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
-// continues the game.
-PARL_FN int32_t earlier_return(const env::state::Head& head, bool soft) {
-    return (soft && (head.continues == env::state::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.earlier_return, head.episode.total) : 0;
-}
-
-// Sets the counters and the picture to show after a reset.
+// Sets the counters and the picture to show after a reset. `soft`: the reset continues the game, whose
+// frames and steps count towards the limits.
 PARL_FN void finish(env::state::Head& head, env::state::StepOutput& output, const env::state::EnvSettings& settings, bool soft) {
     head.needs_load = 0;
     head.ready = 1;
-    head.earlier_return = env::reset::earlier_return(head, soft);
     head.continues = 0;
+    const env::rules::Episode before = head.episode;
     rs::put(head.episode, env::rules::begin_episode(head.state));
+    if (soft) {
+        head.episode.frames = before.frames;
+        head.episode.steps = before.steps;
+        head.earlier_return = rs::wrapping_add<int32_t>(head.earlier_return, before.total);
+    } else {
+        head.earlier_return = 0;
+    }
+    head.earlier_steps = head.episode.steps;
     head.newest_is_single_frame = 1;
     head.newest = (head.newest + 1u) % settings.stack;
     output.picture = Array<uint8_t, 3>{{env::state::NO_PICTURE, env::state::NO_PICTURE, env::state::NO_PICTURE}};
@@ -3870,7 +3870,7 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
         static_cast<void>(runner.end_act(board));
     }
     env::rules::end_step(settings.rules, head.episode, head.state);
-    head.continues = env::step::continues(settings.life_continues, settings.rules, head.episode, head.state);
+    head.continues = static_cast<uint8_t>(env::step::continues(settings.life_continues, settings.rules, head.episode, head.state));
     output.picture = Array<uint8_t, 3>{{env::state::NO_PICTURE, env::state::NO_PICTURE, env::state::NO_PICTURE}};
     output.clear = 0;
     head.newest = (head.newest + 1u) % settings.stack;
@@ -3883,12 +3883,10 @@ template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::s
     env::step::show_step(runner, head, output, board, work, kept, inputs, ran, settings, game, start, frame_run, early, skip);
 }
 
-// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
-PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
-    if (((life_continues == 0) || (episode.ended == 0)) || env::ended(state)) {
-        return 0;
-    }
-    return env::rules::truncated(rules, episode, state) ? env::state::CONTINUES_CUT : env::state::CONTINUES_LIFE;
+// Whether the next episode continues the same game, which neither its end nor a limit has ended.
+PARL_FN bool continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
+    const bool over = env::ended(state) || env::rules::truncated(rules, episode, state);
+    return ((life_continues != 0) && (episode.ended != 0)) && !over;
 }
 
 // Selects the pictures that a step shows, and draws those that are missing.
@@ -4024,9 +4022,9 @@ PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t 
         now.number[7u] = now.number[3u];
         now.number[8u] = now.number[4u];
         now.number[9u] = episode.total;
-        now.number[10u] = episode.steps;
+        now.number[10u] = rs::sub<int32_t>(episode.steps, head.earlier_steps);
         now.number[11u] = rs::wrapping_add<int32_t>(head.earlier_return, episode.total);
-        now.flag[3u] = static_cast<uint8_t>(head.continues != env::state::CONTINUES_LIFE);
+        now.flag[3u] = static_cast<uint8_t>(head.continues == 0);
     }
     return now;
 }

@@ -87,7 +87,7 @@ fn env_state_lastframes() {
 #[test]
 fn env_state_head() {
     type T = cule::env::state::Head;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1240, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1248, 8));
     assert_eq!(offset_of!(T, state), 0);
     assert_eq!(offset_of!(T, last_frames), 632);
     assert_eq!(offset_of!(T, numpy), 1152);
@@ -101,6 +101,8 @@ fn env_state_head() {
     assert_eq!(offset_of!(T, ready), 1234);
     assert_eq!(offset_of!(T, continues), 1235);
     assert_eq!(offset_of!(T, earlier_return), 1236);
+    assert_eq!(offset_of!(T, earlier_steps), 1240);
+    assert_eq!(offset_of!(T, unused), 1244);
 }
 
 #[test]

@@ -46,6 +46,10 @@ def test_gymnasium_preset_equals_gymnasium(game: str, life_loss: bool) -> None:
         ({"repeat_action_probability": 0.25}, {"repeat_action_probability": 0.25}),
         ({"max_episode_steps": 50}, {"max_num_steps_per_episode": 50}),
         (
+            {"episodic_life": True, "max_episode_steps": 40},
+            {"life_loss": "continues", "max_num_steps_per_episode": 40},
+        ),
+        (
             {"gray_scale": False, "reward_clip": True},
             {"obs_type": "rgb", "channel_order": "first", "reward_clipping": "sign"},
         ),

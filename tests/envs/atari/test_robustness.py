@@ -286,7 +286,7 @@ def test_states_of_another_version_or_game_are_refused() -> None:
     states = envs.get_state()
     newer = states.copy()
     newer[0, 8] += 1
-    with pytest.raises(ValueError, match="not a saved state of this console: version 4, expected 3"):
+    with pytest.raises(ValueError, match="not a saved state of this console: version 5, expected 4"):
         envs.set_state(newer)
     with pytest.raises(ValueError, match="it is of breakout, expected pong"):
         envs.set_state(states[::-1].copy())

@@ -85,6 +85,23 @@ def test_truncation_ends_the_counted_game() -> None:
     assert ends == [True, True]
 
 
+@pytest.mark.parametrize("limit", ["max_num_steps_per_episode", "max_num_frames_per_episode"])
+def test_limits_count_the_whole_game_and_end_it(limit: str) -> None:
+    """Firing loses a life in about 20 steps; after the limit a game starts with all lives."""
+    at = {"max_num_steps_per_episode": 50, "max_num_frames_per_episode": 200}[limit]
+    envs = parl.AtariVectorEnv("breakout", 1, life_loss="continues", **RAM | {limit: at})
+    envs.reset(seed=0)
+    ends = []
+    for _ in range(106):
+        *_, terminated, truncated, info = envs.step(np.ones(1, np.int64))
+        if terminated[0] or truncated[0]:
+            lives, length = info["lives"][0], info["episode_length"][0]
+            ends.append((bool(truncated[0]), bool(info["game_over"][0]), int(lives), int(length)))
+    lengths = [length for *_, length in ends]
+    assert [end[:3] for end in ends] == [(False, False, 4), (False, False, 3), (True, True, 3)] * 2
+    assert sum(lengths[:3]) == sum(lengths[3:]) == 50
+
+
 @pytest.mark.parametrize(
     ("options", "keys"),
     [

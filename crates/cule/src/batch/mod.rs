@@ -109,7 +109,8 @@ pub struct Settings {
     pub noop_max: u32,
     /// Send FIRE once after a reset, in games whose actions include it.
     pub fire_reset: bool,
-    /// A lost life ends the episode, and the next episode continues the same game.
+    /// A lost life ends the episode, and the next episode continues the same game. Limits on frames and steps
+    /// count the whole game and end it.
     pub life_continues: bool,
     /// Show the frame on which a step ends early, if it is one of the last two of the step. The second to
     /// last frame is shown alone, without maximum.

@@ -22,7 +22,7 @@ use crate::random::{self, Random};
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Format version. Incremented whenever the layout after the header changes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of the part that all rows have, after the header.
 const FIXED: usize = size_of::<Head>() + size_of::<Random>();
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;

@@ -2,11 +2,11 @@
 //!
 //! Device subset.
 
-use super::rules;
+use super::rules::{self, Episode};
 use super::state::{
-    CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, EnvGame, EnvSettings, FrameRun, Head, NO_PICTURE,
-    NOOPS_AFTER_FIRE, PUSH_PICTURES, PUSH_RAM, PUSH_RESET_PLANE, ResetState, StepOutput, UNKNOWN_DRAWS,
-    copy_to_board, height_bytes, idle_frames, reset_state_number, run_env_frame,
+    CLEAR_FIRST, CLEAR_ZERO, EnvGame, EnvSettings, FrameRun, Head, NO_PICTURE, NOOPS_AFTER_FIRE,
+    PUSH_PICTURES, PUSH_RAM, PUSH_RESET_PLANE, ResetState, StepOutput, UNKNOWN_DRAWS, copy_to_board,
+    height_bytes, idle_frames, reset_state_number, run_env_frame,
 };
 use super::step::{keep_pictures, restore_previous_pictures};
 use crate::env::boot::{self, BootRules};
@@ -98,23 +98,22 @@ pub fn copy_reset_state<R: FrameRunner>(
     found
 }
 
-/// The part of the game's return that earlier episodes of the same game collected. `soft`: the reset
-/// continues the game.
-fn earlier_return(head: &Head, soft: bool) -> i32 {
-    if soft && head.continues == CONTINUES_LIFE {
-        head.earlier_return.wrapping_add(head.episode.total)
-    } else {
-        0
-    }
-}
-
-/// Sets the counters and the picture to show after a reset.
+/// Sets the counters and the picture to show after a reset. `soft`: the reset continues the game, whose
+/// frames and steps count towards the limits.
 fn finish(head: &mut Head, output: &mut StepOutput, settings: &EnvSettings, soft: bool) {
     head.needs_load = 0;
     head.ready = 1;
-    head.earlier_return = earlier_return(head, soft);
     head.continues = 0;
+    let before: Episode = head.episode;
     head.episode = rules::begin_episode(&head.state);
+    if soft {
+        head.episode.frames = before.frames;
+        head.episode.steps = before.steps;
+        head.earlier_return = head.earlier_return.wrapping_add(before.total);
+    } else {
+        head.earlier_return = 0;
+    }
+    head.earlier_steps = head.episode.steps;
     head.newest_is_single_frame = 1;
     head.newest = (head.newest + 1) % settings.stack;
     output.picture = [NO_PICTURE, NO_PICTURE, NO_PICTURE];

@@ -31,9 +31,9 @@ pub const CLIP_SIGN: u32 = 2;
 pub struct StepRules {
     /// Probability of a sticky action, per frame.
     pub repeat_probability: f64,
-    /// Frames, counted in steps only, after which an episode is truncated.
+    /// Frames of a game, counted in steps only, after which its episode is truncated.
     pub frame_limit: i32,
-    /// Steps after which an episode is truncated, 0 = no limit.
+    /// Steps of a game after which its episode is truncated, 0 = no limit.
     pub step_limit: i32,
     /// One of the `LIFE_` constants.
     pub life: u32,
@@ -41,13 +41,14 @@ pub struct StepRules {
     pub clip: u32,
 }
 
-/// Counters of an episode.
+/// Counters of an episode. Those of frames and steps begin with the game, which may have had earlier
+/// episodes, one for each life.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Episode {
-    /// Frames of the steps since the reset.
+    /// Frames of the game's steps so far.
     pub frames: i32,
-    /// Steps since the reset.
+    /// The game's steps so far.
     pub steps: i32,
     /// Lives at the end of the last step.
     pub lives: i32,

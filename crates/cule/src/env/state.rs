@@ -25,12 +25,6 @@ pub const NOOPS_BEFORE_FIRE: u32 = 1;
 /// A reset runs 1 to `noop_max` idle frames, drawn from NumPy's generator, then sends FIRE.
 pub const NOOPS_NUMPY: u32 = 2;
 
-/// A lost life ended the episode; the next one continues the same game.
-pub const CONTINUES_LIFE: u8 = 1;
-/// A limit on frames or steps ended the episode; the next one continues the same game, but the game's return
-/// restarts.
-pub const CONTINUES_CUT: u8 = 2;
-
 /// Value of `EnvGame::boot_draws` if the number of draws of a boot is not known in advance.
 pub const UNKNOWN_DRAWS: u32 = 0xFFFF_FFFF;
 
@@ -74,10 +68,14 @@ pub struct Head {
     pub needs_load: u8,
     /// The environment has been reset and can step.
     pub ready: u8,
-    /// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
+    /// A lost life ended the episode; the next one continues the same game.
     pub continues: u8,
     /// Sum of rewards before clipping of the game's earlier episodes.
     pub earlier_return: i32,
+    /// Steps of the game's earlier episodes.
+    pub earlier_steps: i32,
+    /// Keeps the size a multiple of eight.
+    pub unused: u32,
 }
 
 /// Settings of all environments of a batch.

@@ -5,9 +5,9 @@
 
 use super::rules::{self, Episode, StepRules};
 use super::state::{
-    CONTINUES_CUT, CONTINUES_LIFE, EnvGame, EnvSettings, FIRST_WORK_PICTURE, Figures, FrameRun, Head,
-    KEPT_FRESH, KEPT_PICTURES, NO_PICTURE, PUSH_COPY, PUSH_PICTURES, PUSH_RAM, StepOutput, copy_from_board,
-    copy_picture, copy_to_board, figures, height_bytes, rerun, run_env_frame,
+    EnvGame, EnvSettings, FIRST_WORK_PICTURE, Figures, FrameRun, Head, KEPT_FRESH, KEPT_PICTURES, NO_PICTURE,
+    PUSH_COPY, PUSH_PICTURES, PUSH_RAM, StepOutput, copy_from_board, copy_picture, copy_to_board, figures,
+    height_bytes, rerun, run_env_frame,
 };
 use crate::env::{self, Action, FrameRunner, State};
 use crate::machine::input::Input;
@@ -68,7 +68,7 @@ pub fn step<R: FrameRunner>(
         runner.end_act(board);
     }
     rules::end_step(&settings.rules, &mut head.episode, &head.state);
-    head.continues = continues(settings.life_continues, &settings.rules, &head.episode, &head.state);
+    head.continues = continues(settings.life_continues, &settings.rules, &head.episode, &head.state) as u8;
     output.picture = [NO_PICTURE, NO_PICTURE, NO_PICTURE];
     output.clear = 0;
     head.newest = (head.newest + 1) % settings.stack;
@@ -84,12 +84,10 @@ pub fn step<R: FrameRunner>(
     );
 }
 
-/// Whether the next episode continues the same game: 0 or one of the `CONTINUES_` constants.
-fn continues(life_continues: u8, rules: &StepRules, episode: &Episode, state: &State) -> u8 {
-    if life_continues == 0 || episode.ended == 0 || env::ended(state) {
-        return 0;
-    }
-    if rules::truncated(rules, episode, state) { CONTINUES_CUT } else { CONTINUES_LIFE }
+/// Whether the next episode continues the same game, which neither its end nor a limit has ended.
+fn continues(life_continues: u8, rules: &StepRules, episode: &Episode, state: &State) -> bool {
+    let over: bool = env::ended(state) || rules::truncated(rules, episode, state);
+    life_continues != 0 && episode.ended != 0 && !over
 }
 
 /// Selects the pictures that a step shows, and draws those that are missing.
@@ -281,9 +279,9 @@ pub fn report(head: &Head, id: u32, settings: &EnvSettings) -> Figures {
         now.number[7] = now.number[3];
         now.number[8] = now.number[4];
         now.number[9] = episode.total;
-        now.number[10] = episode.steps;
+        now.number[10] = episode.steps - head.earlier_steps;
         now.number[11] = head.earlier_return.wrapping_add(episode.total);
-        now.flag[3] = (head.continues != CONTINUES_LIFE) as u8;
+        now.flag[3] = (head.continues == 0) as u8;
     }
     now
 }

@@ -94,7 +94,7 @@ class AtariVectorEnv(StatefulVectorEnv):
             ``"ends"`` (the episode ends and the game is reset; ale-py's ``episodic_life``), ``"any"`` (as
             ``"ends"``, the last life included; Gymnasium's ``terminal_on_life_loss``) or ``"continues"`` (the
             episode ends, and the next one continues the same game; lives are compared after the whole step;
-            EnvPool's ``episodic_life``).
+            limits on frames and steps count the whole game and end it; EnvPool's ``episodic_life``).
         padding: what fills the older images of a stack after a reset: ``"zero"``, or ``"reset"`` for copies
             of the first image.
         noops: frames after a reset: ``"after_fire"`` (ale-py): FIRE if ``use_fire_reset``, then no-ops,

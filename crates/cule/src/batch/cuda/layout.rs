@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn heads_without_cartridge_ram_are_below_a_kilobyte() {
-        // 1,240 bytes less 2 x 128.
-        assert_eq!([head_words(true), head_words(false)], [310, 246]);
-        assert_eq!((0..310).filter(|&word| is_cart_ram(word)).count(), 64);
+        // 1,248 bytes less 2 x 128.
+        assert_eq!([head_words(true), head_words(false)], [312, 248]);
+        assert_eq!((0..312).filter(|&word| is_cart_ram(word)).count(), 64);
     }
 
     #[test]
