@@ -35,7 +35,7 @@ class ActorCriticConfig(OnPolicyConfig):
     gae_lambda: float = 0.95
     """Lambda of the advantages, 0..1; larger values give longer horizons more weight."""
     value_coefficient: float = 0.5
-    """Weight of the squared error of the value in the loss."""
+    """Weight of the value loss, half the mean squared error of the values."""
     entropy_coefficient: float = 0.0
     """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = True

@@ -514,9 +514,9 @@ class AtariVectorEnv(StatefulVectorEnv):
             episodes ended in this step ``episode_return`` (before clipping) and ``episode_length`` (in steps)
             with their masks, with SAME_STEP also ``final_obs`` (zeros in rows without an end) and
             ``final_info``. With ``life_loss`` of ``"reports"`` or ``"continues"``, ``game_over`` is true
-            where the whole game has ended or was truncated (EnvPool's ``info["terminated"]``), and
-            ``game_return`` holds the points of the game, with the mask ``_game_return``, in steps in which
-            episodes ended.
+            where the whole game has ended or was truncated (``game_over & ~truncated`` is EnvPool's
+            ``info["terminated"]``), and ``game_return`` holds the points of the game, with the mask
+            ``_game_return``, in steps in which episodes ended.
 
         Raises:
             TypeError: actions have another dtype.
