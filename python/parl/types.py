@@ -177,7 +177,7 @@ class Batch(Protocol):
 
     @property
     def weights(self) -> Tensor:
-        """(B,) float32 importance weights, the largest 1."""
+        """(B,) float32 importance weights, at most 1."""
         ...
 
     @property

@@ -112,7 +112,7 @@ def refuse_windows(config: Config, algorithm_name: str) -> None:
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """Settings that suit the observations; images as in Mnih et al. (2016), with RMSprop."""
+    """Settings that suit the observations; those for images are after Mnih et al. (2016), with RMSprop."""
     if len(spec.observation_shape) == 3:
         return Config(
             rollout_steps=5,

@@ -48,7 +48,7 @@ class Config(A2CConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """Settings that suit the observations; images as in the source, section 8."""
+    """Settings that suit the observations; those for images are after the source, section 8."""
     if len(spec.observation_shape) == 3:
         return Config(
             rollout_steps=5,

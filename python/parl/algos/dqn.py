@@ -279,7 +279,8 @@ class Config(OffPolicyConfig):
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations: the defaults, or those of the Atari literature for images.
 
-    Source for images: Hessel et al. (2018), "Rainbow", table 1.
+    Source for images: Hessel et al. (2018), "Rainbow", table 1, but for ``target_period``: the source copies
+    weights every 32,000 frames, which are 2,000 updates, and Mnih et al. (2015) every 10,000 updates.
     """
     if not spec.has_images:
         return Config()

@@ -41,7 +41,11 @@ class Config(A2CConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """Settings that suit the observations; images as in the source, section 5 (RMSprop)."""
+    """Settings that suit the observations; for images the numbers of the source, section 5 (RMSprop).
+
+    The source sums losses over the batch and has epsilon inside of the root; here losses are means, and
+    epsilon is added to the root.
+    """
     if len(spec.observation_shape) == 3:
         return Config(
             rollout_steps=5,

@@ -43,7 +43,11 @@ class Config(A2CConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """Settings that suit the observations; images as in the source, table G.1 (RMSprop)."""
+    """Settings that suit the observations; for images the numbers of the source, table G.1 (RMSprop).
+
+    The source sums losses over batch and time and has epsilon inside of the root; here losses are means, and
+    epsilon is added to the root.
+    """
     if len(spec.observation_shape) == 3:
         return Config(
             learning_rate=6e-4,

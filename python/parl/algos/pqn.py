@@ -94,7 +94,10 @@ class Config(OnPolicyConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """Settings that suit the observations; images as in the source."""
+    """Settings that suit the observations; those for images are after the source.
+
+    The source has layer normalization after each convolution too, here only the dense layers have it.
+    """
     if len(spec.observation_shape) == 3:
         return Config(
             td_lambda=0.65,

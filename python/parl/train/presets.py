@@ -121,7 +121,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
         "mujoco": _source("the defaults", _CHEETAH | _MILLION),
     },
     "dqn": {
-        "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
+        "atari-cpu": _source("the defaults, after Hessel et al. (2018) but for target_period", _PONG),
         "atari-gpu": _gpu(64, **_ON_CUDA),
         "classic": _source("the defaults", _CARTPOLE),
     },

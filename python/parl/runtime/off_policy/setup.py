@@ -68,8 +68,8 @@ class OffPolicySetup(RunSetup):
         """Makes an empty replay on ``device``, in shared memory with the name ``shared`` if one is given.
 
         Each frame of stacked observations is stored once. Importance weights are divided by the largest of
-        the batch or, if each learner has only a part of the batch, of all rows. In both cases the learners'
-        mean gradient is that of the whole batch.
+        the batch or, if each learner has only a part of the batch, by a bound for all rows, which is the same
+        for all parts: the learners' mean gradient is that of the whole batch up to this factor.
         """
         spec = self.spec
         parts = {name: (shape, dtype) for name, shape, dtype in spec.observation_parts}
