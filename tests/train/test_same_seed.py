@@ -1,11 +1,15 @@
 """In the deterministic schedule of every algorithm, equal seeds give equal weights and others do not."""
 
+import os
+import random
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from parl.run import RunDirectory
-from parl.train import ALGORITHMS, train
+from parl.train import ALGORITHMS, resume, train
 
 REPLAY = {"learning_starts": 40, "batch_size": 8, "replay_capacity": 500, "total_steps": 120}
 REPLAY |= {"replay_ratio": 4.0}
@@ -49,3 +53,64 @@ def test_same_seed_same_bits(tmp_path, name):
     one, two, other = (weights(name, tmp_path, seed, label) for seed, label in ((3, "a"), (3, "b"), (4, "c")))
     assert torch.equal(one, two)
     assert not torch.equal(one, other)
+
+
+class Noise(gymnasium.Env):
+    """Draws observations from ``random`` and ``numpy.random`` and writes them into a file of ``folder``."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    folder = None
+
+    def reset(self, *, seed=None, options=None):
+        self._step = 0
+        return self._draw(), {}
+
+    def step(self, action):
+        self._step += 1
+        return self._draw(), 1.0, False, self._step == 7, {}
+
+    def _draw(self):
+        seen = np.array([random.random(), np.random.random()], np.float32)
+        if self.folder is not None:
+            with open(self.folder / str(os.getpid()), "a") as file:
+                file.write(f"{seen[0]} {seen[1]}\n")
+        return seen
+
+
+NOISE = {"num_envs": 2, "rollout_steps": 8, "hidden": (8,), "anneal": False, "evaluation_episodes": 0}
+NOISE |= {"seed": 3, "quiet": True}
+
+
+def test_actors_draw_different_numbers_from_the_modules_and_the_same_ones_in_another_run(
+    tmp_path, monkeypatch
+):
+    found = []
+    for label in ("a", "b"):
+        (folder := tmp_path / label).mkdir()
+        monkeypatch.setattr(Noise, "folder", folder)
+        run = {"actors": 2, "actor_kind": "process", "total_steps": 64, "runs": str(tmp_path / "runs")}
+        train("impala", Noise, **NOISE, **run)
+        mine = folder / str(os.getpid())
+        first = {file.read_text().split()[i] for file in folder.iterdir() if file != mine for i in (0, 1)}
+        assert len(first) == 4
+        found.append(first)
+    assert found[0] == found[1]
+
+
+def test_a_resumed_run_goes_on_with_the_modules_numbers_and_the_callers_are_left_alone(tmp_path):
+    def last(run):
+        folder = RunDirectory.open(run.path).checkpoints.last()
+        return torch.load(folder / "learner.pt", weights_only=True)["weights"]
+
+    options = NOISE | {"schedule": "deterministic", "runs": str(tmp_path)}
+    random.seed(0)
+    before = random.getstate()
+    whole = train("a2c", Noise(), **options, total_steps=128)
+    begun = train("a2c", Noise(), **options, total_steps=64)
+    np.testing.assert_array_equal(last(resume(begun.path, total_steps=128)), last(whole))
+    random.setstate(before)
+    drawn = random.random()
+    random.setstate(before)
+    train("ppo", "CartPole-v1", **options, total_steps=64)
+    assert random.random() == drawn

@@ -12,6 +12,7 @@ from parl.envs import EpisodeTracker, FiniteCheck
 from parl.envs.snapshot import Snapshot
 from parl.errors import ConfigError
 from parl.runtime import states
+from parl.runtime.seeds import restore_modules, state_of_modules
 from parl.types import EnvSpec, Policy
 
 
@@ -100,6 +101,7 @@ class EnvActor(ABC):
             "obs": self._obs,
             "episodes": self._episodes.state_dict(),
             "policy": self.policy.state_dict(),
+            "modules": state_of_modules(),
             **self._extra_state(),
         }
         return states.save(self._env, self._snapshot, rest, self._pickles)
@@ -116,6 +118,8 @@ class EnvActor(ABC):
         self._episodes.load_state_dict(saved["episodes"])
         self.policy.load_state_dict(saved["policy"])
         self._load_extra_state(saved)
+        if "modules" in saved:  # not in checkpoints of older versions
+            restore_modules(saved["modules"])
 
     def close(self) -> None:
         """Closes the environment."""

@@ -10,9 +10,17 @@ Seeds                 Use
 
 A vector environment gives environment i the seed ``seed + i``; some vector environments (CartPole) have
 one generator, seeded with ``seed``.
+
+Environments that draw from ``random`` or ``numpy.random`` do not use these seeds: a run seeds both modules in
+each of its processes.
 """
 
 from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Generator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -53,3 +61,40 @@ def actor_seeds(seed: int, index: int) -> tuple[int, int]:
     """Seeds of the policy and of the first environment of actor ``index``, from the run's seed alone."""
     policy_seed, env_seed = np.random.SeedSequence([seed, index]).generate_state(2)
     return int(policy_seed), training_seed(int(env_seed))
+
+
+def seed_modules(seed: int) -> None:
+    """Seeds ``random`` and ``numpy.random`` of this process, from which environments may draw.
+
+    Args:
+        seed: any integer ``>= 0``.
+    """
+    random.seed(seed)
+    np.random.seed(np.random.SeedSequence(seed).generate_state(4))
+
+
+def draw_seed() -> int:
+    """A seed for :func:`seed_modules` of another process, drawn from ``numpy.random`` of this one."""
+    return int(np.random.randint(2**32, dtype=np.uint32))
+
+
+def state_of_modules() -> dict[str, Any]:
+    """States of ``random`` and ``numpy.random``, as plain data."""
+    return {"random": random.getstate(), "numpy": np.random.get_state(legacy=False)}
+
+
+def restore_modules(state: Mapping[str, Any]) -> None:
+    """Restores what :func:`state_of_modules` returned."""
+    random.setstate(state["random"])
+    np.random.set_state(state["numpy"])
+
+
+@contextlib.contextmanager
+def seeded_modules(seed: int) -> Generator[None]:
+    """Context in which ``random`` and ``numpy.random`` are seeded; then they have their former states."""
+    before = state_of_modules()
+    seed_modules(seed)
+    try:
+        yield
+    finally:
+        restore_modules(before)

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from parl.errors import NonFiniteError, WorkerError
+from parl.runtime.seeds import draw_seed, seed_modules
 
 _PR_SET_PDEATHSIG = 1
 # Seconds for which an interrupted run waits for the answer of a hanging worker, and then for its end.
@@ -139,11 +140,14 @@ def _end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
+def _main(
+    target: Callable[..., None], connection: Connection, parent: int | None, seed: int, args: Any
+) -> None:
     """Runs ``target(connection, *args)`` in a worker and reports how it failed.
 
     ``parent`` is None in a thread, the id of the process that forked this one, or 0 if it was started
-    otherwise.
+    otherwise. A process seeds ``random`` and ``numpy.random`` with ``seed``: forks start with the same state
+    of ``numpy.random``, so that environments in all workers would draw the same numbers.
     """
     if parent is not None:
         import torch
@@ -155,6 +159,7 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         signal.signal(signal.SIGTERM, _do_nothing)
         os.register_at_fork(after_in_child=_end_on_sigterm)
         torch.set_num_threads(1)
+        seed_modules(seed)
     try:
         target(connection, *args)
     except BaseException as error:
@@ -312,12 +317,14 @@ class WorkerGroup:
         if process:
             parent = os.getpid() if self._context.get_start_method() == "fork" else 0
             runner = self._context.Process(
-                target=_main, args=(target, theirs, parent, args), name=name, daemon=True
+                target=_main, args=(target, theirs, parent, draw_seed(), args), name=name, daemon=True
             )
             runner.start()
             theirs.close()
         else:
-            runner = threading.Thread(target=_main, args=(target, theirs, None, args), name=name, daemon=True)
+            runner = threading.Thread(
+                target=_main, args=(target, theirs, None, 0, args), name=name, daemon=True
+            )
             runner.start()
         worker = Worker(name, runner, ours)
         self.workers.append(worker)

@@ -21,7 +21,7 @@ from parl.envs import usable_cores
 from parl.errors import CallbackError, NonFiniteError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.run.listing import reason_of_end
-from parl.runtime.seeds import evaluation_seed
+from parl.runtime.seeds import evaluation_seed, seeded_modules
 from parl.train.callbacks import CallbackList, Evaluation, Record, RunInfo, SavedCheckpoint
 from parl.train.evaluation_protocol import protocol_of
 
@@ -126,6 +126,11 @@ def _add_counters(folder: Path, config: RunConfig, setup: RunSetup, **more: Any)
     return counters
 
 
+def _modules_seed(setup: RunSetup, saved: Checkpoint | None) -> int:
+    """Seed of ``random`` and ``numpy.random`` in this process of a run, until it loads states of actors."""
+    return setup.own_seed(int(saved.counters.get("resumes", 0)) + 1 if saved else 0)
+
+
 def run_follower_rank(
     run: RunDirectory, topology: Topology, config: RunConfig, setup: Any, saved: Checkpoint | None
 ) -> Run:
@@ -144,7 +149,7 @@ def run_follower_rank(
             _add_counters(folder, config, setup)
 
     # Rank 0 handles interrupts for all processes.
-    with _signals(lambda: None):
+    with _signals(lambda: None), seeded_modules(_modules_seed(setup, saved)):
         loop: Any = topology.loop(setup, config, saved)
         try:
             loop.run_follower_rank(save)
@@ -189,7 +194,8 @@ class Trainer:
             TrainingInterrupted: SIGINT or SIGTERM arrived; the run is saved.
         """
         try:
-            result = self._run_loop(saved)
+            with seeded_modules(_modules_seed(self._setup, saved)):
+                result = self._run_loop(saved)
         except BaseException as error:
             self._report_failure(error)
             raise
