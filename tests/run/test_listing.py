@@ -5,7 +5,9 @@ import json
 import shutil
 from html.parser import HTMLParser
 
+import gymnasium
 import pytest
+import torch
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory
@@ -13,6 +15,7 @@ from parl.run.compare import before_end, compare_runs, plot_comparison
 from parl.run.listing import list_runs
 from parl.run.plot import groups
 from parl.run.report import write_report
+from parl.train import train
 
 SETTINGS = {"env": "CartPole-v1", "total_steps": 100, "evaluation_episodes": 5, "stop_at_return": 475.0}
 
@@ -317,3 +320,28 @@ def test_foreign_metrics_are_an_error(tmp_path):
         run.metrics.write_bytes(content)
         with pytest.raises(RunDirectoryError, match="is not a file of metrics"):
             write_report(run.path)
+
+
+def sized(hidden):
+    def torso(space):
+        made = torch.nn.Linear(space.shape[0], hidden)
+        made.out_features = hidden
+        return made
+
+    return torso
+
+
+def test_runs_with_different_functions_of_the_same_name_are_not_seeds_of_each_other(tmp_path):
+    options = {"runs": str(tmp_path), "quiet": True, "total_steps": 64, "evaluation_episodes": 1}
+    options |= {"num_envs": 2, "rollout_steps": 16, "minibatch_size": 32}
+
+    def made(seed, steps, hidden):
+        def env():
+            return gymnasium.make("CartPole-v1", max_episode_steps=steps)
+
+        torso = None if hidden is None else sized(hidden)
+        return train("ppo", env, seed=seed, torso=torso, name=f"{steps}-{hidden}-{seed}", **options).path
+
+    paths = [made(seed, *rest) for rest in ((9, None), (9, 4), (9, 5), (8, 4)) for seed in (0, 1)]
+    assert [len(group.scores) for group in compare_runs(paths)] == [2, 2, 2, 2]
+    assert [len(members) for members in groups(paths).values()] == [2, 2, 2, 2]

@@ -4,7 +4,8 @@
 
     runs/dqn-CartPole-v1-0/
       run.json             identifier, checksums of the settings, command line, versions, machine, start time,
-                           settings of an Atari environment, names of settings whose numbers auto chose
+                           settings of an Atari environment, names of settings whose numbers auto chose,
+                           names and digests of functions without an import path
       config.toml          every setting, resolved
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       network.pkl          functions that make torso or network, if they have no import path
@@ -111,6 +112,7 @@ class RunDirectory:
         environment: Mapping[str, Any] | None = None,
         files: Mapping[str, bytes] | None = None,
         auto: Sequence[str] = (),
+        functions: Mapping[str, str] | None = None,
     ) -> RunDirectory:
         """Creates the directory ``root/name``, or ``root/name-2`` and so on if it exists.
 
@@ -122,6 +124,8 @@ class RunDirectory:
             environment: settings of the environment, for ``run.json``.
             files: further files that belong to the settings, name -> content.
             auto: settings that were ``auto``, for ``run.json``; ``config`` has the numbers in their place.
+            functions: setting -> name and digest of a function that ``config`` does not describe, for
+                ``run.json``.
 
         Raises:
             OSError: the folder cannot be written.
@@ -148,6 +152,7 @@ class RunDirectory:
             "versions": _versions(),
             "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "numpy": np.__version__},
             "auto": list(auto),
+            "functions": dict(functions or {}),
         } | ({"environment": dict(environment)} if environment else {})
         # Written last, because it marks the directory as complete.
         write_atomically(path / "run.json", with_checksum(about))

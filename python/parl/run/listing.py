@@ -80,9 +80,13 @@ def reason_of_end(counters: Mapping[str, Any], settings: Mapping[str, Any]) -> s
 def compared_settings(run: RunDirectory) -> dict[str, Any]:
     """The settings by which a run is compared with others: its seed, and those with an effect on learning.
 
-    A run that was resumed has the ``total_steps`` and ``stop_at_return`` of its last part.
+    A run that was resumed has the ``total_steps`` and ``stop_at_return`` of its last part. Functions without
+    an import path are among them by name and digest; of runs of older versions, whether networks have any.
     """
     settings = dict(run.config.get("run", {}))
+    about = run.about
+    older = {"network": "pickled"} if "network.pkl" in about.get("files", {}) else {}
+    settings |= about.get("functions", older)
     try:
         folder = run.checkpoints.verified("last", only=["counters.json"])
         counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))

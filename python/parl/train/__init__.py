@@ -46,6 +46,7 @@ from parl.train.registry import (
     algorithm_names,
     check_configs,
     default_settings,
+    described_functions,
     make_algorithm,
     options_layer,
     pickled_functions,
@@ -185,7 +186,10 @@ def train(
         if starts is not None:
             files[start_states.FILE] = starts.to_bytes()
         table = table_of(name, settings, own)
-        return RunDirectory.create(settings.runs, label, table, command, environment, files, auto).path
+        digests = described_functions(maker, own)
+        return RunDirectory.create(
+            settings.runs, label, table, command, environment, files, auto, digests
+        ).path
 
     path = None if is_follower else new_directory()
     if group is not None:

@@ -26,6 +26,7 @@ from parl._algorithms import ALGORITHMS, Entry
 from parl._algorithms import entry_points as _entry_points
 from parl.errors import ConfigError
 from parl.extras import install_command
+from parl.function_digests import digest_of
 from parl.functions import PickledFunction
 from parl.run import check_keys, parse_count
 from parl.train.config import words
@@ -33,6 +34,7 @@ from parl.train.presets import PRESETS
 from parl.train.topologies import TOPOLOGIES, Topology
 
 if TYPE_CHECKING:
+    from parl.envs import EnvMaker
     from parl.types import EnvSpec, Preset, RegisteredAlgorithm
 
 
@@ -465,6 +467,21 @@ def table_of(name: str, config: Any, algorithm: Any) -> dict[str, Any]:
 def pickled_functions(algorithm: Any) -> dict[str, Any]:
     """The settings of an algorithm that :func:`table_of` leaves out: functions without an import path."""
     return {name: value for name, value in vars(algorithm).items() if _is_pickled(value)}
+
+
+def described_functions(maker: EnvMaker, algorithm: Any) -> dict[str, str]:
+    """Name and digest of each function of a run without an import path, for comparisons of runs."""
+    found = {name: f"{value}-{digest_of(value)}" for name, value in pickled_functions(algorithm).items()}
+    if not isinstance(maker.env, str):
+        found["environment"] = f"{maker.name}-{digest_of(maker.env)}"
+    own = [one for one in maker.wrappers if not isinstance(one, str)]
+    if own:
+        found["wrapper functions"] = " ".join(
+            f"{name}-{digest_of(one)}"
+            for name, one in zip(maker.wrapper_names, maker.wrappers, strict=True)
+            if one in own
+        )
+    return found
 
 
 def import_paths(name: str, table: Mapping[str, Any]) -> list[str]:
