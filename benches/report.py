@@ -397,7 +397,8 @@ def page(records: Records) -> str:
         "peer's. Ratios are taken within a round, in which the libraries take turns, or between runs with "
         "the same seed, which take minutes and did not always take turns. A commit marked as not in the "
         "history belongs to a branch that was rewritten. All machines but that with an NVIDIA H200 are "
-        "virtual, with two cores and no GPU.",
+        "virtual, with two cores and no GPU. A *bar* is the value that was set as a goal before the "
+        "measurement; after a figure it says whether the goal was met.",
         "",
         "## Not measured",
         "",

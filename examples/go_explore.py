@@ -3,13 +3,13 @@
 python examples/go_explore.py [montezuma_revenge | pitfall] [--minutes 10] [--cells memory | pictures]
                               [--points 400]
 
-An archive holds, for each *cell* that was reached, the best way there: the console's state, the points, the
-length. A cell is a coarse description of what the console shows: level, screen, inventory and position in
-tiles, read from the console's memory, or with `--cells pictures` a gray picture of 11 x 8 pixels with 8
-shades. In every round some cells are drawn, and random actions continue from their states; every cell on the
-way that is new, or reached with more points or sooner, is kept. Nothing is learned. The actions of the best
-way are then replayed in an ordinary environment, which must give the same points, and written to a file,
-from which `examples/robustify.py` makes a policy that works with sticky actions.
+An archive holds, for each *cell* that was reached, the best trajectory to it: the console's state, the
+points, the length. A cell is a coarse description of what the console shows: level, screen, inventory and
+position in tiles, read from the console's memory, or with `--cells pictures` a gray picture of 11 x 8 pixels
+with 8 shades. In every round some cells are drawn, and random actions continue from their states; every cell
+on the trajectory that is new, or reached with more points or sooner, is kept. Nothing is learned. The actions
+of the best trajectory are then replayed in an ordinary environment, which must give the same points, and
+written to a file, from which `examples/robustify.py` makes a policy that works with sticky actions.
 
 Source: Ecoffet, Huizinga, Lehman, Stanley, Clune (2021), "First return, then explore".
 """
@@ -34,7 +34,7 @@ MEMORY = {
     "pitfall": {"screen": 1, "x": 97, "y": 105},
 }
 TILES = {"montezuma_revenge": {"x": 8, "y": 8}, "pitfall": {"x": 8, "y": 16}}
-# A lost life ends an episode: no way leads through it.
+# A lost life ends an episode: no trajectory leads through it.
 RULES: dict[str, Any] = {
     "life_loss": "ends",
     "noop_max": 0,
@@ -58,15 +58,15 @@ def cell_function(game: str, kind: str) -> Callable[[Array], Array]:
 
 
 class Archive:
-    """The best way to each cell.
+    """The best trajectory to each cell.
 
-    A way is a node: the node where it began and the actions since then.
+    A trajectory is a node: the node where it began and the actions since then.
     """
 
     def __init__(self) -> None:
         self.cells: dict[bytes, int] = {}
         self.states: list[Any] = []
-        # Columns: points, length in steps, node, times seen since the way was found.
+        # Columns: points, length in steps, node, times seen since the trajectory was found.
         self.ways = np.zeros((64, 4), np.int64)
         self.nodes: list[tuple[int, Array]] = [(-1, np.empty(0, np.uint8))]
 
@@ -79,7 +79,7 @@ class Archive:
         return rng.choice(len(self), count, p=weights / weights.sum())
 
     def visit(self, cell: bytes, points: int, length: int) -> int:
-        """Counts a visit; returns the place to keep the way at if it is the best one, otherwise -1."""
+        """Counts a visit; returns the place to keep the trajectory at if it is the best one, otherwise -1."""
         place = self.cells.get(cell, -1)
         if place < 0:
             place = self.cells[cell] = len(self.cells)
@@ -94,13 +94,13 @@ class Archive:
         return place
 
     def keep(self, place: int, state: Any, points: int, length: int, parent: int, actions: Array) -> None:
-        """Keeps a way, whose node continues the node `parent` with `actions`."""
+        """Keeps a trajectory, whose node continues the node `parent` with `actions`."""
         self.states[place] = state
         self.ways[place] = points, length, len(self.nodes), 0
         self.nodes.append((parent, actions))
 
     def best(self, enough: int | None = None) -> int:
-        """The place with the most points, no more than `enough` counted, and of these the shortest way."""
+        """The place with the most points, no more than `enough` counted, the shortest of them."""
         points, lengths = self.ways[: len(self), :2].T
         return int(np.lexsort((lengths, -np.minimum(points, enough or points.max())))[0])
 
@@ -189,9 +189,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=16 if quick else 256, help="cells continued in a round")
     parser.add_argument("--steps", type=int, default=30 if quick else 100, help="steps of each")
     parser.add_argument("--cells", choices=sorted(OBSERVATIONS), default="memory")
-    parser.add_argument("--points", type=int, help="write the shortest way to as many (default: the most)")
+    parser.add_argument("--points", type=int, help="write the shortest one to as many (default: the most)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", help="file for the actions of the best way (default: GAME-way.npz)")
+    parser.add_argument("--output", help="file for the best trajectory (default: GAME-way.npz)")
     options = parser.parse_args()
 
     envs = parl.AtariVectorEnv(options.game, **RULES, **OBSERVATIONS[options.cells])
@@ -221,7 +221,7 @@ def main() -> None:
     assert replayed == points, f"the replay has {replayed} points, the archive {points}"
     name = options.output or f"{options.game}-way.npz"
     np.savez_compressed(name, game=options.game, actions=actions, points=points)
-    print(f"the best way has {len(actions):,} steps and {points:,} points, also when it is replayed: {name}")
+    print(f"the best trajectory has {len(actions):,} steps and {points:,} points, also replayed: {name}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Go-Explore's robust phase (`examples/robustify.py`) in Montezuma's Revenge, over several seeds.
 
-For each seed `examples/go_explore.py` looks for the shortest way to as many points, for a number of rounds;
-PPO then learns the way backward with sticky actions, from the console's memory. The score is the mean of
-greedy episodes from the start of the game until the first lost life, with sticky actions of other seeds;
-beside it stands that of the way's actions alone. Each run is a process with one thread.
+For each seed `examples/go_explore.py` looks for the shortest trajectory to as many points, for a number of
+rounds; PPO then learns the trajectory backward with sticky actions, from the console's memory. The score is
+the mean of greedy episodes from the start of the game until the first lost life, with sticky actions of other
+seeds; beside it stands that of the trajectory's actions alone. Each run is a process with one thread.
 
     python benches/learning/robust.py
     ... --points 100 --steps 500_000 --seeds 1    # the key alone
@@ -32,7 +32,7 @@ GAME = "montezuma_revenge"
 
 
 def found_way(points, rounds, seed):
-    """The shortest way to as many points that an exploration finds."""
+    """The shortest trajectory to as many points that an exploration finds."""
     import go_explore
     import numpy as np
     import robustify
@@ -45,11 +45,11 @@ def found_way(points, rounds, seed):
     archive = go_explore.start(envs, cell_of)
     for _ in range(rounds):
         go_explore.explore_round(envs, archive, cell_of, rng, 256, 100)
-    return robustify.Way(GAME, archive.actions_to(archive.best(points)), points)
+    return robustify.Trajectory(GAME, archive.actions_to(archive.best(points)), points)
 
 
 def replayed_points(way, episodes):
-    """Points of the way's actions alone, with sticky actions, until the first lost life; a list."""
+    """Points of the trajectory's actions alone, with sticky actions, until the first lost life; a list."""
     import numpy as np
     import robustify
 
@@ -77,12 +77,12 @@ def train(case, seed):
     before = processor_s()
     way = found_way(case["points"], case["rounds"], seed)
     between = processor_s()
-    robustify.ImitatingLearner.way = way
+    robustify.ImitatingLearner.trajectory = way
     parl.register_algorithm("backward", robustify.Backward)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         run = parl.train(
             "backward",
-            env=functools.partial(robustify.BackwardEnvs, way=way, seed=seed),
+            env=functools.partial(robustify.BackwardEnvs, trajectory=way, seed=seed),
             num_envs=64,
             total_steps=case["steps"],
             evaluation_episodes=0,
@@ -109,7 +109,7 @@ def train(case, seed):
 def main():
     parser = shared_options(__doc__)
     add_finished(parser)
-    parser.add_argument("--points", type=int, default=400, help="of the way")
+    parser.add_argument("--points", type=int, default=400, help="of the trajectory")
     parser.add_argument("--rounds", type=int, default=80, help="of the exploration")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
@@ -129,7 +129,7 @@ def measure(options, out):
         run = run_in_process(__file__, case, seed, options.finished)
         runs.append(run)
         print(
-            f"seed {seed}: a way of {run['way']} steps and {run['way_points']} points; "
+            f"seed {seed}: a trajectory of {run['way']} steps and {run['way_points']} points; "
             f"mean {sum(run['points']) / len(run['points']):.0f} points; processor time "
             f"{run['explore_s']:.0f} s of exploration, {run['train_s']:.0f} s of training",
             flush=True,
