@@ -311,6 +311,50 @@ def test_generators_spawn_the_same_generators(seed):
     assert [generator.random() for generator in other.value.spawn(2)] == expected
 
 
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def next(self):
+        self.count += 1
+        return self.count
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: np.random.default_rng(seed).random,
+        lambda seed: random.Random(seed).random,
+        lambda seed: np.random.RandomState(seed).normal,
+        lambda seed: Counter().next,
+    ],
+    ids=["generator", "random", "legacy", "object"],
+)
+def test_a_bound_method_continues_with_the_state_of_its_object(make):
+    one, other = Holder(make(1)), Holder(make(2))
+    snapshots = Snapshot(one), Snapshot(other)
+    one.value()
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    assert [other.value() for _ in range(3)] == [one.value() for _ in range(3)]
+
+
+def test_a_method_of_a_generator_stays_that_of_the_environments_generator():
+    one, other = Made(), Made()
+    for seed, env in enumerate((one, other)):
+        env.reset(seed=seed)
+        env.draw = env.np_random.random
+    snapshots = Snapshot(one), Snapshot(other)
+    snapshots[1].put(from_bytes(to_bytes(snapshots[0].take())))
+    for draws in ("np_random", "draw", "np_random"):
+        first, second = (env.draw() if draws == "draw" else env.np_random.random() for env in (one, other))
+        assert first == second
+
+
+def test_a_method_of_an_object_that_is_not_plain_data_is_named():
+    with pytest.raises(SnapshotError, match=r"env\.value\.__self__: a .*PCG64 is not plain data"):
+        Snapshot(Holder(np.random.PCG64(1).random_raw)).take()
+
+
 def test_values_with_attributes_of_their_own_are_not_plain_data():
     length = Meters(1.5)
     length.unit = "m"

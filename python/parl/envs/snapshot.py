@@ -73,6 +73,19 @@ def _is_fixed(value: Any) -> bool:
     return _kind(value) in ("gymnasium.envs.registration.EnvSpec", "gymnasium.envs.registration.WrapperSpec")
 
 
+def _owner(value: Any) -> Any:
+    """The object to which a method is bound, and whose state it has; ``_MISSING`` without one.
+
+    The generators of the modules ``random`` and ``numpy.random`` belong to no environment.
+    """
+    if not isinstance(value, types.MethodType | types.BuiltinFunctionType):
+        return _MISSING
+    owner = getattr(value, "__self__", None)
+    shared = (random.random.__self__, np.random.random.__self__)  # type: ignore[attr-defined]
+    fixed = owner is None or isinstance(owner, type | types.ModuleType) or any(owner is one for one in shared)
+    return _MISSING if fixed else owner
+
+
 def _name(value: Any) -> str:
     """Name of a constant object or function, which tells it from others of its type; empty if it has none."""
     if isinstance(value, types.GenericAlias | np.dtype):
@@ -280,6 +293,9 @@ class _Reader:
             return ["flag", _kind(value), value.value]
         if isinstance(value, enum.Enum):
             return ["enum", _kind(value), value.name]
+        owner = _owner(value)
+        if owner is not _MISSING:
+            return ["method", _kind(value), name, self._ref(owner, f"{place}.__self__")]
         if _is_fixed(value):
             if name and "<" not in name and not isinstance(value, types.MethodType):
                 self.found.constants[_kind(value), name] = value
@@ -465,6 +481,10 @@ class _Writer:
         if found is not _MISSING and (live is _MISSING or (_kind(live), _name(live)) != (kind, name)):
             return found
         return self._named(self._same(live, place, kind), place, name)
+
+    def _make_method(self, number: int, live: Any, place: str, kind: str, name: str, owner: Any) -> Any:
+        self._named(self._same(live, place, kind), place, name)
+        return getattr(self._value(owner, live.__self__, f"{place}.__self__"), live.__name__)
 
     def _named(self, live: Any, place: str, name: str | None) -> Any:
         # Snapshots of earlier versions have no names.
