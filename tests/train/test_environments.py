@@ -287,3 +287,27 @@ def test_code_that_a_run_of_another_process_names_needs_trust(env, wrappers, mod
 
 class Slow(gymnasium.Wrapper):
     """A wrapper of a user."""
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        ("CartPole-v1", ("sutton_bartto_reward=True", "size=3"), "size"),
+        (lambda: gymnasium.make("CartPole-v1"), ("size=3",), "set them there"),
+        (Doors, ("sise=3",), "sise"),
+        ("parl/Pong-v0", ("obs_type=ram", "stack_num=2"), "128"),
+    ],
+)
+def test_wrong_options_of_evaluations_are_refused_before_the_run(env, options, message, tmp_path):
+    runs = {"total_steps": 16, "runs": str(tmp_path), "quiet": True}
+    with pytest.raises(ConfigError, match=f"evaluation_env_options = .*{message}"):
+        train("ppo", env, evaluation_env_options=options, **runs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_in_place_of_the_runs_environment_takes_no_options_of_evaluations(tmp_path):
+    options = {"evaluation_env_options": ("sutton_barto_reward=True",), "evaluation_episodes": 0}
+    run = train("ppo", "CartPole-v1", **options, total_steps=16, runs=str(tmp_path), quiet=True)
+    with pytest.raises(ConfigError, match="evaluation_env_options = 'sise=3'"):
+        resume(run.path, total_steps=32, evaluation_env_options=("sise=3",))
+    assert load(run.path, env=lambda: gymnasium.make("CartPole-v1")).env_maker(1).num_envs == 1

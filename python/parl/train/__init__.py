@@ -36,7 +36,7 @@ from parl.train.callbacks import (
     load_callback,
 )
 from parl.train.config import SELF, OffPolicyRunConfig, RunConfig
-from parl.train.environments import env_maker, evaluation_maker, probe_env, with_dataset
+from parl.train.environments import checked_evaluation_maker, env_maker, probe_env, with_dataset
 from parl.train.loggers import make_loggers
 from parl.train.options import Options
 from parl.train.playing import evaluate, kept_threads, protocol, protocol_table, record
@@ -162,6 +162,7 @@ def train(
     refuse_unused(name, own, spec)
     refuse_acting(name, settings, own, spec)
     _check_device(settings.device, maker)
+    evaluation = checked_evaluation_maker(maker, spec, settings)
     hooks = CallbackList(callbacks, make_loggers(settings.logger))
     made = make_algorithm(name, own, spec)
     init_from = saved_learner(name, settings, own, made, maker)
@@ -202,7 +203,6 @@ def train(
         if is_follower:
             return run_follower_rank(run, topology, settings, setup, None)
         with run.lock():
-            evaluation = evaluation_maker(maker, settings)
             return Trainer(run, topology, settings, setup, evaluation, progress, hooks).run(None)
 
 
@@ -394,6 +394,7 @@ def resume(
     check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
+    evaluation = checked_evaluation_maker(opened.maker, opened.spec, config)
     hooks = CallbackList(callbacks, make_loggers(config.logger))
     group = _join_process_group(opened.name, config.device)
     rank = 0 if group is None else group.rank
@@ -427,7 +428,6 @@ def resume(
             progress = Progress(config.total_steps, config.quiet, config.verbose)
             said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
             progress.print_line(f"{said}, from step {start:,}")
-            evaluation = evaluation_maker(opened.maker, config)
             return Trainer(opened.run, topology, config, setup, evaluation, progress, hooks).run(saved)
 
 

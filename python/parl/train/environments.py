@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from parl.errors import ConfigError
 from parl.train.config import RunConfig, keywords, words
 from parl.train.evaluation_protocol import evaluation_options
 from parl.train.registry import Layer, class_of, topology_of
@@ -95,3 +96,30 @@ def evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
     """The maker of the environments of evaluations, from that of training and the settings of the run."""
     env = maker.env if isinstance(maker.env, str) else ""
     return maker.with_options(evaluation_options(env, maker.options, config.evaluation_env_options))
+
+
+def checked_evaluation_maker(maker: EnvMaker, spec: EnvSpec, config: RunConfig) -> EnvMaker:
+    """As :func:`evaluation_maker`; makes one environment if ``config`` has ``evaluation_env_options``.
+
+    Args:
+        maker: makes the environments of training.
+        spec: their description.
+        config: settings of the run.
+
+    Raises:
+        ConfigError: the environment does not take these options, or has other spaces with them.
+    """
+    given = config.evaluation_env_options
+    if not given:
+        return evaluation_maker(maker, config)
+    where = f"evaluation_env_options = {' '.join(given)!r}"
+    try:
+        found = evaluation_maker(maker, config)
+        spaces = probe_env(found)[0].spaces
+    except Exception as error:  # an environment may raise any error
+        raise ConfigError(f"{where}: {error}") from error
+    if spaces != spec.spaces:
+        raise ConfigError(
+            f"{where}: environments of evaluations have {spaces}, those of training {spec.spaces}"
+        )
+    return found

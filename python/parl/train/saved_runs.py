@@ -163,6 +163,9 @@ def load(
         raise ConfigError(
             f"env = {opened.maker.name} has {found}; the policy of {path} takes {saved.spec.spaces}"
         )
+    config = opened.config
+    if callable(env) and not isinstance(env, type):
+        config = dataclasses.replace(config, evaluation_env_options=())  # a function takes no options
     acting = make_algorithm(opened.name, opened.algorithm, saved.spec).make_policy(0, 1, 1, 0)
     policy_file.load_into(acting, saved.tensors)
     return Policy(
@@ -172,7 +175,7 @@ def load(
         folder=folder,
         spec=saved.spec,
         config=PolicyConfig(opened.config, opened.algorithm),
-        env_maker=evaluation_maker(opened.maker, opened.config),
+        env_maker=evaluation_maker(opened.maker, config),
         env_steps=saved.env_steps,
     )
 
