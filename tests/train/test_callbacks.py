@@ -1,8 +1,11 @@
 """Callbacks: when they are called, with what, and what their results and exceptions do."""
 
 import json
+import os
 import sys
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from test_trainer import SMALL, TOPOLOGIES, Scripted, scripted
@@ -281,3 +284,28 @@ def test_callbacks_on_the_command_line(tmp_path, monkeypatch, capsys):
     }.items():
         assert main(["train", "ppo", *QUICK, "--callback", name]) == 1
         assert message in capsys.readouterr().err
+
+
+class Moving(gymnasium.Wrapper):
+    """Changes the working folder when it is made, as scripts around simulators do."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        os.chdir("/")
+
+
+class Moves:
+    def on_record(self, record):
+        os.chdir("/")
+
+
+@pytest.mark.parametrize("options", [{"wrappers": [Moving]}, {"callbacks": [Moves()]}])
+def test_a_changed_working_folder_does_not_move_the_run(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = train("ppo", **RUN | {"runs": "runs", "log_every_s": 0.0, "name": "one"}, **options)
+    assert run.path == tmp_path / "runs" / "one"
+    monkeypatch.chdir(tmp_path)
+    again = resume("runs/one", total_steps=2 * run.env_steps, callbacks=options.get("callbacks", ()))
+    assert again.path == run.path and again.env_steps > run.env_steps
+    monkeypatch.chdir(tmp_path)
+    assert train("ppo", **RUN | {"runs": "runs"}, name="two").path == Path("runs/two")

@@ -144,6 +144,7 @@ def train(
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
+    working = Path.cwd()  # environments may change it
     name = algorithm
     topology = topology_of(name)
     check_configs(name, run_config, algorithm_config)
@@ -188,9 +189,9 @@ def train(
             files[start_states.FILE] = starts.to_bytes()
         table = table_of(name, settings, own)
         digests = described_functions(maker, own)
-        return RunDirectory.create(
-            settings.runs, label, table, command, environment, files, auto, digests
-        ).path
+        root = working / settings.runs
+        made = RunDirectory.create(root, label, table, command, environment, files, auto, digests)
+        return Path(settings.runs) / made.path.name
 
     path = None if is_follower else new_directory()
     if group is not None:
@@ -198,7 +199,7 @@ def train(
     assert path is not None
     own_fields = {"init_from": init_from, **start_states.fields(settings, starts)}
     setup = dataclasses.replace(topology.setup(made, settings, maker, spec), **own_fields)
-    run = RunDirectory(path)
+    run = RunDirectory(path if Path.cwd() == working else working / path)
     with contextlib.nullcontext() if group is None else group.membership():
         if is_follower:
             return run_follower_rank(run, topology, settings, setup, None)
@@ -386,7 +387,10 @@ def resume(
     _refuse_workers_import()
     if (group := _process_group()) is not None:
         group.check_sees(Path(path))
+    absolute = Path(path).absolute()
     opened = open_run(path, trust)
+    if opened.run.path.absolute() != absolute:  # the environment has changed the working folder
+        opened = dataclasses.replace(opened, run=RunDirectory(absolute))
     if (opened.run.path / "policy.safetensors").is_file():
         raise ConfigError(
             f"{path} was written by save_for_hub: its policy has no state of training to resume"

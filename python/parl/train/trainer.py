@@ -172,7 +172,9 @@ class Trainer:
         callbacks: CallbackList,
     ) -> None:
         self._callbacks = callbacks
-        self._run, self._topology, self._config, self._setup = run, topology, config, setup
+        # Environments and callbacks may change the working folder.
+        self._path, self._run = run.path, RunDirectory(run.path.absolute())
+        self._topology, self._config, self._setup = topology, config, setup
         self._evaluation, self._progress = evaluation, progress
         self._recent: collections.deque[float] = collections.deque(maxlen=100)
         self._window: collections.deque[tuple[int, float, int]] = collections.deque()
@@ -214,9 +216,16 @@ class Trainer:
         except CallbackError as error:
             reason.add_note(str(error))
 
+    @property
+    def _named_path(self) -> Path:
+        """The run directory as the caller named it, unless the working folder is another one by now."""
+        return self._path if self._path.absolute() == self._run.path else self._run.path
+
     def _result(self, loop: Loop[Any], stopped: str) -> Run:
         training_s = time.monotonic() - self._began
-        return Run(self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped)
+        return Run(
+            self._named_path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
+        )
 
     def _run_loop(self, saved: Checkpoint | None) -> Run:
         before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
@@ -341,7 +350,7 @@ class Trainer:
                 self._log(loop, log)
                 self._save(loop, None)
                 self._progress.print_line(
-                    f"interrupted; saved in {self._run.path}, parl resume goes on from there"
+                    f"interrupted; saved in {self._named_path}, parl resume goes on from there"
                 )
                 return "interrupted"
             over = loop.env_steps >= config.total_steps
@@ -365,7 +374,7 @@ class Trainer:
             if self._callbacks.stop:
                 if not self._is_saved or loop.env_steps > self._saved_at:
                     self._save(loop, None)
-                self._progress.print_line(f"a callback ended the run; saved in {self._run.path}")
+                self._progress.print_line(f"a callback ended the run; saved in {self._named_path}")
                 return "callback"
 
     def _log_is_due(self, loop: Loop[Any]) -> bool:
@@ -522,7 +531,7 @@ class Trainer:
         except Exception as error:
             self._progress.print_line(f"no checkpoint after the failure: {error}")
         else:
-            self._progress.print_line(f"saved in {self._run.path}, parl resume goes on from there")
+            self._progress.print_line(f"saved in {self._named_path}, parl resume goes on from there")
 
     def _save(self, loop: Loop[Any], score: float | None) -> None:
         env_steps = self._write_checkpoint(loop, score, loop.save)
