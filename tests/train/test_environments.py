@@ -311,3 +311,15 @@ def test_a_function_in_place_of_the_runs_environment_takes_no_options_of_evaluat
     with pytest.raises(ConfigError, match="evaluation_env_options = 'sise=3'"):
         resume(run.path, total_steps=32, evaluation_env_options=("sise=3",))
     assert load(run.path, env=lambda: gymnasium.make("CartPole-v1")).env_maker(1).num_envs == 1
+
+
+def test_a_loaded_policy_keeps_wrappers_that_are_text_or_says_which_it_cannot_apply(tmp_path):
+    options = {"total_steps": 16, "runs": str(tmp_path), "quiet": True, "evaluation_episodes": 0}
+    limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"
+    run = train("ppo", Doors, wrappers=[limit], **options)
+    envs = load(run.path, env=lambda: Doors(masks=True)).env_maker(1)
+    assert "TimeLimit" in str(envs.unwrapped.envs[0])
+    run = train("ppo", "CartPole-v1", wrappers=[lambda env: env], **options)
+    with pytest.raises(ConfigError, match=r"wrappers <lambda> are functions .* or trust=True without env"):
+        load(run.path, env="CartPole-v1")
+    assert load(run.path, env=lambda: gymnasium.make("CartPole-v1")).env_maker(1).num_envs == 1

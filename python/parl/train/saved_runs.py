@@ -103,6 +103,27 @@ def _absent_env(name: str, path: Path) -> EnvMaker:
     return EnvMaker(absent)
 
 
+def _text_wrappers(run: RunDirectory, env: Any, trusted: bool) -> tuple[str, ...]:
+    """The wrappers of a run that wrap ``env`` in place of its own environment; none if some are functions.
+
+    Raises:
+        ConfigError: some are functions, and ``env`` is not one that applies them.
+        UntrustedRunError: some are of modules that were not named, and the run is not trusted.
+    """
+    file = run.path / "config.toml"
+    wrappers = tuple(map(str, run.config["run"].get("wrappers", ())))
+    own = [name for name in wrappers if ":" not in name]
+    if own and not callable(env):
+        raise ConfigError(
+            f"{file}: wrappers {', '.join(own)} are functions or classes without a path module:Wrapper, so "
+            f"that env = {env!r} cannot be wrapped: give env= a function that applies them, or trust=True "
+            "without env"
+        )
+    for name in () if own else wrappers:
+        functions.check_environment(name, file, trusted)
+    return () if own else wrappers
+
+
 def locate(source: str | Path, checkpoint: str, *files: str) -> tuple[Path, Path]:
     """The run directory of ``source``, see :func:`load`, and the folder of its policy.
 
@@ -141,22 +162,26 @@ def load(
             :meth:`parl.train.policy.Policy.save_for_hub` wrote, or ``"hf://user/repository"`` on the Hugging
             Face Hub.
         checkpoint: of a run directory: ``"last"``; or ``"best"``, the one with the highest score.
-        env: as in :func:`train`, in place of the run's environment.
+        env: as in :func:`train`, in place of the run's environment. The run's wrappers that are text wrap it
+            too; of a run with wrappers that are functions or classes it must be a function, and apply all.
         trust: load the environment of the run if it is a pickle, see :func:`resume`.
 
     Raises:
-        ConfigError: the spaces of ``env`` are not those of the policy.
+        ConfigError: the spaces of ``env`` are not those of the policy, or it lacks wrappers.
         FileNotFoundError: there is no such folder, or the run has no checkpoint.
         RunDirectoryError: a file is missing, damaged or of another run. The message names it.
         UntrustedRunError: the environment is a pickle that another process wrote; neither ``env`` nor
-            ``trust`` was given.
+            ``trust`` was given; or wrappers are of modules that were not named.
     """
     from parl.runtime import policy_file
     from parl.train.policy import Policy, PolicyConfig
 
     path, folder = locate(source, checkpoint)
     saved = policy_file.read(folder / policy_file.NAME)
+    wrappers = () if env is None else _text_wrappers(RunDirectory.open(path), env, trust)
     opened = open_run(path, trust, env, saved.spec)
+    if callable(env):
+        opened = dataclasses.replace(opened, maker=env_maker(opened.name, env, [], None, wrappers))
     if saved.algorithm != opened.name:
         raise RunDirectoryError(f"{folder / policy_file.NAME} is of {saved.algorithm}, not of {opened.name}")
     if env is not None and (found := probe_env(opened.maker)[0].spaces) != saved.spec.spaces:
