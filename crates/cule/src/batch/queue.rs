@@ -187,8 +187,9 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         // In a forked process the threads do not exist: there is none to join, and one of them may have held
-        // the lock.
+        // the lock. Dropping a handle would detach the thread of this process that has the same id.
         if self.process != process::id() {
+            self.threads.drain(..).for_each(std::mem::forget);
             return;
         }
         let mut state = lock(&self.inner.state);

@@ -158,8 +158,9 @@ impl Drop for TaskGuard<'_> {
 impl Drop for ThreadTeam {
     fn drop(&mut self) {
         // In a forked process the threads do not exist: there is none to join, and one of them may have held
-        // the lock.
+        // the lock. Dropping a handle would detach the thread of this process that has the same id.
         if self.process != process::id() {
+            self.threads.drain(..).for_each(std::mem::forget);
             return;
         }
         lock(&self.inner.state).stop = true;
