@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import parl
+from parl.atari import Console
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -36,6 +40,27 @@ def status_of_fork(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@contextlib.contextmanager
+def repeated(call: Callable[[], object]) -> Iterator[None]:
+    """Repeats ``call``, which takes some 0.05 s or more, in another thread for the length of the block."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not ends.is_set():
+            call()
+            begun.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert begun.wait(60)
+        time.sleep(0.02)  # It is in the middle of a call.
+        yield
+    finally:
+        ends.set()
+        thread.join(60)
+
+
 @pytest.mark.parametrize("options", [{"num_threads": 3}, {"num_threads": 2, "batch_size": 2}], ids=str)
 def test_freeing_inherited_environments_leaves_the_threads_of_new_ones(options: dict[str, int]) -> None:
     envs = [parl.AtariVectorEnv("pong", 4, **options)]
@@ -51,3 +76,36 @@ def test_freeing_inherited_environments_leaves_the_threads_of_new_ones(options: 
 
     assert status_of_fork(work) == 0
     envs[0].close()
+
+
+def test_environments_that_a_thread_steps_during_a_fork_do_not_hang_in_the_child() -> None:
+    envs = parl.AtariVectorEnv("pong", 4, num_threads=1, frameskip=1000)
+    envs.reset(seed=0)
+
+    def work() -> None:
+        with pytest.raises(ValueError, match="was created in process"):
+            envs.get_state()
+        envs.close()
+
+    with repeated(lambda: envs.step(np.zeros(4, np.int64))):
+        assert status_of_fork(work) == 0
+    envs.close()
+
+
+def test_a_console_works_in_a_fork_unless_a_thread_was_using_it() -> None:
+    console = Console("pong", frame_skip=1000)
+    console.act(0)
+    frame = console.frame_number
+
+    def use() -> None:
+        assert console.frame_number == frame
+        console.act(0)
+
+    def fail() -> None:
+        for call in (lambda: console.lives, lambda: console.act(0), console.save):
+            with pytest.raises(ValueError, match="another thread used this console while process"):
+                call()
+
+    assert status_of_fork(use) == 0
+    with repeated(lambda: console.act(0)):
+        assert status_of_fork(fail) == 0

@@ -4,7 +4,6 @@
 //! attaches again: no thread waits for one while it holds the other.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use cule::console::{self, Drawing, Options};
 use cule::games::row::{FORCED_PAL, Game};
@@ -21,6 +20,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::arrays::{new_array, typed_slice_mut};
 use crate::errors::cule_error;
+use crate::locks::Inherited;
 use crate::vector::Patch;
 
 /// Largest step of a paddle in a frame. A larger step has the same effect: the paddle reaches its end.
@@ -145,27 +145,25 @@ impl Rom {
 /// One Atari 2600; see `parl.atari.Console`.
 #[pyclass(frozen, module = "parl._native")]
 pub struct Console {
-    inner: Mutex<console::Console>,
+    inner: Inherited<console::Console>,
 }
 
 impl Console {
-    fn lock(&self) -> MutexGuard<'_, console::Console> {
-        // No code panics while it holds the lock; after a panic the console would still be valid.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Acts while detached from the interpreter.
-    fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> i32 {
-        py.detach(|| self.lock().act_two(a, b))
+    fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> PyResult<i32> {
+        detached(py, || Ok(self.inner.lock()?.act_two(a, b)))
     }
 
     /// Runs a short operation: at once if the lock is free, else after waiting for it while detached from the
     /// interpreter.
-    fn with_lock<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut console::Console) -> T + Send) -> T {
-        match self.inner.try_lock() {
-            Ok(mut console) => work(&mut console),
-            Err(TryLockError::Poisoned(poisoned)) => work(&mut poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => py.detach(|| work(&mut self.lock())),
+    fn with_lock<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut console::Console) -> Result<T, CuleError> + Send,
+    ) -> PyResult<T> {
+        match self.inner.try_lock().map_err(|error| cule_error(py, error))? {
+            Some(mut console) => work(&mut console).map_err(|error| cule_error(py, error)),
+            None => detached(py, || work(&mut *self.inner.lock()?)),
         }
     }
 
@@ -179,7 +177,7 @@ impl Console {
     ) -> PyResult<Bound<'py, PyAny>> {
         let Some(out) = out else {
             let (array, bytes) = new_array::<u8>(py, shape.iter().product())?;
-            detached(py, || work(&mut self.lock(), bytes))?;
+            detached(py, || work(&mut *self.inner.lock()?, bytes))?;
             // `new_array` creates arrays of one dimension.
             return Ok(if shape.len() == 1 { array.into_any() } else { array.reshape(shape)?.into_any() });
         };
@@ -193,13 +191,13 @@ impl Console {
             )));
         }
         let bytes = typed_slice_mut::<u8>(array, "out")?;
-        detached(py, || work(&mut self.lock(), bytes))?;
+        detached(py, || work(&mut *self.inner.lock()?, bytes))?;
         Ok(out)
     }
 
     /// Height and width of the picture: fixed by ROM and rules.
-    fn picture_shape(&self, py: Python<'_>) -> [usize; 2] {
-        [self.with_lock(py, |console| console.height()), WIDTH]
+    fn picture_shape(&self, py: Python<'_>) -> PyResult<[usize; 2]> {
+        Ok([self.with_lock(py, |console| Ok(console.height()))?, WIDTH])
     }
 }
 
@@ -256,24 +254,24 @@ impl Console {
         };
         detached(py, || {
             let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
-            Ok(Self { inner: Mutex::new(console::Console::new(rom, row, options)?) })
+            Ok(Self { inner: Inherited::new(console::Console::new(rom, row, options)?) })
         })
     }
 
     /// Returns a copy. With a seed, the copy's random generator is seeded with it.
     #[pyo3(signature = (seed = None))]
-    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> Self {
-        py.detach(|| {
-            let mut copy = self.lock().clone();
+    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> PyResult<Self> {
+        detached(py, || {
+            let mut copy = self.inner.lock()?.clone();
             if let Some(seed) = seed {
                 copy.reseed(seed);
             }
-            Self { inner: Mutex::new(copy) }
+            Ok(Self { inner: Inherited::new(copy) })
         })
     }
 
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.lock().reset())
+        detached(py, || self.inner.lock()?.reset())
     }
 
     #[pyo3(signature = (action, action_b = None, *, strength = 1.0, strength_b = 1.0))]
@@ -288,7 +286,7 @@ impl Console {
         let a = with_strength("strength", action_code(action)?, strength)?;
         let b = action_b.map_or(Ok(u32::from(env::NOOP)), action_code)?;
         let b = with_strength("strength_b", b, strength_b)?;
-        Ok(self.play(py, a, b))
+        self.play(py, a, b)
     }
 
     /// ALE's `act`: numbers above 17 are NOOP.
@@ -299,20 +297,19 @@ impl Console {
         })?;
         let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
         let a = with_strength("paddle_strength", code, paddle_strength)?;
-        Ok(self.play(py, a, env::full_strength(u32::from(env::NOOP))))
+        self.play(py, a, env::full_strength(u32::from(env::NOOP)))
     }
 
     fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {
-        self.with_lock(py, |console| console.set_mode(mode)).map_err(|error| cule_error(py, error))
+        self.with_lock(py, |console| console.set_mode(mode))
     }
 
     fn set_difficulty(&self, py: Python<'_>, difficulty: u32) -> PyResult<()> {
         self.with_lock(py, |console| console.set_difficulty(difficulty))
-            .map_err(|error| cule_error(py, error))
     }
 
     fn write_ram(&self, py: Python<'_>, index: usize, value: u8) -> PyResult<()> {
-        self.with_lock(py, |console| console.set_ram(index, value)).map_err(|error| cule_error(py, error))
+        self.with_lock(py, |console| console.set_ram(index, value))
     }
 
     #[pyo3(signature = (out, /))]
@@ -329,7 +326,7 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.fill(py, out, &self.picture_shape(py), |console, bytes| {
+        self.fill(py, out, &self.picture_shape(py)?, |console, bytes| {
             console.draw();
             bytes.copy_from_slice(console.screen());
             Ok(())
@@ -342,7 +339,7 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.fill(py, out, &self.picture_shape(py), |console, bytes| {
+        self.fill(py, out, &self.picture_shape(py)?, |console, bytes| {
             console.draw();
             console.screen_gray(bytes)
         })
@@ -354,7 +351,7 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let [height, width] = self.picture_shape(py);
+        let [height, width] = self.picture_shape(py)?;
         self.fill(py, out, &[height, width, 3], |console, bytes| {
             console.draw();
             console.screen_rgb(bytes)
@@ -376,14 +373,17 @@ impl Console {
 
     /// Draws every frame when it runs, instead of only those that are likely to be read. Nothing else
     /// changes.
-    fn draw_every_frame(&self, py: Python<'_>) {
-        self.with_lock(py, |console| console.set_drawing(true));
+    fn draw_every_frame(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_lock(py, |console| {
+            console.set_drawing(true);
+            Ok(())
+        })
     }
 
     /// The state as bytes. Without `held`, the actions that sticky actions may repeat are left out, as in
     /// ALE's states.
     #[pyo3(signature = (generator, held=true))]
-    fn save<'py>(&self, py: Python<'py>, generator: bool, held: bool) -> Bound<'py, PyBytes> {
+    fn save<'py>(&self, py: Python<'py>, generator: bool, held: bool) -> PyResult<Bound<'py, PyBytes>> {
         let state = self.with_lock(py, |console| {
             let actions = console.held();
             if !held {
@@ -391,9 +391,9 @@ impl Console {
             }
             let state = console.save(generator);
             console.set_held(actions);
-            state
-        });
-        PyBytes::new(py, &state)
+            Ok(state)
+        })?;
+        Ok(PyBytes::new(py, &state))
     }
 
     /// Loads a saved state. With `keep_repeated_action`, the console keeps its own actions that sticky
@@ -407,81 +407,81 @@ impl Console {
             }
             Ok(())
         };
-        self.with_lock(py, load).map_err(|error| cule_error(py, error))
+        self.with_lock(py, load)
     }
 
     #[getter]
-    fn players(&self, py: Python<'_>) -> u32 {
-        self.with_lock(py, |console| GAMES[console.game()].players)
+    fn players(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with_lock(py, |console| Ok(GAMES[console.game()].players))
     }
 
     #[getter]
-    fn minimal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.with_lock(py, |console| actions(GAMES[console.game()].minimal))
+    fn minimal_actions(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.with_lock(py, |console| Ok(actions(GAMES[console.game()].minimal)))
     }
 
     #[getter]
-    fn legal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.with_lock(py, |console| actions(GAMES[console.game()].legal))
+    fn legal_actions(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.with_lock(py, |console| Ok(actions(GAMES[console.game()].legal)))
     }
 
     #[getter]
-    fn modes(&self, py: Python<'_>) -> Vec<u32> {
-        self.with_lock(py, |console| console.modes().to_vec())
+    fn modes(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.with_lock(py, |console| Ok(console.modes().to_vec()))
     }
 
     #[getter]
-    fn difficulties(&self, py: Python<'_>) -> Vec<u32> {
-        self.with_lock(py, |console| console.difficulties().to_vec())
+    fn difficulties(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.with_lock(py, |console| Ok(console.difficulties().to_vec()))
     }
 
     #[getter]
-    fn mode(&self, py: Python<'_>) -> u32 {
-        self.with_lock(py, |console| console.mode())
+    fn mode(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with_lock(py, |console| Ok(console.mode()))
     }
 
     #[getter]
-    fn difficulty(&self, py: Python<'_>) -> u32 {
-        self.with_lock(py, |console| console.difficulty())
+    fn difficulty(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with_lock(py, |console| Ok(console.difficulty()))
     }
 
     #[getter]
-    fn pal(&self, py: Python<'_>) -> bool {
-        self.with_lock(py, |console| console.is_pal())
+    fn pal(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_lock(py, |console| Ok(console.is_pal()))
     }
 
     #[getter]
-    fn screen_height(&self, py: Python<'_>) -> usize {
-        self.with_lock(py, |console| console.height())
+    fn screen_height(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with_lock(py, |console| Ok(console.height()))
     }
 
     #[getter]
-    fn lives(&self, py: Python<'_>) -> i32 {
-        self.with_lock(py, |console| console.lives())
+    fn lives(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with_lock(py, |console| Ok(console.lives()))
     }
 
     #[getter]
-    fn terminated(&self, py: Python<'_>) -> bool {
-        self.with_lock(py, |console| console.game_over())
+    fn terminated(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_lock(py, |console| Ok(console.game_over()))
     }
 
     #[getter]
-    fn truncated(&self, py: Python<'_>) -> bool {
-        self.with_lock(py, |console| console.truncated())
+    fn truncated(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_lock(py, |console| Ok(console.truncated()))
     }
 
     #[getter]
-    fn game_over(&self, py: Python<'_>) -> bool {
-        self.with_lock(py, |console| console.game_over() || console.truncated())
+    fn game_over(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with_lock(py, |console| Ok(console.game_over() || console.truncated()))
     }
 
     #[getter]
-    fn frame_number(&self, py: Python<'_>) -> i32 {
-        self.with_lock(py, |console| console.frame_number())
+    fn frame_number(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with_lock(py, |console| Ok(console.frame_number()))
     }
 
     #[getter]
-    fn episode_frame_number(&self, py: Python<'_>) -> i32 {
-        self.with_lock(py, |console| console.episode_frame_number())
+    fn episode_frame_number(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with_lock(py, |console| Ok(console.episode_frame_number()))
     }
 }

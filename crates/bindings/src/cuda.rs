@@ -2,7 +2,6 @@
 //! stream; torch allocates and owns the memory.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use ::cuda::nvrtc::Nvrtc;
@@ -16,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::arrays::bytes;
 use crate::errors::{cuda_error, cule_error};
+use crate::locks::Owned;
 use crate::vector::{Config, colored};
 
 /// Environments on a device. Addresses are those of contiguous device memory with one row per environment, 0
@@ -23,7 +23,7 @@ use crate::vector::{Config, colored};
 /// (4, n).
 #[pyclass(frozen, module = "parl._native")]
 pub struct CudaAtariBatch {
-    batch: Mutex<Option<CudaBatch<Cuda>>>,
+    batch: Owned<Option<CudaBatch<Cuda>>>,
     #[pyo3(get)]
     num_envs: usize,
     /// Dimensions of one observation.
@@ -58,12 +58,9 @@ impl CudaAtariBatch {
         py: Python<'_>,
         work: impl FnOnce(&mut CudaBatch<Cuda>) -> Result<T, CuleError> + Send,
     ) -> PyResult<T> {
-        let result = py.detach(|| {
-            let mut guard = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-            guard.as_mut().map(work)
-        });
-        match result {
-            Some(result) => result.map_err(|error| cule_error(py, error)),
+        let result = py.detach(|| self.batch.lock()?.as_mut().map(work).transpose());
+        match result.map_err(|error| cule_error(py, error))? {
+            Some(result) => Ok(result),
             None => Err(PyValueError::new_err("the environments are closed")),
         }
     }
@@ -118,7 +115,7 @@ impl CudaAtariBatch {
             from_cache: batch.device().from_cache,
             calibrated,
             threshold: config.continuous.then_some(config.continuous_action_threshold),
-            batch: Mutex::new(Some(batch)),
+            batch: Owned::new(Some(batch)),
         })
     }
 
@@ -251,9 +248,9 @@ impl CudaAtariBatch {
         self.with(py, |batch| Ok(batch.game(env)))
     }
 
-    /// Frees the environments. Later calls raise ValueError.
+    /// Frees the environments. Later calls raise ValueError. Does nothing in a forked process.
     fn close(&self, py: Python<'_>) {
-        let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let batch = py.detach(|| self.batch.lock().map(|mut batch| batch.take()));
         py.detach(|| drop(batch));
     }
 }

@@ -7,6 +7,7 @@ mod dense;
 mod errors;
 mod fence;
 mod finite;
+mod locks;
 mod program;
 mod replay;
 mod sumtree;

@@ -4,7 +4,6 @@
 //! holds the lock.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cule::batch::{
@@ -23,6 +22,7 @@ use pyo3::prelude::*;
 
 use crate::arrays::{bytes, bytes_mut, check_disjoint, typed_slice};
 use crate::errors::cule_error;
+use crate::locks::Owned;
 
 /// How long `recv` waits for results before it checks for signals.
 const RECV_INTERVAL: Duration = Duration::from_millis(100);
@@ -299,7 +299,7 @@ type Core<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>);
 /// Environments that are stepped together. Output arrays are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
 pub struct AtariBatch {
-    batch: Mutex<Option<CpuBatch>>,
+    batch: Owned<Option<CpuBatch>>,
     #[pyo3(get)]
     num_envs: usize,
     #[pyo3(get)]
@@ -326,12 +326,9 @@ impl AtariBatch {
         py: Python<'_>,
         work: impl FnOnce(&mut CpuBatch) -> Result<T, CuleError> + Send,
     ) -> PyResult<T> {
-        let result = py.detach(|| {
-            let mut guard = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-            guard.as_mut().map(work)
-        });
-        match result {
-            Some(result) => result.map_err(|error| cule_error(py, error)),
+        let result = py.detach(|| self.batch.lock()?.as_mut().map(work).transpose());
+        match result.map_err(|error| cule_error(py, error))? {
+            Some(result) => Ok(result),
             None => Err(PyValueError::new_err("the environments are closed")),
         }
     }
@@ -504,7 +501,7 @@ impl AtariBatch {
             audio_bytes: batch.audio_bytes(),
             threshold: config.continuous.then_some(config.continuous_action_threshold),
             players: config.players as usize,
-            batch: Mutex::new(Some(batch)),
+            batch: Owned::new(Some(batch)),
         })
     }
 
@@ -533,8 +530,8 @@ impl AtariBatch {
 
     /// Takes over the states of the environments of `other`, which play the same games, and closes it.
     fn adopt(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        let taken = py.detach(|| other.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let Some(mut taken) = taken else {
+        let taken = py.detach(|| other.batch.lock().map(|mut batch| batch.take()));
+        let Some(mut taken) = taken.map_err(|error| cule_error(py, error))? else {
             return Err(PyValueError::new_err("the environments are closed"));
         };
         self.with(py, |batch| batch.adopt(&mut taken))
@@ -787,9 +784,9 @@ impl AtariBatch {
         self.with(py, |batch| Ok(batch.game(env)))
     }
 
-    /// Ends the threads and frees the environments. Later calls raise ValueError.
+    /// Ends the threads and frees the environments. Later calls raise ValueError. Does nothing in a forked process.
     fn close(&self, py: Python<'_>) {
-        let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let batch = py.detach(|| self.batch.lock().map(|mut batch| batch.take()));
         py.detach(|| drop(batch));
     }
 }

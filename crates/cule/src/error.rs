@@ -200,6 +200,14 @@ pub enum CuleError {
         /// Process that uses it.
         here: u32,
     },
+    /// A thread of the parent process was using a console during the fork, so its copy is half-changed.
+    #[error(
+        "another thread used this console while process {here} was forked, so it cannot be used there: create a new console"
+    )]
+    UsedDuringFork {
+        /// The forked process.
+        here: u32,
+    },
     /// A step or reset of one environment failed; it must be reset. The other environments are not affected.
     #[error("environment {env}: {source}")]
     Environment {

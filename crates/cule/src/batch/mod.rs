@@ -24,6 +24,7 @@ pub use branch::{BranchOutputs, BranchReport, Branches};
 pub use config::BatchConfig;
 pub use cpu::{ConsoleStatus, CpuBatch};
 pub use outputs::Outputs;
+pub use pool::check_process;
 pub use rows::{RowBatch, RowInputs, RowOutputs};
 pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};

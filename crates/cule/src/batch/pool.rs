@@ -96,7 +96,10 @@ impl<W: Send> Pool<W> {
 struct Range<I>(Mutex<I>);
 
 /// Fails in a forked process: threads do not survive a fork, so waiting for them would never end.
-pub(super) fn check_process(made_in: u32) -> Result<(), CuleError> {
+///
+/// # Errors
+/// [`CuleError::Forked`] if this process is not `made_in`.
+pub fn check_process(made_in: u32) -> Result<(), CuleError> {
     let here = process::id();
     if made_in == here { Ok(()) } else { Err(CuleError::Forked { made_in, here }) }
 }
