@@ -61,6 +61,8 @@ def test_getting_and_setting_items():
     tree[np.array([6, 7])] = 3.0
     assert (tree[3], tree[9], tree[-1], len(tree), tree.capacity) == (1.5, 2.0, 2.0, 10, 10)
     np.testing.assert_array_equal(tree[[4, 5, 6, 7]], [1, 2, 3, 3])
+    np.testing.assert_array_equal(tree[[[4, 5], [6, 7]]], [[1, 2], [3, 3]])
+    assert tree[np.zeros((0, 3), int)].shape == (0, 3)
     assert tree.total == 12.5
     assert "total=12.5" in repr(tree)
 

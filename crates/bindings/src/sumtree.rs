@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
@@ -352,8 +352,8 @@ impl SumTree {
             let weight = self.tree.get(self.leaf(index)?).map_err(|error| sumtree_error(py, error))?;
             return Ok(self.scale.priority(weight).into_pyobject(py)?.into_any());
         }
-        let at = indices(index, "index")?;
-        let at = typed_slice::<i64>(&at).unwrap_or_default();
+        let index = indices(index, "index")?;
+        let at = typed_slice::<i64>(&index).unwrap_or_default();
         let (priorities, out) = new_array::<f64>(py, at.len())?;
         py.detach(|| {
             let mut weights = vec_of_zeros(at.len())?;
@@ -361,7 +361,7 @@ impl SumTree {
             self.scale.priorities(&weights, out)
         })
         .map_err(|error| sumtree_error(py, error))?;
-        Ok(priorities.into_any())
+        Ok(priorities.reshape(index.shape())?.into_any())
     }
 
     fn __setitem__(
