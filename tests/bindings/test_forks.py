@@ -109,3 +109,18 @@ def test_a_console_works_in_a_fork_unless_a_thread_was_using_it() -> None:
     assert status_of_fork(use) == 0
     with repeated(lambda: console.act(0)):
         assert status_of_fork(fail) == 0
+
+
+def test_a_tree_that_a_thread_updates_during_a_fork_has_right_sums_in_the_child() -> None:
+    tree = parl.SumTree(1 << 16)
+    leaves, rng = np.arange(1 << 16), np.random.default_rng(0)
+
+    def update() -> None:
+        tree.update(leaves, rng.random(1 << 16))
+
+    def work() -> None:
+        tree.update([0], [1.0])
+        tree.verify()
+
+    with repeated(update):
+        assert [status_of_fork(work) for _ in range(20)] == [0] * 20

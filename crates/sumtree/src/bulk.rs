@@ -41,13 +41,9 @@ impl SumTree {
     /// and updating its path. No other thread may update the tree during the call.
     pub fn restore_sums(&self) {
         for level in 1..self.layout.levels().len() {
-            let group = self.layout.levels()[level - 1].group;
             let nodes = 0..self.layout.levels()[level].used;
-            nodes.into_par_iter().with_min_len(NODES_PER_TASK).for_each(|node| {
-                let children = node * group..(node + 1) * group;
-                let sum = children.map(|child| self.load_sum(level - 1, child)).fold(0, u64::wrapping_add);
-                self.store_sum(level, node, sum);
-            });
+            let tasks = nodes.into_par_iter().with_min_len(NODES_PER_TASK);
+            tasks.for_each(|node| self.store_sum(level, node, self.sum_children(level, node)));
         }
         let counts = self.count_leaves();
         self.set_histogram(&counts);
@@ -56,6 +52,19 @@ impl SumTree {
         if largest > 0 {
             self.update_largest(all.map(|leaf| leaf.load(Relaxed)).max().unwrap_or(0)); // Relaxed: as above.
         }
+    }
+
+    /// As [`SumTree::restore_sums`] in this thread alone: the threads of a pool do not exist after a fork. The largest
+    /// weight was recorded before it was stored.
+    #[cold]
+    pub(crate) fn restore_sums_alone(&self) {
+        for level in 1..self.layout.levels().len() {
+            for node in 0..self.layout.levels()[level].used {
+                self.store_sum(level, node, self.sum_children(level, node));
+            }
+        }
+        let leaves = &self.leaves[..self.capacity()];
+        self.set_histogram(&count_sizes(leaves.iter().map(|leaf| leaf.load(Relaxed)))); // Relaxed: as in `load`.
     }
 
     /// Checks that the histogram matches the leaves. Meaningful only while no update is running.

@@ -29,19 +29,19 @@ impl ExclusiveWriter {
         Self { held: AtomicU32::new(0) }
     }
 
-    /// Waits until no other thread writes, then runs `write`.
-    pub(crate) fn run(&self, write: impl FnOnce()) {
+    /// Waits until no other thread writes to `tree`, then runs `write`.
+    pub(crate) fn run(&self, tree: &SumTree, write: impl FnOnce()) {
         let mine = crate::fork::count() + 1;
+        let mut expected = 0;
         #[cfg(not(loom))]
         let mut spins = 0;
         loop {
             // Acquire: pairs with the Release of the last writer.
-            match self.held.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
+            match self.held.compare_exchange(expected, mine, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
-                // A thread of the parent process wrote during the fork. It does not exist in this process.
-                Err(found) if found != 0 && found != mine => {
-                    let _ = self.held.compare_exchange(found, 0, Ordering::Relaxed, Ordering::Relaxed);
-                }
+                // A thread of the parent process wrote during the fork. It does not exist in this process, so its lock
+                // is taken from it.
+                Err(found) if found != mine && found != expected => expected = found,
                 #[cfg(not(loom))]
                 Err(_) if spins < SPINS => {
                     spins += 1;
@@ -51,6 +51,9 @@ impl ExclusiveWriter {
             }
         }
         let guard = Guard(self);
+        if expected != 0 {
+            tree.restore_sums_alone(); // It may have stored a leaf and not yet the sums above.
+        }
         write();
         drop(guard);
     }
@@ -126,13 +129,17 @@ mod tests {
         assert_eq!(tree.total(), 4 * (200 + 100) * 400);
     }
 
-    /// A thread of the parent that was writing during the fork does not block the child.
+    /// A thread of the parent that was writing during the fork does not block the child, where the next update completes
+    /// its sums.
     #[test]
     fn a_writer_from_before_a_fork_is_ignored() {
-        let tree = SumTree::new(100, 16).unwrap().exclusive();
+        let tree = SumTree::new(5000, 16).unwrap().exclusive();
         let writer = tree.exclusive.as_ref().unwrap();
+        tree.leaves[4000].store(9, Ordering::Relaxed);
         writer.held.store(crate::fork::count() + 2, Ordering::Relaxed);
         tree.set(3u32, 5).unwrap();
-        assert_eq!((tree.total(), writer.held.load(Ordering::Relaxed)), (5, 0));
+        assert_eq!((tree.total(), writer.held.load(Ordering::Relaxed)), (14, 0));
+        tree.verify().unwrap();
+        tree.verify_histogram().unwrap();
     }
 }

@@ -192,7 +192,7 @@ impl SumTree {
         let i = self.check_index(index, 0)?;
         self.check_weights(&[weight])?;
         match &self.exclusive {
-            Some(writer) => writer.run(|| self.store_one::<Plain>(i, weight)),
+            Some(writer) => writer.run(self, || self.store_one::<Plain>(i, weight)),
             None => self.store_one::<Atomic>(i, weight),
         }
         Ok(())
@@ -208,7 +208,7 @@ impl SumTree {
         match &self.exclusive {
             // SAFETY: the check returned an error unless all indices are leaves and there is one weight for
             // each.
-            Some(writer) => writer.run(|| unsafe { self.store_each::<Plain, I>(indices, weights) }),
+            Some(writer) => writer.run(self, || unsafe { self.store_each::<Plain, I>(indices, weights) }),
             // SAFETY: as above.
             None => unsafe { self.store_each::<Atomic, I>(indices, weights) },
         }
@@ -229,7 +229,7 @@ impl SumTree {
         self.check_range(first, weights.len())?;
         self.check_weights(weights)?;
         match &self.exclusive {
-            Some(writer) => writer.run(|| self.store_run::<Plain>(first, weights)),
+            Some(writer) => writer.run(self, || self.store_run::<Plain>(first, weights)),
             None => self.store_run::<Atomic>(first, weights),
         }
         Ok(())
@@ -261,12 +261,8 @@ impl SumTree {
     /// [`SumTreeError::Inconsistent`] names the first node that differs.
     pub fn verify(&self) -> Result<(), SumTreeError> {
         for level in 1..self.layout.levels().len() {
-            let group = self.layout.levels()[level - 1].group;
             for node in 0..self.layout.levels()[level].used {
-                let children = node * group..(node + 1) * group;
-                let computed =
-                    children.map(|child| self.load_sum(level - 1, child)).fold(0, u64::wrapping_add);
-                let stored = self.load_sum(level, node);
+                let (computed, stored) = (self.sum_children(level, node), self.load_sum(level, node));
                 if stored != computed {
                     return Err(SumTreeError::Inconsistent { level, node, stored, computed });
                 }
@@ -291,6 +287,13 @@ impl SumTree {
             (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
             _ => decode_sum(self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed)),
         }
+    }
+
+    /// The sum of the children of an inner node.
+    pub(crate) fn sum_children(&self, level: usize, node: usize) -> u64 {
+        let group = self.layout.levels()[level - 1].group;
+        let children = node * group..(node + 1) * group;
+        children.map(|child| self.load_sum(level - 1, child)).fold(0, u64::wrapping_add)
     }
 
     /// Sets an inner node to `sum`. No other thread may update the tree during the call.
