@@ -240,6 +240,57 @@ def test_segments_of_killed_processes_are_replaced(name):
         assert len(parl.PrioritizedReplay.attach(name)) == 0
 
 
+def _unfinished(name: str) -> int:
+    """Makes a file as a process does that begins to create a replay, and returns its descriptor."""
+    file = os.open(f"/dev/shm/{name}", os.O_CREAT | os.O_RDWR, 0o600)
+    os.ftruncate(file, 1 << 16)
+    return file
+
+
+def test_a_replay_whose_creator_was_killed_halfway_is_replaced(name):
+    os.close(_unfinished(name))
+    with pytest.raises(parl.errors.SharedMemoryError, match="No such file"):
+        parl.PrioritizedReplay.attach(name)
+    os.close(_unfinished(name))
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        buffers = []
+        openers = [
+            threading.Thread(
+                target=lambda: buffers.append(
+                    stack.enter_context(parl.PrioritizedReplay(20, PATTERN, shared=name))
+                )
+            )
+            for _ in range(4)
+        ]
+        for opener in openers:
+            opener.start()
+        for opener in openers:
+            opener.join(60)
+        buffers[0].add(**patterned(100, 5))
+        assert [len(buffer) for buffer in buffers] == [5] * 4, "all have the same memory"
+    assert time.monotonic() - start < 8
+
+
+def test_opening_waits_while_another_process_creates_the_replay_until_ctrl_c(name):
+    import fcntl
+
+    file = _unfinished(name)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    for call in (
+        lambda: parl.PrioritizedReplay(20, PATTERN, shared=name),
+        lambda: parl.PrioritizedReplay.attach(name),
+    ):
+        interrupt = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        interrupt.join()
+    threading.Timer(0.5, os.close, [file]).start()  # Ends the lock, as the end of its process does.
+    with parl.PrioritizedReplay(20, PATTERN, shared=name) as buffer:
+        assert len(buffer) == 0
+
+
 def test_shared_memory_that_is_no_replay_is_refused(name):
     with open(os.open(f"/dev/shm/{name}", os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
         file.write(b"\x01" * 4096)

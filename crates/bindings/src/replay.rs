@@ -95,6 +95,21 @@ fn wrap_result(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>
     made.map(Replay::from_core).map_err(|error| replay_error(py, error))
 }
 
+/// Calls `open` while detached from the interpreter. It may wait while its argument returns true, until Ctrl-C.
+fn interruptible(
+    py: Python<'_>,
+    open: impl FnOnce(&mut (dyn FnMut() -> bool + Send)) -> Result<replay::Replay, ReplayError> + Send,
+) -> PyResult<Replay> {
+    let mut signal = Ok(());
+    let mut goes_on = || {
+        signal = Python::attach(|py| py.check_signals());
+        signal.is_ok()
+    };
+    let made = py.detach(|| open(&mut goes_on));
+    signal?;
+    wrap_result(py, made)
+}
+
 #[pymethods]
 impl Replay {
     #[new]
@@ -158,18 +173,16 @@ impl Replay {
         if shared.is_some() && path.is_some() {
             return Err(PyValueError::new_err("shared and path are both given, expected at most one"));
         }
-        let made = py.detach(|| match (shared, path) {
-            (Some(name), _) => replay::Replay::open_shared(name, settings),
+        interruptible(py, |goes_on| match (shared, path) {
+            (Some(name), _) => replay::Replay::open_shared_while(name, settings, goes_on),
             (None, Some(path)) => replay::Replay::create_or_open_file(&path, settings),
             (None, None) => replay::Replay::heap(settings),
-        });
-        wrap_result(py, made)
+        })
     }
 
     #[staticmethod]
     fn attach(py: Python<'_>, name: &str) -> PyResult<Self> {
-        let made = py.detach(|| replay::Replay::attach_shared(name));
-        wrap_result(py, made)
+        interruptible(py, |goes_on| replay::Replay::attach_shared_while(name, goes_on))
     }
 
     #[staticmethod]

@@ -28,6 +28,8 @@ pub struct Region {
     map: MmapRaw,
     len: usize,
     name: Option<String>,
+    /// Handle of the file of a shared region.
+    shared_file: Option<File>,
     /// Path and handle of the file of a file region. Dropping the region releases the file's lock.
     file: Option<(PathBuf, File)>,
     /// [`crate::fork::seen`] when the region was made.
@@ -47,14 +49,15 @@ impl Region {
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         let map = MmapRaw::from(map);
         platform::advise_huge(&map);
-        Ok(Self { map, len: bytes, name: None, file: None, forks: fork::seen() })
+        Ok(Self { map, len: bytes, name: None, shared_file: None, file: None, forks: fork::seen() })
     }
 
     /// Creates `bytes` bytes of zeroed memory under a name. Other processes of the same user open it with
     /// [`Region::attach_shared`].
     ///
     /// The memory is a file that only this user can open, in `/dev/shm`, or in the temporary directory if `/dev/shm`
-    /// is missing or not writable, and on other systems than Linux. The file exists until [`Region::unlink`].
+    /// is missing or not writable, and on other systems than Linux. The file exists until [`Region::unlink`]. It is
+    /// locked until [`Region::unlock_shared`], or until this process ends.
     ///
     /// # Errors
     /// [`SumTreeError::Name`], [`SumTreeError::Shared`] if the name is taken, [`SumTreeError::OutOfMemory`].
@@ -63,17 +66,16 @@ impl Region {
         check_machine_memory(bytes)?;
         let file = platform::private_file().create_new(true).open(&path);
         let file = file.map_err(|e| shared(name, &path, &e))?;
+        // No other process locks it while it is empty. Without locks, as in some file systems, others only wait.
+        let _ = file.lock();
         let reserved = platform::reserve(&file, bytes.max(1)).map_err(|e| out_of_memory(bytes.max(1), &e));
-        let made = reserved.and_then(|()| {
-            let map =
-                MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-            platform::advise_huge(&map);
-            Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None, forks: fork::seen() })
-        });
-        if made.is_err() {
-            let _ = std::fs::remove_file(&path); // The first error is the one to report.
+        match reserved.and_then(|()| map_shared(&file, bytes.max(1))) {
+            Ok(map) => Ok(Self::shared(name, map, file, bytes)),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path); // The first error is the one to report.
+                Err(error)
+            }
         }
-        made
     }
 
     /// Opens the region that [`Region::create_shared`] created under `name`, in this or another process.
@@ -97,9 +99,36 @@ impl Region {
             return Err(shared(name, &path, &error));
         }
         let bytes = meta.len() as usize;
-        let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-        platform::advise_huge(&map);
-        Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None, forks: fork::seen() })
+        Ok(Self::shared(name, map_shared(&file, bytes)?, file, bytes))
+    }
+
+    fn shared(name: &str, map: MmapRaw, file: File, len: usize) -> Self {
+        let (name, shared_file) = (Some(name.to_owned()), Some(file));
+        Self { map, len, name, shared_file, file: None, forks: fork::seen() }
+    }
+
+    /// Tries to lock the file of a shared region. Its creator has it locked until [`Region::unlock_shared`].
+    #[must_use]
+    pub fn try_lock_shared(&self) -> bool {
+        self.shared_file.as_ref().is_some_and(|file| file.try_lock().is_ok())
+    }
+
+    /// Releases the lock of the file of a shared region.
+    pub fn unlock_shared(&self) {
+        if let Some(file) = &self.shared_file {
+            let _ = file.unlock(); // Dropping the region does it too.
+        }
+    }
+
+    /// Removes the name of a shared region if it still refers to this region and not to a later one. Processes that
+    /// have mapped the memory keep it; no other process can attach.
+    pub fn unlink_own(&self) {
+        if let (Some(name), Some(file)) = (&self.name, &self.shared_file)
+            && let Ok(path) = shared_path(name)
+            && platform::is_named(&path, file)
+        {
+            let _ = std::fs::remove_file(path); // Another process may remove it at the same moment.
+        }
     }
 
     /// Creates the file `path` with mode 0600 and maps `bytes` bytes of it, all zero. It may be larger than
@@ -146,7 +175,14 @@ impl Region {
 
     fn map_file(path: &Path, file: File, bytes: usize) -> std::io::Result<Self> {
         let map = MmapOptions::new().len(bytes.max(1)).map_raw(&file)?;
-        Ok(Self { map, len: bytes, name: None, file: Some((path.to_owned(), file)), forks: fork::seen() })
+        Ok(Self {
+            map,
+            len: bytes,
+            name: None,
+            shared_file: None,
+            file: Some((path.to_owned(), file)),
+            forks: fork::seen(),
+        })
     }
 
     /// Lets other processes open the file.
@@ -325,6 +361,12 @@ impl<A: SharedCell> Deref for Cells<A> {
     fn deref(&self) -> &[A] {
         &self.cells
     }
+}
+
+fn map_shared(file: &File, bytes: usize) -> Result<MmapRaw, SumTreeError> {
+    let map = MmapOptions::new().len(bytes).map_raw(file).map_err(|e| out_of_memory(bytes, &e))?;
+    platform::advise_huge(&map);
+    Ok(map)
 }
 
 pub(crate) fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {

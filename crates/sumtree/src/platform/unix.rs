@@ -51,6 +51,13 @@ pub(crate) fn open_no_link(path: &Path) -> Result<Option<File>> {
     }
 }
 
+/// Returns true if `path` names the open `file` and not another one.
+pub(crate) fn is_named(path: &Path, file: &File) -> bool {
+    let identity = |meta: Metadata| (meta.dev(), meta.ino());
+    let named = std::fs::symlink_metadata(path).map(identity);
+    named.is_ok_and(|named| file.metadata().is_ok_and(|meta| identity(meta) == named))
+}
+
 /// Opens a file for reading. Never waits, not even for the writer of a pipe.
 pub(crate) fn open_without_waiting(path: &Path) -> Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)

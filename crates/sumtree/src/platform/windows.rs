@@ -16,7 +16,10 @@ use windows_sys::Win32::Security::{
     EqualSid, GetTokenInformation, OWNER_SECURITY_INFORMATION, PSID, TOKEN_OWNER, TOKEN_QUERY, TOKEN_USER,
     TokenOwner, TokenUser,
 };
-use windows_sys::Win32::Storage::FileSystem::{FILE_ATTRIBUTE_REPARSE_POINT, FILE_FLAG_OPEN_REPARSE_POINT};
+use windows_sys::Win32::Storage::FileSystem::{
+    BY_HANDLE_FILE_INFORMATION, FILE_ATTRIBUTE_REPARSE_POINT, FILE_FLAG_OPEN_REPARSE_POINT,
+    GetFileInformationByHandle,
+};
 use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, RRF_RT_REG_DWORD, RegGetValueW};
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 use windows_sys::Win32::System::Threading::{
@@ -109,6 +112,18 @@ pub(crate) fn open_no_link(path: &Path) -> Result<Option<File>> {
     let file = options.read(true).write(true).custom_flags(FILE_FLAG_OPEN_REPARSE_POINT).open(path)?;
     let is_link = file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0;
     Ok((!is_link).then_some(file))
+}
+
+/// Returns true if `path` names the open `file` and not another one.
+pub(crate) fn is_named(path: &Path, file: &File) -> bool {
+    let identity = |file: &File| {
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: the handle is open, and the result is such a structure.
+        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut info) };
+        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
+    };
+    let own = identity(file);
+    own.is_some() && File::open(path).is_ok_and(|named| identity(&named) == own)
 }
 
 /// Opens a file for reading.

@@ -506,6 +506,30 @@ mod tests {
         }
     }
 
+    /// A process that creates a replay has its file locked. Others wait until it ends, and then replace the replay.
+    #[test]
+    #[cfg(unix)]
+    fn memory_of_a_killed_creator_is_replaced() {
+        let (name, settings) =
+            (format!("sumtree-test-creator-{}", std::process::id()), replay().settings.clone());
+        let creator = crate::Region::create_shared(&name, 1 << 16).unwrap();
+        let waits = Replay::open_shared_while(&name, settings.clone(), || false);
+        assert!(matches!(waits, Err(ReplayError::NotAReplay { unfinished: true, .. })));
+        let all = std::thread::scope(|scope| {
+            let open = || scope.spawn(|| Replay::open_shared(&name, settings.clone()).unwrap());
+            let openers = [open(), open(), open()];
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(openers.iter().all(|opener| !opener.is_finished()));
+            drop(creator);
+            openers.map(|thread| thread.join().unwrap())
+        });
+        add(&all[0], 3);
+        assert!(all.iter().all(|replay| replay.len() == 3));
+        drop(all);
+        drop(crate::Region::create_shared(&name, 1 << 16).unwrap());
+        assert!(matches!(Replay::attach_shared(&name), Err(ReplayError::Tree(_))), "there is none");
+    }
+
     /// An evictor does not overwrite rows reserved one lap ago: it waits until their process has ended.
     #[test]
     fn an_evictor_waits_for_reservations_of_the_lap_before() {

@@ -48,8 +48,12 @@ pub(super) mod header {
 pub(super) const MAGIC: u64 = 0x7061_726c_0000_0004;
 /// The seal of a file that is open, or was not closed.
 pub(super) const UNSEALED: u64 = 0x6e6f_7420_636c_6f73;
-/// How long to wait for a replay that another process is creating.
-const CREATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two attempts to attach to a replay that another process is creating, and the number of attempts after
+/// which the caller is asked whether to wait longer.
+const ATTACH_INTERVAL: Duration = Duration::from_millis(2);
+const ATTEMPTS_PER_QUESTION: u32 = 50;
+/// How long to wait for a file that does not exist or has no length yet.
+const FILE_TIMEOUT: Duration = Duration::from_millis(20);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// The FNV-1a hash, for short texts.
@@ -100,33 +104,53 @@ impl Replay {
         Self::create(region, settings, layout)
     }
 
-    /// Opens the replay that another process (or this one) created under `name`.
+    /// Opens the replay that another process (or this one) created under `name`. Waits while it is created.
     ///
     /// # Errors
     /// [`ReplayError::Tree`] if there is none, [`ReplayError::NotAReplay`] if it is something else.
     pub fn attach_shared(name: &str) -> Result<Self, ReplayError> {
-        Self::attach(name, true)
+        Self::attach_shared_while(name, || true)
     }
 
-    /// As [`Replay::attach_shared`]. Unless `registers`, this process is not registered yet.
-    fn attach(name: &str, registers: bool) -> Result<Self, ReplayError> {
-        let try_attach = || Self::from_region(name, Arc::new(Region::attach_shared(name)?), registers);
-        let start = Instant::now();
+    /// As [`Replay::attach_shared`], but waits only while `goes_on` returns true.
+    ///
+    /// # Errors
+    /// As [`Replay::attach_shared`]; [`ReplayError::NotAReplay`] if another process is still creating it.
+    pub fn attach_shared_while(name: &str, mut goes_on: impl FnMut() -> bool) -> Result<Self, ReplayError> {
+        Self::attach(name, true, &mut goes_on)
+    }
+
+    /// As [`Replay::attach_shared_while`]. Unless `registers`, this process is not registered yet.
+    fn attach(name: &str, registers: bool, goes_on: &mut dyn FnMut() -> bool) -> Result<Self, ReplayError> {
+        let (start, mut attempts) = (Instant::now(), 0);
         loop {
-            let patience = match try_attach() {
-                // The creator may not have finished: the file has no length yet, or the last word is missing.
+            attempts += 1;
+            match Self::try_attach(name, registers) {
+                // Its creator may have just begun.
                 Err(ReplayError::Tree(SumTreeError::Shared {
                     kind: ErrorKind::UnexpectedEof | ErrorKind::NotFound,
                     ..
-                })) => Duration::from_millis(20),
-                Err(ReplayError::NotAReplay { unfinished: true, .. }) => CREATION_TIMEOUT,
+                })) if start.elapsed() <= FILE_TIMEOUT => {}
+                Err(ReplayError::NotAReplay { unfinished: true, .. })
+                    if attempts % ATTEMPTS_PER_QUESTION != 0 || goes_on() => {}
                 other => return other,
-            };
-            if start.elapsed() > patience {
-                return try_attach();
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(ATTACH_INTERVAL);
         }
+    }
+
+    /// Removes a replay whose creator has ended before it was complete.
+    fn try_attach(name: &str, registers: bool) -> Result<Self, ReplayError> {
+        let region = Arc::new(Region::attach_shared(name)?);
+        let made = Self::from_region(name, Arc::clone(&region), registers);
+        // The creator holds the lock until the replay is complete, so the first word is read again under the lock.
+        if matches!(made, Err(ReplayError::NotAReplay { unfinished: true, .. })) && region.try_lock_shared() {
+            let header = Cells::<AtomicU64>::in_region(&region, 0, header::COUNT)?;
+            if header[header::MAGIC].load(Ordering::Acquire) == 0 {
+                region.unlink_own();
+            }
+        }
+        made
     }
 
     /// Opens the replay under `name`, or creates it if no process uses one. A replay that no process uses was
@@ -136,23 +160,39 @@ impl Replay {
     /// As [`Replay::create_shared`] and [`Replay::attach_shared`]; [`ReplayError::OtherReplay`] if its
     /// settings are different.
     pub fn open_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
+        Self::open_shared_while(name, settings, || true)
+    }
+
+    /// As [`Replay::open_shared`], but waits for another process that creates it only while `goes_on` returns true.
+    ///
+    /// # Errors
+    /// As [`Replay::open_shared`]; [`ReplayError::NotAReplay`] if another process is still creating it.
+    pub fn open_shared_while(
+        name: &str,
+        settings: Settings,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Self, ReplayError> {
         Self::compute_layout(&settings)?;
         for _ in 0..100 {
             match Self::create_shared(name, settings.clone()) {
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::AlreadyExists, .. })) => {}
                 other => return other,
             }
-            let found = match Self::attach(name, false) {
+            let found = match Self::attach(name, false, &mut goes_on) {
                 // It was removed in the meantime: create it.
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::NotFound, .. })) => continue,
                 other => other?,
             };
             let (magic, processes) = (&found.header()?[header::MAGIC], &found.slots.processes);
             if processes.alive_count() == 0 {
-                // Of the processes that find it at the same time, one removes it. The others wait for a new replay, as
-                // those that attach later; one that attached before sees this below.
-                if magic.compare_exchange(MAGIC, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    found.unlink();
+                // Of the processes that find it at the same time, one removes it, under the lock as in `try_attach`. The
+                // others wait for a new replay, as those that attach later; one that attached before sees this below.
+                if found.region.try_lock_shared() {
+                    if magic.compare_exchange(MAGIC, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        found.unlink();
+                    }
+                } else {
+                    std::thread::sleep(ATTACH_INTERVAL);
                 }
                 continue;
             }
@@ -204,23 +244,7 @@ impl Replay {
     /// Removes the name of shared memory: no other process can attach any more; those attached keep the
     /// memory. [`Replay::close`] does this too.
     pub fn unlink(&self) {
-        if let Some(name) = self.region.name()
-            && self.owns_name(name)
-        {
-            let _ = Region::unlink(name); // Another process may remove it at the same moment.
-        }
-    }
-
-    /// Returns true if `name` still refers to this region and not to a later one.
-    fn owns_name(&self, name: &str) -> bool {
-        let creation_id = |region: &Arc<Region>| {
-            Cells::<AtomicU64>::in_region(region, 0, header::COUNT)
-                .map(|header| header[header::CREATION_ID].load(Ordering::Relaxed))
-                .ok()
-        };
-        Region::attach_shared(name).is_ok_and(|found| {
-            found.len() == self.region.len() && creation_id(&Arc::new(found)) == creation_id(&self.region)
-        })
+        self.region.unlink_own();
     }
 
     pub(super) fn header(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
@@ -247,6 +271,7 @@ impl Replay {
     pub(super) fn publish_region(&self) -> Result<(), ReplayError> {
         // Release: pairs with the Acquire in `from_region`; everything else is in place.
         self.header()?[header::MAGIC].store(MAGIC, Ordering::Release);
+        self.region.unlock_shared();
         Ok(())
     }
 
@@ -302,7 +327,10 @@ impl Replay {
         // Acquire: pairs with the Release in `publish_region`.
         let magic = header[header::MAGIC].load(Ordering::Acquire);
         if magic != MAGIC {
-            let reason = format!("its first word is {magic:#x}, expected {MAGIC:#x}");
+            let reason = match magic {
+                0 => "another process is still creating it".to_owned(),
+                _ => format!("its first word is {magic:#x}, expected {MAGIC:#x}"),
+            };
             return Err(ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: magic == 0 });
         }
         let get = |at: usize| header[at].load(Ordering::Relaxed);
