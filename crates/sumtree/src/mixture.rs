@@ -195,22 +195,43 @@ impl SumTree {
             let positive = self.count_positive_in(&[range, 0..0]) as usize;
             return Err(SumTreeError::TooFewLeaves { asked, positive });
         }
+        let drawn = self.smallest_keys(rng, range, asked, |_| true, |weight| weight)?;
+        fence(Ordering::Acquire); // Acquire: pairs with the Release exchanges that stored the weights.
+        if drawn.len() < asked {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: drawn.len() });
+        }
+        for ((index, weight), (_, leaf, seen)) in indices.iter_mut().zip(weights).zip(drawn) {
+            (*index, *weight) = (leaf, seen);
+        }
+        Ok(())
+    }
+
+    /// Draws at most `asked` of the allowed leaves of `range`, one after the other, each with probability proportional
+    /// to 1 / `mean(weight)` among those not drawn before. Returns key, leaf and weight of each.
+    pub(crate) fn smallest_keys(
+        &self,
+        rng: &mut Rng,
+        range: Range<usize>,
+        asked: usize,
+        allowed: impl Fn(usize) -> bool,
+        mean: impl Fn(f64) -> f64,
+    ) -> Result<Vec<(u64, u64, u32)>, SumTreeError> {
         // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits
         // have the same order as their values.
         let mut kept = std::collections::BinaryHeap::from(vec_with_capacity(asked + 1)?);
         let mut bound = f64::INFINITY;
         for leaf in range {
-            let weight = self.leaves[leaf].load(Ordering::Relaxed); // Relaxed: the fence below.
-            if weight == 0 {
+            let weight = self.leaves[leaf].load(Ordering::Relaxed); // Relaxed: the caller's fence.
+            if weight == 0 || !allowed(leaf) {
                 continue;
             }
-            // An exponential variable of mean w: the leaf with the smallest one is drawn first. -ln(u) >= 1 -
+            // An exponential variable of this mean: the leaf with the smallest one is drawn first. -ln(u) >= 1 -
             // u, which is cheaper and excludes most leaves.
-            let (u, w) = (1.0 - rng.unit(), f64::from(weight));
-            if kept.len() == asked && w * (1.0 - u) >= bound {
+            let (u, mean) = (1.0 - rng.unit(), mean(f64::from(weight)));
+            if kept.len() == asked && mean * (1.0 - u) >= bound {
                 continue;
             }
-            let key = -u.ln() * w;
+            let key = -u.ln() * mean;
             if kept.len() < asked || key < bound {
                 kept.push((key.to_bits(), leaf as u64, weight));
                 if kept.len() > asked {
@@ -219,15 +240,7 @@ impl SumTree {
                 bound = kept.peek().map_or(bound, |last| f64::from_bits(last.0));
             }
         }
-        fence(Ordering::Acquire); // Acquire: pairs with the Release exchanges that stored the weights.
-        if kept.len() < asked {
-            return Err(SumTreeError::TooFewLeaves { asked, positive: kept.len() });
-        }
-        for ((index, weight), (_, leaf, seen)) in indices.iter_mut().zip(weights).zip(kept.into_sorted_vec())
-        {
-            (*index, *weight) = (leaf, seen);
-        }
-        Ok(())
+        Ok(kept.into_sorted_vec())
     }
 
     fn count_positive_in(&self, runs: &[Range<usize>; 2]) -> u64 {

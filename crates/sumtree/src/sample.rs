@@ -337,18 +337,17 @@ impl SumTree {
                 return Ok(drawn);
             }
         }
-        self.scan(&mut Rng::new(state), |_| true).ok_or(SumTreeError::Empty)
+        self.scan(&mut Rng::new(state)).ok_or(SumTreeError::Empty)
     }
 
-    /// Draws one of the allowed leaves by weight, in a single pass over all leaves. `None` if all of them are
-    /// zero.
+    /// Draws a leaf by weight, in a single pass over all leaves. `None` if all of them are zero.
     #[cold]
-    fn scan(&self, rng: &mut Rng, allowed: impl Fn(usize) -> bool) -> Option<Drawn> {
+    fn scan(&self, rng: &mut Rng) -> Option<Drawn> {
         let mut sum = 0;
         let mut drawn = None;
         for (leaf, cell) in self.leaves.iter().enumerate() {
             let weight = cell.load_clamped();
-            if weight > 0 && allowed(leaf) {
+            if weight > 0 {
                 sum += weight;
                 if rng.below(sum) < weight {
                     drawn = Some(Drawn { leaf, weight: weight as u32, offset: 0 });
@@ -360,7 +359,8 @@ impl SumTree {
 
     /// Draws distinct leaves. Draws independently in rounds and drops repeated leaves, which is equivalent to
     /// drawing each leaf from those not drawn before. If that stalls (a few leaves hold nearly all the
-    /// weight), draws from the prefix sums that the taken leaves do not cover.
+    /// weight, or most leaves are asked for), draws from the prefix sums that the taken leaves do not cover, or
+    /// from all other leaves in one pass if that takes less time.
     fn sample_distinct(
         &self,
         top: &Top,
@@ -390,25 +390,45 @@ impl SumTree {
                 }
             }
         }
+        taken.sort();
         let mut failures = 0;
         while taken.len() < asked {
-            let left = total.saturating_sub(taken.total_weight);
-            let drawn = if left > 0 && failures < RESTARTS_MAX {
-                let target = taken.uncovered_prefix(rng.below(left)).min(total - 1);
-                let (entry, residual) = top.find(target);
-                self.descend(entry, residual).map(|drawn| (drawn, target))
-            } else if let Some(found) = self.scan(rng, |leaf| !taken.contains(leaf)) {
-                Some((found, 0))
-            } else {
-                return Err(SumTreeError::TooFewLeaves { asked, positive: taken.len() });
-            };
-            let at = taken.len();
-            match drawn {
-                Some((drawn, target)) if taken.insert(drawn, target) => {
+            let (at, left) = (taken.len(), total.saturating_sub(taken.total_weight));
+            let steps = at.saturating_mul(asked - at); // Each draw below looks at the ranges of the taken leaves.
+            if left == 0 || failures == RESTARTS_MAX || steps > self.capacity() {
+                return self.sample_rest(&taken, rng, indices, weights);
+            }
+            let target = taken.uncovered_prefix(rng.below(left)).min(total - 1);
+            let (entry, residual) = top.find(target);
+            match self.descend(entry, residual) {
+                Some(drawn) if taken.insert_sorted(drawn, target) => {
                     (indices[at], weights[at]) = (drawn.leaf as u64, drawn.weight);
                 }
                 _ => failures += 1,
             }
+        }
+        Ok(())
+    }
+
+    /// Draws the rest of a batch of distinct leaves, after those already taken, in one pass over all leaves.
+    #[cold]
+    fn sample_rest(
+        &self,
+        taken: &DrawnLeaves,
+        rng: &mut Rng,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        let (first, asked) = (taken.len(), indices.len());
+        let all = 0..self.capacity();
+        let rest =
+            self.smallest_keys(rng, all, asked - first, |leaf| !taken.contains(leaf), |weight| 1.0 / weight)?;
+        if rest.len() < asked - first {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: first + rest.len() });
+        }
+        let outputs = indices[first..].iter_mut().zip(&mut weights[first..]);
+        for ((index, weight), (_, leaf, seen)) in outputs.zip(rest) {
+            (*index, *weight) = (leaf, seen);
         }
         Ok(())
     }
@@ -484,7 +504,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
 /// Leaves already drawn in a call without replacement, with the range of prefix sums that each covers.
 struct DrawnLeaves {
     leaves: std::collections::HashSet<usize>,
-    /// (start, weight) of each range, sorted by start.
+    /// (start, weight) of each range, sorted by start after [`DrawnLeaves::sort`].
     ranges: Vec<(u64, u64)>,
     total_weight: u64,
 }
@@ -506,12 +526,25 @@ impl DrawnLeaves {
 
     /// Adds a leaf. Returns false if it was taken before.
     fn insert(&mut self, drawn: Drawn, target: u64) -> bool {
+        self.insert_at(self.ranges.len(), drawn, target)
+    }
+
+    /// Sorts the ranges, after which leaves are added with [`DrawnLeaves::insert_sorted`].
+    fn sort(&mut self) {
+        self.ranges.reverse(); // Of equal starts the last one comes first.
+        self.ranges.sort_by_key(|range| range.0);
+    }
+
+    fn insert_sorted(&mut self, drawn: Drawn, target: u64) -> bool {
+        let at = self.ranges.partition_point(|range| range.0 < range_start(drawn, target));
+        self.insert_at(at, drawn, target)
+    }
+
+    fn insert_at(&mut self, at: usize, drawn: Drawn, target: u64) -> bool {
         if !self.leaves.insert(drawn.leaf) {
             return false;
         }
-        let start = target.saturating_sub(drawn.offset);
-        let at = self.ranges.partition_point(|s| s.0 < start);
-        self.ranges.insert(at, (start, u64::from(drawn.weight)));
+        self.ranges.insert(at, (range_start(drawn, target), u64::from(drawn.weight)));
         self.total_weight += u64::from(drawn.weight);
         true
     }
@@ -527,6 +560,11 @@ impl DrawnLeaves {
         }
         target
     }
+}
+
+/// The first prefix sum that a leaf drawn for `target` covers.
+fn range_start(drawn: Drawn, target: u64) -> u64 {
+    target.saturating_sub(drawn.offset)
 }
 
 #[cfg(test)]

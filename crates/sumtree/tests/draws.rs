@@ -254,6 +254,63 @@ fn distinct_draws_follow_what_is_left() {
     }
 }
 
+/// Draws that are so many, or weights so uneven, that the rest of a batch is drawn in one pass over the leaves: the sixth
+/// and the last of 32 draws have the weights that draws one after the other have.
+#[test]
+fn many_distinct_draws_follow_what_is_left() {
+    let weights_of: Vec<u32> =
+        (0..64).map(|i| [1, 2, 6, (1 << 26) - 1][if i == 9 { 3 } else { i % 3 }]).collect();
+    let tree = SumTree::new(64, 16).unwrap();
+    tree.set_range(0, &weights_of).unwrap();
+    let cell = |a: u32, b: u32| {
+        [1, 2, 6]
+            .map(|w| (w == a, w == b))
+            .iter()
+            .enumerate()
+            .fold(0, |sum, (i, same)| sum + 3 * i * usize::from(same.0) + i * usize::from(same.1))
+    };
+    let mut rng = Rng::new(80);
+    let mut p = [0.0; 9];
+    for _ in 0..200_000 {
+        let mut left = weights_of.clone();
+        let mut drawn = [0; 32];
+        for weight in &mut drawn {
+            let mut target = rng.below(left.iter().map(|w| u64::from(*w)).sum());
+            let at = left
+                .iter()
+                .position(|w| {
+                    target < u64::from(*w) || {
+                        target -= u64::from(*w);
+                        false
+                    }
+                })
+                .unwrap();
+            *weight = std::mem::take(&mut left[at]);
+        }
+        p[cell(drawn[5], drawn[31])] += 1.0 / 200_000.0;
+    }
+    let mut counts = [0; 9];
+    for _ in 0..20_000 {
+        let (mut indices, mut weights) = ([0; 32], [0; 32]);
+        tree.sample(&mut rng, Draws::WithoutReplacement, &mut indices, &mut weights).unwrap();
+        counts[cell(weights[5], weights[31])] += 1;
+    }
+    assert_distribution(&counts, &p, "many distinct draws");
+}
+
+/// Takes minutes if each draw looks at all the others.
+#[test]
+fn all_of_many_leaves_are_drawn_at_once() {
+    let tree = SumTree::new(200_000, 16).unwrap();
+    tree.fill_range(0, 200_000, 3).unwrap();
+    let (mut indices, mut weights) = (vec![0; 200_000], vec![0; 200_000]);
+    let start = std::time::Instant::now();
+    tree.sample(&mut Rng::new(1), Draws::WithoutReplacement, &mut indices, &mut weights).unwrap();
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    indices.sort_unstable();
+    assert!(indices.into_iter().eq(0..200_000));
+}
+
 /// The same seed gives the same draws, in whatever order the weights were set; another seed gives other
 /// draws.
 #[test]
