@@ -9,7 +9,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def status_of_fork(work: Callable[[], object]) -> int:
 
 
 @contextlib.contextmanager
-def repeated(call: Callable[[], object]) -> Iterator[None]:
+def repeated(call: Callable[[], object]) -> Generator[None]:
     """Repeats ``call``, which takes some 0.05 s or more, in another thread for the length of the block."""
     begun, ends = threading.Event(), threading.Event()
 
@@ -62,7 +63,7 @@ def repeated(call: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("options", [{"num_threads": 3}, {"num_threads": 2, "batch_size": 2}], ids=str)
-def test_freeing_inherited_environments_leaves_the_threads_of_new_ones(options: dict[str, int]) -> None:
+def test_freeing_inherited_environments_leaves_the_threads_of_new_ones(options: dict[str, Any]) -> None:
     envs = [parl.AtariVectorEnv("pong", 4, **options)]
     envs[0].reset(seed=0)
 
