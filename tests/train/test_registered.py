@@ -1,6 +1,7 @@
 """Algorithms of a user: `examples/own_algorithm.py`, registration, entry points, commands, resuming."""
 
 import dataclasses
+import enum
 import importlib
 import re
 import sys
@@ -15,7 +16,7 @@ from parl.algos import dqn, ppo
 from parl.cli import main
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
-from parl.train import algorithm_names, evaluate, record, registry, resume, settings_for, train
+from parl.train import algorithm_names, evaluate, load, record, registry, resume, settings_for, train
 from parl.types import Preset
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -294,3 +295,26 @@ def test_an_entry_point_with_the_name_of_another_algorithm_is_an_error(tmp_path)
         train("dqn", env="CartPole-v1")
     with pytest.raises(ConfigError, match="'mine' exists already: mine:Mine, an entry point of mine"):
         register_algorithm("mine", Mine)
+
+
+def test_settings_that_are_none_stay_so_and_those_that_a_file_cannot_hold_are_refused(example, tmp_path):
+    class Mode(enum.Enum):
+        FAST = 1
+
+    class Chosen(example.Reinforce):
+        @dataclasses.dataclass(frozen=True)
+        class Config(example.Reinforce.Config):
+            limit: float | None = None
+            mode: object = "slow"
+
+        @classmethod
+        def default_config(cls, spec):
+            return cls.Config(limit=0.5)
+
+    register_algorithm("chosen", Chosen)
+    options = SMALL | {"total_steps": 64, "runs": str(tmp_path)}
+    run = train("chosen", **options, limit=None)
+    assert load(run.path).config.algorithm.limit is None
+    assert load(train("chosen", **options).path).config.algorithm.limit == 0.5
+    with pytest.raises(ConfigError, match=r"chosen: mode = <Mode.FAST: 1> comes back as 'Mode.FAST'"):
+        train("chosen", **options, mode=Mode.FAST)

@@ -5,7 +5,8 @@
     runs/dqn-CartPole-v1-0/
       run.json             identifier, checksums of the settings, command line, versions, machine, start time,
                            settings of an Atari environment, names of settings whose numbers auto chose,
-                           names and digests of functions without an import path
+                           names and digests of functions without an import path, settings that are None
+                           although their default is not
       config.toml          every setting, resolved
       env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
       network.pkl          functions that make torso or network, if they have no import path
@@ -113,6 +114,7 @@ class RunDirectory:
         files: Mapping[str, bytes] | None = None,
         auto: Sequence[str] = (),
         functions: Mapping[str, str] | None = None,
+        cleared: Mapping[str, Sequence[str]] | None = None,
     ) -> RunDirectory:
         """Creates the directory ``root/name``, or ``root/name-2`` and so on if it exists.
 
@@ -126,6 +128,8 @@ class RunDirectory:
             auto: settings that were ``auto``, for ``run.json``; ``config`` has the numbers in their place.
             functions: setting -> name and digest of a function that ``config`` does not describe, for
                 ``run.json``.
+            cleared: table of ``config`` -> names of settings that are None although their default is not,
+                for ``run.json``.
 
         Raises:
             OSError: the folder cannot be written.
@@ -153,6 +157,7 @@ class RunDirectory:
             "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "numpy": np.__version__},
             "auto": list(auto),
             "functions": dict(functions or {}),
+            "cleared": dict(cleared or {}),
         } | ({"environment": dict(environment)} if environment else {})
         # Written last, because it marks the directory as complete.
         write_atomically(path / "run.json", with_checksum(about))

@@ -45,6 +45,7 @@ from parl.train.registry import (
     Layer,
     algorithm_names,
     check_configs,
+    cleared_settings,
     default_settings,
     described_functions,
     make_algorithm,
@@ -180,6 +181,9 @@ def train(
         progress.print_detail(f"{len(starts)} states of games that the policy of {source} has played")
     progress.print_line(summary_of(name, settings, maker, 1 if group is None else group.size))
 
+    table = table_of(name, settings, own)
+    cleared = cleared_settings(name, spec, table, settings, own)
+
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
         files = {} if maker.is_text else {"env.pkl": pickles.dump(maker)}
@@ -187,10 +191,9 @@ def train(
             files["network.pkl"] = pickles.dump(pickled)
         if starts is not None:
             files[start_states.FILE] = starts.to_bytes()
-        table = table_of(name, settings, own)
         digests = described_functions(maker, own)
         root = working / settings.runs
-        made = RunDirectory.create(root, label, table, command, environment, files, auto, digests)
+        made = RunDirectory.create(root, label, table, command, environment, files, auto, digests, cleared)
         return Path(settings.runs) / made.path.name
 
     path = None if is_follower else new_directory()

@@ -33,7 +33,7 @@ _CURVE, _VIDEO = "learning-curve.png", "replay.mp4"
 # Settings that name files and machines.
 _LOCAL = ("runs", "name", "init_from", "start_states", "start_states_share", "data", "ray_address")
 # Content of run.json that says nothing about the machine.
-_PUBLIC = ("format", "id", "created", "versions", "environment")
+_PUBLIC = ("format", "id", "created", "versions", "environment", "cleared")
 
 
 def _hub() -> Any:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +29,7 @@ from parl.errors import ConfigError
 from parl.extras import install_command
 from parl.function_digests import digest_of
 from parl.functions import PickledFunction
-from parl.run import check_keys, parse_count
+from parl.run import check_keys, dump_toml, parse_count
 from parl.train.config import words
 from parl.train.presets import PRESETS
 from parl.train.topologies import TOPOLOGIES, Topology
@@ -462,6 +463,50 @@ def table_of(name: str, config: Any, algorithm: Any) -> dict[str, Any]:
     own = {key: value for key, value in dataclasses.asdict(algorithm).items() if not _is_pickled(value)}
     module = {"module": entry(name).module} if name in _REGISTERED else {}
     return {"algorithm": name, **module, "run": dataclasses.asdict(config), name: own}
+
+
+def cleared_settings(
+    name: str, spec: EnvSpec, table: Mapping[str, Any], config: Any, own: Any
+) -> dict[str, Any]:
+    """The settings that are None and would have another value when read from TOML, which has no None.
+
+    Args:
+        name: name of the algorithm.
+        spec: description of the environment.
+        table: from :func:`table_of`.
+        config: settings of the run.
+        own: settings of the algorithm.
+
+    Returns:
+        ``"run"`` and the name of the algorithm -> names of such settings.
+
+    Raises:
+        ConfigError: another setting of the algorithm would have another value; names it.
+    """
+    layer = table_layer(name, tomllib.loads(dump_toml(table)), "config.toml")
+    read_run, read_own = resolve(name, spec, [layer])
+    cleared: dict[str, Any] = {}
+    for key, given, read in (("run", config, read_run), (name, own, read_own)):
+        names = [one for one, value in vars(given).items() if value is None is not getattr(read, one)]
+        cleared |= {key: names} if names else {}
+    for setting, value in vars(own).items():
+        found = getattr(read_own, setting)
+        if value is None or _is_pickled(value) or _listed(found) == _listed(value) or value != value:
+            continue
+        raise ConfigError(
+            f"{name}: {setting} = {value!r} comes back as {found!r} from a file of settings: expected a "
+            "number, text, true, false, None, or a list or dictionary of these"
+        )
+    return cleared
+
+
+def _listed(value: Any) -> Any:
+    """``value`` with tuples as lists, which TOML does not tell apart."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _listed(item) for key, item in value.items()}
+    return value
 
 
 def pickled_functions(algorithm: Any) -> dict[str, Any]:

@@ -87,6 +87,9 @@ def open_run(
         maker = env_maker(name, None, layers)
     spec = spec or probe_env(maker)[0]
     config, algorithm = resolve(name, spec, layers)
+    cleared = run.about.get("cleared", {})
+    config = dataclasses.replace(config, **dict.fromkeys(cleared.get("run", ())))
+    algorithm = dataclasses.replace(algorithm, **dict.fromkeys(cleared.get(name, ())))
     return OpenedRun(run, name, config, algorithm, maker, spec)
 
 
