@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 import optuna
 import pytest
+import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
@@ -199,6 +200,23 @@ def test_the_best_settings_have_the_options_of_the_environment(tmp_path):
     run = load_toml(found.config)["run"]
     assert (run["env_options"], run["wrappers"]) == (["render_mode=None"], ["limited"])
     assert run["env"] == load_toml(f"{found.study.trials[0].user_attrs['run']}/config.toml")["run"]["env"]
+
+
+def torso(space):
+    made = torch.nn.Linear(space.shape[0], 4)
+    made.out_features = 4
+    return made
+
+
+def test_the_best_settings_name_a_network_of_ones_own_by_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {key: value for key, value in RUN.items() if key != "hidden"}
+    options |= {"env": "CartPole-v1", "trials": 1, "space": SPACE}
+    named = parl.tune("ppo", study=tmp_path / "named.db", torso=torso, **options)
+    assert load_toml(named.config)["ppo"]["torso"] == f"{__name__}:torso"
+    assert main(["train", "ppo", "--config", str(named.config), "--quiet"]) == 0
+    free = parl.tune("ppo", study=tmp_path / "free.db", torso=lambda space: torso(space), **options)
+    assert "torso" not in load_toml(free.config)["ppo"]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ import numpy as np
 
 from parl._system import locked_folder, process_exists, write_atomically
 from parl.errors import ConfigError, NonFiniteError
+from parl.functions import PickledFunction, as_setting
 from parl.ops.bounds import integer
 from parl.run import dump_toml
 from parl.run.config import plain
@@ -256,6 +257,10 @@ def _write_settings(path: Path, algorithm: str, maker: EnvMaker, layers: Sequenc
     run["env"] = maker.env if isinstance(maker.env, str) else maker.name
     for key in {"env_options", "evaluation_env_options"} & run.keys():
         run[key] = words(run[key])  # TOML has no None, which may be a value
+    for key in {"torso", "network"} & own.keys():
+        own[key] = as_setting(key, own[key])
+        if isinstance(own[key], PickledFunction):
+            del own[key]
     if "wrappers" in run:
         run["wrappers"] = maker.wrapper_names
     write_atomically(path, dump_toml({"algorithm": algorithm, "run": run, algorithm: own}).encode())
