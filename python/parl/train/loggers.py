@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -187,18 +188,24 @@ class MLflow(Logger):
         self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
 
     def log(self, env_steps: int, metrics: Mapping[str, float]) -> None:
-        """Adds metrics to the queue of MLflow's writing thread."""
+        """Adds metrics to the queue of MLflow's writing thread; raises what has failed in the queue."""
         from mlflow.entities import Metric
 
+        ended = [one for one in self._pending if all(each.done() for each in one._operation_futures)]
+        self._pending = [one for one in self._pending if one not in ended]
+        for operation in ended:
+            operation.wait()
         now = int(time.time() * 1000)
         values = [Metric(name, float(value), now, env_steps) for name, value in metrics.items()]
         self._pending.append(self._client.log_batch(self._id, metrics=values, synchronous=False))
 
     def on_end(self, result: Run, /) -> None:
-        """Waits for the queue and ends the run of MLflow; raises what failed in the queue."""
+        """Waits for the queue, warns of what failed in it, and ends the run of MLflow."""
         try:
             for operation in self._pending:
                 operation.wait()
+        except Exception as error:  # of MLflow, its store or the network; the run itself has ended
+            warnings.warn(f"MLflow lacks metrics: {type(error).__name__}: {error}", stacklevel=2)
         finally:
             self._client.set_terminated(self._id, self._status.get(result.stopped, "FINISHED"))
 
