@@ -203,7 +203,7 @@ def test_a_failing_worker_sends_its_error(error):
         assert connection is theirs and word == "word"
         raise error
 
-    workers._main(fails, theirs, None, ("word",))
+    workers._main(fails, theirs, None, 0, ("word",))
     kind, said = ours.recv()
     assert kind == "error" and theirs.closed
     if isinstance(error, NonFiniteError):
@@ -227,7 +227,7 @@ def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
     threads = torch.get_num_threads()
     try:
         with pytest.raises(SystemExit) as ended:
-            workers._main(fails, theirs, 77, ())
+            workers._main(fails, theirs, 77, 0, ())
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

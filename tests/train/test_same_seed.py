@@ -60,7 +60,9 @@ class Noise(gymnasium.Env):
 
     observation_space = gymnasium.spaces.Box(0, 1, (2,))
     action_space = gymnasium.spaces.Discrete(2)
-    folder = None
+
+    def __init__(self, folder=None):
+        self._folder = folder
 
     def reset(self, *, seed=None, options=None):
         self._step = 0
@@ -72,8 +74,8 @@ class Noise(gymnasium.Env):
 
     def _draw(self):
         seen = np.array([random.random(), np.random.random()], np.float32)
-        if self.folder is not None:
-            with open(self.folder / str(os.getpid()), "a") as file:
+        if self._folder is not None:
+            with open(f"{self._folder}/{os.getpid()}", "a") as file:
                 file.write(f"{seen[0]} {seen[1]}\n")
         return seen
 
@@ -82,14 +84,12 @@ NOISE = {"num_envs": 2, "rollout_steps": 8, "hidden": (8,), "anneal": False, "ev
 NOISE |= {"seed": 3, "quiet": True}
 
 
-def test_actors_draw_different_numbers_from_the_modules_and_the_same_ones_in_another_run(
-    tmp_path, monkeypatch
-):
+def test_actors_draw_different_numbers_from_the_modules_and_the_same_ones_in_another_run(tmp_path):
     found = []
     for label in ("a", "b"):
         (folder := tmp_path / label).mkdir()
-        monkeypatch.setattr(Noise, "folder", folder)
         run = {"actors": 2, "actor_kind": "process", "total_steps": 64, "runs": str(tmp_path / "runs")}
+        run["env_options"] = {"folder": str(folder)}
         train("impala", Noise, **NOISE, **run)
         mine = folder / str(os.getpid())
         first = {file.read_text().split()[i] for file in folder.iterdir() if file != mine for i in (0, 1)}

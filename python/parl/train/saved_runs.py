@@ -65,6 +65,7 @@ def open_run(
     run = RunDirectory.open(path)
     run.verify()
     table, path = run.config, run.path / "config.toml"
+    cleared = run.about.get("cleared", {})
     name = check_known(table, path)
     layers = [table_layer(name, table, path)]
     for value in import_paths(name, table):
@@ -87,7 +88,6 @@ def open_run(
         maker = env_maker(name, None, layers)
     spec = spec or probe_env(maker)[0]
     config, algorithm = resolve(name, spec, layers)
-    cleared = run.about.get("cleared", {})
     config = dataclasses.replace(config, **dict.fromkeys(cleared.get("run", ())))
     algorithm = dataclasses.replace(algorithm, **dict.fromkeys(cleared.get(name, ())))
     return OpenedRun(run, name, config, algorithm, maker, spec)

@@ -377,14 +377,14 @@ def test_damaged_rows_are_named(pong: parl.jax.AtariEnv, state: Any) -> None:
         return str(caught.value)
 
     empty = state._replace(rows=jnp.zeros_like(state.rows))
-    assert re.search(r"row \d of states: .* version 0, expected 1", message(empty))
+    assert re.search(r"row \d of states: .* version 0, expected 2", message(empty))
     assert "row 2 of states" in message(damaged(state, 2, 0, [9, 0, 0, 0]))
     # Bytes and rows of kept pictures.
     assert "not 420 rows of its pictures" in message(damaged(state, 1, 4, [5, 0, 0, 0, 164, 1, 0, 0]))
     assert "pictures" in message(damaged(state, 1, 4, [255] * 8))
-    # A number of draws that a reset would repeat for a minute: the fourth to last number of the fixed part.
+    # A number of draws that a reset would repeat for a minute: the sixth to last number of the fixed part.
     end = pong.state_bytes - 12_288
-    assert "4294967295 draws of idle frames" in message(damaged(state, 0, end - 16, [255] * 4))
+    assert "4294967295 draws of idle frames" in message(damaged(state, 0, end - 24, [255] * 4))
     other, _ = parl.jax.make("breakout", N).reset(jax.random.key(0))
     assert "game" in message(other) or "cartridge" in message(other)
 

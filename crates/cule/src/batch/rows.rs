@@ -24,7 +24,7 @@ use crate::env::state::{EnvSettings, Head, UNKNOWN_DRAWS};
 use crate::random::Random;
 
 /// Version of the layout of a row.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Maximum number of draws of the generator of idle frames, which a reset makes again: they take about half a
 /// second. An environment makes a few in a reset.
 const MOST_NOOP_DRAWS: u32 = 1 << 27;
