@@ -108,8 +108,12 @@ def test_a_console_works_in_a_fork_unless_a_thread_was_using_it() -> None:
                 call()
 
     assert status_of_fork(use) == 0
+    found: list[int] = []
     with repeated(lambda: console.act(0)):
-        assert status_of_fork(fail) == 0
+        # 1: the fork fell between two calls of the thread, where the console works.
+        while 0 not in found and len(found) < 50:
+            found.append(status_of_fork(fail))
+    assert set(found) <= {0, 1} and 0 in found
 
 
 def test_a_tree_that_a_thread_updates_during_a_fork_has_right_sums_in_the_child() -> None:
