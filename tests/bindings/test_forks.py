@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -16,29 +14,13 @@ import numpy as np
 import pytest
 
 import parl
+from children import in_child
 from parl.atari import Console
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
-
-
-def status_of_fork(work: Callable[[], object]) -> int:
-    """Exit status of a forked process that calls ``work``; a signal ends it after 30 s."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(30)
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @contextlib.contextmanager
@@ -75,7 +57,7 @@ def test_freeing_inherited_environments_leaves_the_threads_of_new_ones(options: 
         new.step(np.zeros(new.batch_size, np.int64))
         new.close()
 
-    assert status_of_fork(work) == 0
+    assert in_child(work, seconds=30) == 0
     envs[0].close()
 
 
@@ -89,7 +71,7 @@ def test_environments_that_a_thread_steps_during_a_fork_do_not_hang_in_the_child
         envs.close()
 
     with repeated(lambda: envs.step(np.zeros(4, np.int64))):
-        assert status_of_fork(work) == 0
+        assert in_child(work, seconds=30) == 0
     envs.close()
 
 
@@ -107,12 +89,12 @@ def test_a_console_works_in_a_fork_unless_a_thread_was_using_it() -> None:
             with pytest.raises(ValueError, match="another thread used this console while process"):
                 call()
 
-    assert status_of_fork(use) == 0
+    assert in_child(use, seconds=30) == 0
     found: list[int] = []
     with repeated(lambda: console.act(0)):
         # 1: the fork fell between two calls of the thread, where the console works.
         while 0 not in found and len(found) < 50:
-            found.append(status_of_fork(fail))
+            found.append(in_child(fail, seconds=30))
     assert set(found) <= {0, 1} and 0 in found
 
 
@@ -128,4 +110,4 @@ def test_a_tree_that_a_thread_updates_during_a_fork_has_right_sums_in_the_child(
         tree.verify()
 
     with repeated(update):
-        assert [status_of_fork(work) for _ in range(20)] == [0] * 20
+        assert [in_child(work, seconds=30) for _ in range(20)] == [0] * 20

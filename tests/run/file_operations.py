@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,18 +48,3 @@ class FileOperations:
         self.count += 1
         if self.count == self._fatal:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """Runs ``work`` in a forked process and returns its exit status, negative if a signal ended it."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

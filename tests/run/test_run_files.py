@@ -9,8 +9,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from file_operations import FileOperations, in_child
+from file_operations import FileOperations
 
+from children import in_child
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import (
     MetricsLog,

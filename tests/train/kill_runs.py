@@ -24,11 +24,13 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "run"))
 
 import torch
-from file_operations import FileOperations, in_child
+from file_operations import FileOperations
 
+from children import in_child
 from parl.errors import RunDirectoryError
 from parl.run import RunDirectory
 from parl.train import resume, train
