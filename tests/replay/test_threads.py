@@ -252,7 +252,6 @@ def test_a_replay_whose_creator_was_killed_halfway_is_replaced(name):
     with pytest.raises(parl.errors.SharedMemoryError, match="No such file"):
         parl.PrioritizedReplay.attach(name)
     os.close(_unfinished(name))
-    start = time.monotonic()
     with contextlib.ExitStack() as stack:
         buffers = []
         openers = [
@@ -269,7 +268,6 @@ def test_a_replay_whose_creator_was_killed_halfway_is_replaced(name):
             opener.join(60)
         buffers[0].add(**patterned(100, 5))
         assert [len(buffer) for buffer in buffers] == [5] * 4, "all have the same memory"
-    assert time.monotonic() - start < 8
 
 
 def test_opening_waits_while_another_process_creates_the_replay_until_ctrl_c(name):

@@ -298,17 +298,15 @@ fn many_distinct_draws_follow_what_is_left() {
     assert_distribution(&counts, &p, "many distinct draws");
 }
 
-/// Takes minutes if each draw looks at all the others.
+/// Takes an hour if each draw looks at all the others.
 #[test]
 fn all_of_many_leaves_are_drawn_at_once() {
-    let tree = SumTree::new(200_000, 16).unwrap();
-    tree.fill_range(0, 200_000, 3).unwrap();
-    let (mut indices, mut weights) = (vec![0; 200_000], vec![0; 200_000]);
-    let start = std::time::Instant::now();
+    let tree = SumTree::new(1_000_000, 16).unwrap();
+    tree.fill_range(0, 1_000_000, 3).unwrap();
+    let (mut indices, mut weights) = (vec![0; 1_000_000], vec![0; 1_000_000]);
     tree.sample(&mut Rng::new(1), Draws::WithoutReplacement, &mut indices, &mut weights).unwrap();
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     indices.sort_unstable();
-    assert!(indices.into_iter().eq(0..200_000));
+    assert!(indices.into_iter().eq(0..1_000_000));
 }
 
 /// The same seed gives the same draws, in whatever order the weights were set; another seed gives other
