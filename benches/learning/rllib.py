@@ -407,8 +407,9 @@ def add_goal(record, name, split, goal, ours, theirs, limit_s):
         same = {"peer": "RLlib", "version": version, "seeds": len(ours)}
         if not all(row["reached"] for row in theirs):
             same["conditions"] = "at least: RLlib did not reach the goal on every seed"
-        ratios = [two["cpu_s"] / one["cpu_s"] for one, two in zip(ours, theirs, strict=True)]
-        record.add("rllib-goals", label, "processor-time speed ratio", "x", ratios, **same)
+        for metric, key in (("wall-clock speed ratio", "seconds"), ("processor-time speed ratio", "cpu_s")):
+            ratios = [two[key] / one[key] for one, two in zip(ours, theirs, strict=True)]
+            record.add("rllib-goals", label, metric, "x", ratios, **same)
 
 
 def median_of(rows, key):
@@ -468,7 +469,7 @@ def main():
     arguments = parse_or_run(parser, work)
     if arguments is None:
         return
-    conditions = "one torch thread per process; two cores, beside other work"
+    conditions = "one torch thread per process; two cores"
     with Record(arguments.record, "DQN and SAC beside RLlib", conditions) as record:
         {"goals": goals, "rates": rates}[arguments.what](record, arguments)
 
