@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import random
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, cluster
 from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy.pacer import Pacer
+from parl.runtime.seeds import seeded_modules
 from parl.runtime.shared_counters import SharedCounters
 from parl.runtime.weights import SharedWeights
 
@@ -263,6 +265,15 @@ def test_a_row_buffer_numbers_rows_in_place_of_tickets():
     assert rows["env_id"].tolist() == [0, 1, 0, 1]
     assert recorder.add(obs=obs, env_id=np.arange(2)).tolist() == [4, 5]
     assert len(recorder.take()["obs"]) == 2
+
+
+def test_a_ray_actor_seeds_the_modules_from_which_environments_may_draw(make_setup):
+    drawn = []
+    with seeded_modules(0):
+        for index, resumes in ((0, 0), (1, 0), (0, 1), (0, 0)):
+            RayActor(make_setup(actors=2, num_envs=4), index, resumes, None)
+            drawn.append((random.random(), np.random.random()))
+    assert drawn[3] == drawn[0] and len({value for pair in drawn[:3] for value in pair}) == 6
 
 
 def test_a_ray_actor_steps_and_returns_rows(make_setup):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import random
 import sys
 
 import numpy as np
@@ -35,6 +36,7 @@ from parl.runtime.population import (
     aligned_rows,
     pack_members,
 )
+from parl.runtime.seeds import seeded_modules
 from parl.runtime.weights import SharedWeights
 from parl.runtime.workers import Deadline, WorkerTimeoutError
 
@@ -55,6 +57,21 @@ def handle(repeats, resumes=0):
     shared.publish(torch.zeros(2))
     made = RayRolloutHandle(setup(), 1, resumes, WeightsRef(shared), repeats)
     return made, shared
+
+
+def test_ray_actors_seed_the_modules_from_which_environments_may_draw():
+    makers = (
+        lambda index: RayRolloutActor(setup(), index, 0, None),
+        lambda index: RayRolloutActor(setup(), index, 1, None),
+        lambda index: RayEvaluator(population(), index),
+    )
+    for make in makers:
+        drawn = []
+        with seeded_modules(0):
+            for index in (0, 1, 0):
+                make(index)
+                drawn.append((random.random(), np.random.random()))
+        assert drawn[2] == drawn[0] and not set(drawn[0]) & set(drawn[1])
 
 
 def rollout(state=None):

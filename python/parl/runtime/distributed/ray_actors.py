@@ -110,7 +110,7 @@ class RayActor(RayProcess):
     """An actor in a Ray process, on any machine of the cluster."""
 
     def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
-        torch.set_num_threads(1)
+        super().__init__(setup, index, resumes)
         self._rows = RowBuffer()
         self._scale = setup.scale
         self._actor = setup.make_actor(index, self._rows, resumes)

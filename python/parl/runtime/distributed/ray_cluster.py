@@ -17,12 +17,16 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.runtime.seeds import actor_seeds, seed_modules
 from parl.runtime.weights import SharedWeights
+
+if TYPE_CHECKING:
+    from parl.runtime.setup import RunSetup
 
 # Number of failures of an actor in a row, without a result between them, that ends the run.
 _FAILURES_MAX = 3
@@ -169,7 +173,19 @@ class WeightsRef:
 
 
 class RayProcess:
-    """Base class of Ray actors: tells where it runs."""
+    """Base class of Ray actors: tells where it runs.
+
+    Its process gets one torch thread and seeds ``random`` and ``numpy.random``, which Ray does not.
+
+    Args:
+        setup: the run.
+        index: index of the actor.
+        resumes: number of resumes of the run so far, and more for an actor that replaces another.
+    """
+
+    def __init__(self, setup: RunSetup, index: int, resumes: int = 0) -> None:
+        torch.set_num_threads(1)
+        seed_modules(actor_seeds(setup.own_seed(resumes), index)[0])
 
     def process(self) -> tuple[str, int]:
         """Ray's id of the machine, and the id of the process."""

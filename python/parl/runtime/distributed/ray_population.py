@@ -38,7 +38,7 @@ class RayEvaluator(RayProcess):
     """A :class:`PopulationEvaluator` in a Ray process, on any machine of the cluster."""
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
-        torch.set_num_threads(1)
+        super().__init__(setup, index)
         self._evaluator = PopulationEvaluator(setup, index)
 
     def evaluate(self, base: Array, first: int, packed: PackedMembers, env_seed: int) -> tuple[Array, Array]:

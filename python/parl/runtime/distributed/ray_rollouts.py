@@ -72,7 +72,7 @@ class RayRolloutActor(RayProcess):
     """An actor that collects rollouts in a Ray process, on any machine of the cluster."""
 
     def __init__(self, setup: RolloutSetup, index: int, resumes: int, state: bytes | None) -> None:
-        torch.set_num_threads(1)
+        super().__init__(setup, index, resumes)
         self._actor = setup.make_actor(index, resumes)
         self._buffer = setup.make_buffer(index)
         if state is not None:
