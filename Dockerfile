@@ -2,7 +2,7 @@
 # The stage `tools` is the development container: Rust, Python and what `make ci` needs.
 FROM rust:1.95-slim-trixie AS tools
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends git make python3 python3-dev python3-venv valgrind \
+ && apt-get install --yes --no-install-recommends g++ git make python3 python3-dev python3-venv valgrind \
  && rm -rf /var/lib/apt/lists/* \
  && rustup component add clippy rustfmt
 ENV PYTHON=python3

@@ -1,5 +1,5 @@
 # Commands for developers and CI. Each can be repeated and installs what it needs, on a machine with Rust,
-# Python >= 3.11 and a C compiler. Everything is written to .venv, target and dist.
+# Python >= 3.11, a C compiler and for tests a C++ compiler; counts and ci also need valgrind. Everything is written to .venv, target and dist.
 
 # The first of these that is new enough; `make PYTHON=/path/to/python ...` selects another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \

@@ -6,7 +6,7 @@ import parl
 
 
 class StopOnPlateau(parl.Callback):
-    """Ends a run after ``patience`` evaluations in a row without a new highest mean return.
+    """Ends a run after more than ``patience`` evaluations in a row without a new highest mean return.
 
     Args:
         patience: evaluations without improvement that are allowed.

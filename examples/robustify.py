@@ -10,8 +10,8 @@ segment moves back, until it is the segment's first step; then episodes of the s
 The loss of PPO also has that of behavior cloning on the trajectory's own actions, with a weight that
 decreases: where episodes start further back, the policy tries these actions first.
 
-Without segments an episode would take as many steps as the rest of the trajectory, and the steps until the
-start is that of the game would grow with the square of the trajectory's length.
+Without segments an episode would take as many steps as the rest of the trajectory, and the training steps
+until episodes begin at the start of the game would grow with the square of its length.
 
 Source: Salimans, Chen (2018), "Learning Montezuma's Revenge from a single demonstration"; Ecoffet et al.
 (2021), "First return, then explore"; for the loss Rajeswaran et al. (2018), "Learning complex dexterous

@@ -124,6 +124,7 @@ def test_eval_plot_and_resume_use_the_run(trained):
 def test_help_shows_units_and_defaults():
     text = called("train", "dqn", "--help").stdout
     assert "--replay-ratio" in text and "--learning-rate" in text and "default: 0.99" in text
+    assert all(option in text for option in ("--config", "--preset", "--callback", "--watch", "--import"))
     assert called("--help").returncode == 0
     nothing = called()
     assert (nothing.returncode, nothing.stdout) == (2, "") and nothing.stderr == called("--help").stdout

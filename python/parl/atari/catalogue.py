@@ -34,7 +34,7 @@ class Game:
     cartridge: str
     """Bank switching scheme of the cartridge: 2K, 4K, F8, F8SC, F6, F6SC, E0, FE or DPC."""
     players: int
-    """Number of players: 1, or 2 for games without rules, which have no score, lives or end."""
+    """Number of players: 1, or 2 for games that need two; on a Console these have no score, lives or end."""
     actions: tuple[Action, ...]
     """Actions that have an effect in the game (the minimal set), in ascending order."""
     legal_actions: tuple[Action, ...]

@@ -28,7 +28,8 @@ class EvalOptions:
     episodes: int = 100
     """Number of episodes of each run."""
     seed: int = 1_000_000
-    """Seed of the first episode. Seeds from 2**23 on are those of training."""
+    """Seed of the first episode. Seeds from 2**23 on are used within runs: by their evaluations, and by
+    training from 2**24 on."""
     checkpoint: Literal["best", "last"] = "best"
     """Checkpoint with the highest evaluation, or the last one."""
     suite: Annotated[

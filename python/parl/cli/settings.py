@@ -77,7 +77,7 @@ def environment_in(arguments: Sequence[str], prog: str) -> _EnvironmentOptions:
 
 
 def parse_settings(
-    prog: str, arguments: Sequence[str], run: Run, algorithm: Algorithm
+    prog: str, arguments: Sequence[str], run: Run, algorithm: Algorithm, about: str
 ) -> tuple[Run, Algorithm]:
     """Reads settings of a run and of its algorithm from command-line arguments.
 
@@ -86,6 +86,7 @@ def parse_settings(
         arguments: the options.
         run: default settings of the run, a dataclass.
         algorithm: default settings of the algorithm, a dataclass.
+        about: the first lines of the help text.
 
     Returns:
         The settings of the run and of the algorithm.
@@ -120,7 +121,8 @@ def parse_settings(
         ]
         group = dataclasses.make_dataclass(title, described, frozen=True)
         groups.append((title, group, dataclasses.field(default_factory=group)))
-    chosen = parse(dataclasses.make_dataclass("Settings", groups, frozen=True), prog, arguments)
+    settings = dataclasses.make_dataclass("Settings", groups, frozen=True, namespace={"__doc__": about})
+    chosen = parse(settings, prog, arguments)
     values = {
         field.name: getattr(group, field.name)
         for group in vars(chosen).values()

@@ -23,6 +23,12 @@ and can be repeated. --watch shows episodes of the newest policy in the terminal
 given have defaults for the environment: parl train ALGORITHM --env ID --help shows them.
 """
 
+_BESIDE = """\
+Train an agent. Beside the options below, --config FILE reads them from a TOML file, --preset NAME from a
+preset, and --presets lists the presets. --callback MODULE:CLASS adds a callback and can be repeated, --watch
+shows episodes of the newest policy in the terminal, and --import MODULE imports a module first.
+"""
+
 
 def train_command(arguments: Sequence[str]) -> int:
     """Trains an agent. Returns the exit status."""
@@ -50,7 +56,7 @@ def train_command(arguments: Sequence[str]) -> int:
     shown = default[0].env_options
     if preset is not None:
         print(*_presets({preset: train.presets_of(name)[preset]}), sep="\n")
-    run_config, algorithm_config = parse_settings(f"parl train {name}", rest, *default)
+    run_config, algorithm_config = parse_settings(f"parl train {name}", rest, *default, about=_BESIDE)
     if getattr(run_config, "dataset", "") and chosen_env.env is None:
         # Those with which the dataset was recorded, and those given.
         run_config = dataclasses.replace(run_config, env_options=shown)

@@ -54,7 +54,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     search = importlib.import_module("parl.train.search")
     chosen = environment_in(rest, f"parl tune {name}")
     default = train.settings_for(name, **vars(chosen), preset=preset)
-    settings = parse_settings(f"parl tune {name}", rest, *default)
+    settings = parse_settings(f"parl tune {name}", rest, *default, about="Settings of all trials.")
     values = {key: value for part in settings for key, value in vars(part).items()}
     words = {word[2:].partition("=")[0].replace("-", "_") for word in rest if word.startswith("--")}
     given = {key: value for key, value in values.items() if {key, f"no_{key}"} & words}

@@ -83,7 +83,8 @@ class RunConfig:
     """Wrappers of each environment, the first innermost, such as gymnasium.wrappers:FlattenObservation or
     "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"."""
     evaluation_env_options: tuple[str, ...] = ()
-    """Keyword arguments that replace those of env_options in evaluations, such as reward_clipping=False."""
+    """Keyword arguments that replace those of env_options in evaluations, such as
+    repeat_action_probability=0.25."""
     seed: int = 0
     """Seed of all random numbers of the run, 0 to 2**31. Equal seeds give equal results with schedule
     deterministic only."""
@@ -116,7 +117,8 @@ class RunConfig:
     runs: str = "runs"
     """Folder in which the run directory is created."""
     name: str | None = None
-    """Name of the run directory; by default algorithm, environment and seed."""
+    """Name of the run directory; by default algorithm, environment and seed. If a run has that name, a
+    number is added: NAME-2, NAME-3."""
     logger: tuple[str, ...] = ()
     """Where metrics also go, besides metrics.jsonl: tensorboard, wandb, mlflow, trackio."""
     quiet: bool = False

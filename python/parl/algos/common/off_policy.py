@@ -48,8 +48,9 @@ class OffPolicyConfig(NetworkConfig):
     """Priority of a new row. max: the largest so far. td: the TD error that the actor computes n steps later;
     actors of sac, td3 and ddpg then get the critics' weights too."""
     goals: Literal["none", "future", "final", "episode"] = "none"
-    """Hindsight experience replay, for environments with goals: sampled transitions get a goal that a later
-    step of their episode achieved (future), its last step (final) or any step (episode). none: off."""
+    """Hindsight experience replay, for environments with goals: sampled transitions get a goal that their
+    own or a later step of their episode achieved (future), its last step (final) or any step (episode).
+    none: off."""
     goals_per_transition: float = 4.0
     """Number of sampled transitions with another goal for each one that keeps its own."""
 

@@ -384,9 +384,9 @@ class AtariVectorEnv(StatefulVectorEnv):
 
         Args:
             seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
-                with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments that
-                get a negative seed (of -1, only the first does), and all with None, keep the states of their
-                generators.
+                with ``noops="numpy"``. With a mask, i counts the environments of the mask. An environment
+                that gets a negative seed keeps the state of its generator, as all do with None; -1 gives only
+                environment 0 a negative one.
             options: ``{"reset_mask": (N,) bool array or tensor}``; ``"states"``, uint8 rows of
                 :meth:`get_state`, one for each environment that is reset, from which these continue in place
                 of the start of the game, with the generators of the states or new ones of ``seed`` (not on a
