@@ -9,7 +9,7 @@ import torch
 from parl.ops.adam import FlatAdam, adam_step
 from parl.ops.batches import select_rows
 from parl.ops.distributions import atom_values, initial_logits, project_categorical
-from parl.ops.exploration import epsilon_greedy
+from parl.ops.exploration import epsilon_greedy, sample_softmax
 from parl.ops.losses import huber
 from parl.ops.returns import bellman_target
 from parl.ops.rmsprop import rmsprop_step
@@ -103,6 +103,24 @@ def test_epsilon_greedy_rates_and_generator_use():
     epsilon_greedy(np.zeros(5, np.int64), 0.0, 4, one)
     epsilon_greedy(np.zeros(5, np.int64), 1.0, 4, other)
     assert one.random() == other.random()
+
+
+def test_actions_are_drawn_with_the_probabilities_of_the_softmax():
+    probabilities = np.array([0.1, 0.2, 0.7], np.float32)
+    logits = np.log(np.tile(probabilities, (20_000, 1))) + 3.0
+    found = np.bincount(sample_softmax(logits, np.random.default_rng(3)), minlength=3)
+    expected = 20_000 * probabilities
+    assert (abs(found - expected) < 5 * np.sqrt(expected * (1 - probabilities))).all()
+
+
+def test_drawing_an_action_does_not_warn_where_an_exponential_number_is_0():
+    """Of float32, some are: about one in seven million."""
+
+    class Generator:
+        def standard_exponential(self, shape, dtype):
+            return np.array([[1.0, 0.0, 1.0]], dtype)
+
+    assert sample_softmax(np.zeros((1, 3), np.float32), Generator()).tolist() == [1]
 
 
 def test_atoms_of_equal_values_or_square_roots():

@@ -32,7 +32,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,6 +52,7 @@ from parl.errors import ConfigError
 from parl.nets import check_actions, check_observations, count_of
 from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
+from parl.ops.exploration import sample_softmax
 from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
 from parl.types import Array, Batch, EnvSpec, Observations, Preset
@@ -224,9 +224,7 @@ class SACPolicy(CriticsPolicy):
                 return self._rng.integers(self._actions, size=count)
             with torch.inference_mode():
                 logits = self._outputs(observations).numpy()
-            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
-            noise = self._rng.standard_exponential(logits.shape, np.float32)
-            return (logits - np.log(noise)).argmax(axis=1)
+            return sample_softmax(logits, self._rng)
         if env_steps < self._random_steps:
             return self._uniform_actions(count)
         noise = torch.from_numpy(self._process.draw(count, self._rng))

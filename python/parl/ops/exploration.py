@@ -30,3 +30,16 @@ def epsilon_greedy(
         drawn = np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1)
     np.copyto(greedy, drawn, where=random, casting="same_kind")
     return greedy
+
+
+def sample_softmax(logits: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Draws an action (N,) int64 from softmax(``logits``) of each row: the argmax of logit + Gumbel noise.
+
+    Source: Gumbel (1954), "Statistical theory of extreme values and some practical applications".
+
+    Args:
+        logits: (N, actions) float32.
+        rng: draws as many numbers as there are logits.
+    """
+    noise = rng.standard_exponential(logits.shape, np.float32) + 1e-30  # never 0
+    return (logits - np.log(noise)).argmax(axis=1)

@@ -22,6 +22,7 @@ from parl.nets.recurrent import RecurrentActorCritic
 from parl.nets.torsos import Images
 from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
+from parl.ops.exploration import sample_softmax
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian, multi_categorical
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
@@ -179,9 +180,7 @@ class StochasticPolicy(SeededPolicy):
 
     def _choose(self, logits: Array) -> tuple[Array, Array]:
         """Samples (N,) from softmax(``logits``), which it changes; also returns log-probabilities."""
-        # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
-        noise = self._rng.standard_exponential(logits.shape, np.float32) + 1e-30  # never 0
-        action = (logits - np.log(noise)).argmax(axis=1)
+        action = sample_softmax(logits, self._rng)
         logits -= logits.max(axis=1, keepdims=True)
         chosen = logits[np.arange(len(action)), action]
         return action, chosen - np.log(np.add.reduce(np.exp(logits), axis=1))
@@ -273,7 +272,7 @@ class DeviceStochasticPolicy(DevicePolicy):
         """Samples actions (N, ...) and their log-probabilities (N,) float32; does not synchronize."""
         parameters, log_std = self._network.policy_of(observations), self._network.log_std
         if log_std is None:
-            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
+            # As `sample_softmax`.
             noise = torch.empty_like(parameters).exponential_(generator=self.generator).clamp_(min=1e-30)
             action = (parameters - noise.log()).argmax(dim=1)
             chosen = parameters.log_softmax(dim=1).gather(1, action.unsqueeze(1)).squeeze(1)
