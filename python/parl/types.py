@@ -24,6 +24,23 @@ ObservationKind = Literal["vector", "image", "dict"]
 Autoreset = Literal["next_step", "same_step"]
 MASK = "action_mask"
 """Name of the observation part, and of the entry of ``info``, that says which actions are valid."""
+GOALS = ("achieved_goal", "desired_goal")
+"""Names of the observation parts of environments with goals, as in Gymnasium-Robotics."""
+
+
+def rows_of(observations: Observations) -> Array:
+    """Converts observations to one row per environment: dictionaries become rows of bytes.
+
+    Args:
+        observations: (N, ...) array, returned as it is, or a dictionary of them.
+
+    Returns:
+        (N, ...) array, or (N, bytes) uint8.
+    """
+    if not isinstance(observations, Mapping):
+        return observations
+    parts = (np.ascontiguousarray(part).reshape(len(part), -1) for part in observations.values())
+    return np.concatenate([part.view(np.uint8) for part in parts], axis=1)
 
 
 @dataclass(frozen=True)

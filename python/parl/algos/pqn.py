@@ -33,7 +33,6 @@ from parl.algos.common.on_policy import (
     check_vectors,
 )
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
-from parl.envs import rows_of
 from parl.nets import MLP, check_actions, check_observations, flatten, make_torso
 from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
@@ -46,7 +45,7 @@ from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.execution import ExecutionModule, autocast_bf16
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
-from parl.types import Array, EnvSpec, Observations, Preset, Rollout
+from parl.types import Array, EnvSpec, Observations, Preset, Rollout, rows_of
 
 
 @dataclass(frozen=True)

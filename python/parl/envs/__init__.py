@@ -6,7 +6,7 @@ from parl._system import usable_cores
 from parl.envs.episodes import EpisodeTracker, games_over, points, successes
 from parl.envs.finite import FiniteCheck
 from parl.envs.make import EnvMaker, spec_of
-from parl.envs.observations import Observer, Rows, check_final, rows_of
+from parl.envs.observations import Observer, Rows, check_final
 from parl.lazy import importer
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = [
     "games_over",
     "make_vec",
     "points",
-    "rows_of",
     "spec_of",
     "successes",
     "usable_cores",

@@ -18,12 +18,11 @@ import numpy as np
 
 from parl.envs.make import EnvMaker
 from parl.errors import ConfigError
-from parl.types import Array
+from parl.types import GOALS, Array
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-GOALS = ("achieved_goal", "desired_goal")
 # Steps whose rewards are compared with those of `compute_reward`.
 _PROBED_STEPS = 5
 GoalFunction = Callable[[Array, Array, Mapping[str, Any]], Array]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from parl.errors import ConfigError
-from parl.types import Array, EnvSpec, Observations
+from parl.types import Array, EnvSpec, Observations, rows_of
 
 
 class Observer:
@@ -145,21 +145,6 @@ class Rows(Observer):
         if isinstance(found, Mapping):
             return rows_of({name: np.asarray(part)[None] for name, part in found.items()})[0]
         return np.array(found)
-
-
-def rows_of(observations: Observations) -> Array:
-    """Converts the result of :class:`Observer` to that of :class:`Rows`: dictionaries become rows of bytes.
-
-    Args:
-        observations: (N, ...) array, returned as it is, or a dictionary of them.
-
-    Returns:
-        (N, ...) array, or (N, bytes) uint8.
-    """
-    if not isinstance(observations, Mapping):
-        return observations
-    parts = (np.ascontiguousarray(part).reshape(len(part), -1) for part in observations.values())
-    return np.concatenate([part.view(np.uint8) for part in parts], axis=1)
 
 
 def _inner(observations: Any, name: str) -> Any:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from parl.algos.common.on_policy import OnPolicyConfig, OnPolicyLearner, check_recordable, check_vectors
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
-from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
@@ -24,7 +23,7 @@ from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.exploration import sample_softmax
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian, multi_categorical
-from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
+from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout, rows_of
 
 Network = ActorCritic | UserActorCritic | RecurrentActorCritic
 

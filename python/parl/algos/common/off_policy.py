@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from parl.algos.common.networks import NetworkConfig
-from parl.envs.goals import GOALS
 from parl.errors import ConfigError
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices
 from parl.ops.execution import Precision
 from parl.ops.schedules import linear
-from parl.types import Array, EnvSpec
+from parl.types import GOALS, Array, EnvSpec
 
 _PRIORITY_SETTINGS = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
 

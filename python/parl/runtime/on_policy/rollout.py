@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import Rows, check_final, games_over, points, rows_of
+from parl.envs import Rows, check_final, games_over, points
 from parl.errors import ConfigError
 from parl.runtime.env_actor import Counts, EnvActor, check_dtype
 from parl.runtime.on_policy.start_states import StartStates
-from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
+from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy, rows_of
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:
