@@ -42,7 +42,7 @@ from parl.nets.torsos import Images
 from parl.nets.user import UserInputs, UserModule
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.execution import ExecutionModule, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16, in_float32
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec, Observations, Preset, Rollout, rows_of
@@ -199,7 +199,7 @@ class QNetwork(ExecutionModule):
         """Returns action values (B, A)."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
-                return self._values(observations).to(torch.float32)
+                return self._values(observations)
         return self._values(observations)
 
     def _values(self, observations: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class QNetwork(ExecutionModule):
                 x = observations.flatten(1) if observations.dim() > 2 else observations
                 if self._dense.accepts(x):
                     return self._dense.outputs(x)[0]
-        return self.head(self.torso(observations))
+        return in_float32(self.head, self.torso(observations))
 
 
 class PQNPolicy(SeededPolicy):

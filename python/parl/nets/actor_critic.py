@@ -14,7 +14,7 @@ from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head,
 from parl.nets.normalizer import Flattener, PixelNormalizer
 from parl.nets.torsos import make_torso
 from parl.nets.user import UserModule, with_heads
-from parl.ops.execution import ExecutionModule, autocast_bf16
+from parl.ops.execution import ExecutionModule, autocast_bf16, in_float32
 from parl.types import Array
 
 
@@ -172,22 +172,20 @@ class ActorCritic(ExecutionModule):
         """Returns policy parameters (B, outputs) and values (B,), float32."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
-                policy, value = self._heads(observations)
-            return policy.to(torch.float32), value.to(torch.float32)
+                features = self._features(observations)
+                policy, value = in_float32(self.policy, features[0]), in_float32(self.value, features[-1])
+            return policy, value.squeeze(1)
         if self._dense is not None:
             x = self._vectors(observations)
             if self._dense.accepts(x):
                 policy, value = self._dense.outputs(x)
                 return policy, value
-        return self._heads(observations)
+        features = self._features(observations)
+        return self.policy(features[0]), self.value(features[-1]).squeeze(1)
 
     def _vectors(self, observations: Tensor) -> Tensor:
         x = self.flattener(observations)
         return x if x.dim() == 2 else x.flatten(1)
-
-    def _heads(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        features = self._features(observations)
-        return self.policy(features[0]), self.value(features[-1]).squeeze(1)
 
     def act(self, observations: Array) -> Array:
         """Returns policy parameters (B, outputs) for observations (B, ...), both numpy; no gradient."""

@@ -56,7 +56,7 @@ class Ensemble(ExecutionModule):
         """
         if self.use_bf16:
             with autocast_bf16(parts[0].device):
-                return self._outputs(parts, frozen, members).to(torch.float32)
+                return self._outputs(parts, frozen, members)
         if self._fused is not None and self.fused and not torch.compiler.is_compiling():
             return self._fused(*parts, frozen=frozen, members=members)
         return self._outputs(parts, frozen, members)
@@ -81,8 +81,11 @@ class Ensemble(ExecutionModule):
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
         x = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
         x = x.expand(len(weights[0]), *x.shape)
-        for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             x = torch.baddbmm(bias, x, weight)
-            if number + 1 < len(weights):
-                x = torch.relu_(torch.layer_norm(x, (x.shape[2],)) if self.layer_norm else x)
-        return x
+            x = torch.relu_(torch.layer_norm(x, (x.shape[2],)) if self.layer_norm else x)
+        if not self.use_bf16:
+            return torch.baddbmm(biases[-1], x, weights[-1])
+        # As `in_float32`.
+        with torch.autocast(x.device.type, enabled=False):
+            return torch.baddbmm(biases[-1], x.to(torch.float32), weights[-1])

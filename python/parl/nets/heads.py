@@ -9,6 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from parl.ops.execution import in_float32
+
 MakeLinear = Callable[[int, int], nn.Module]
 """Creates a layer from its input and output width, such as ``nn.Linear``."""
 
@@ -46,7 +48,7 @@ class ActionHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """See the class."""
-        return self.values(features).view(-1, *self._shape)
+        return in_float32(self.values, features).view(-1, *self._shape)
 
     def of_actions(self, features: Tensor, action: Tensor) -> Tensor:
         """Returns the outputs (B, outputs) of one action per row, (B,) int64."""
@@ -104,15 +106,19 @@ class DuelingHead(nn.Module):
         advantage = self._advantage(features)
         return select_actions(advantage, action) + (self._value(features) - advantage.mean(dim=1))
 
-    # Autocast gives products in bfloat16, in which sums with a large state value would lose the differences
-    # between actions.
-
     def _value(self, features: Tensor) -> Tensor:
-        return self.value(features).to(torch.float32)
+        return _stream(self.value, features)
 
     def _advantage(self, features: Tensor) -> Tensor:
-        found = self.advantage(features).to(torch.float32)
-        return found.view(features.shape[0], -1, self._outputs)
+        return _stream(self.advantage, features).view(features.shape[0], -1, self._outputs)
+
+
+def _stream(layers: nn.Module, x: Tensor) -> Tensor:
+    """Returns the outputs of a linear layer, or of several layers of which the last one is linear."""
+    *hidden, last = layers if isinstance(layers, nn.Sequential) else (layers,)
+    for layer in hidden:
+        x = layer(x)
+    return in_float32(last, x)
 
 
 class FractionEmbedding(nn.Module):

@@ -84,6 +84,17 @@ def autocast_bf16(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16)
 
 
+def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
+    """Returns ``layer(x)`` computed in float32, also within :func:`autocast_bf16`.
+
+    For last layers: values and logits need more than the 8 significant bits of bfloat16.
+    """
+    if not torch.is_autocast_enabled(x.device.type):
+        return layer(x)
+    with torch.autocast(x.device.type, enabled=False):
+        return layer(x.to(torch.float32))
+
+
 WARM_UP = 3
 """Number of calls before recording: in first calls libraries choose kernels and allocate memory."""
 
