@@ -377,11 +377,24 @@ def test_unsupported_spaces_raise(spec, message):
         (sac, "hidden", ()),
         (td3, "policy_delay", 0),
         (ddpg, "learning_rate", math.nan),
+        (sac, "adam_epsilon", 0.0),
     ],
 )
 def test_settings_out_of_bounds_raise(module, field, value):
     with pytest.raises(ConfigError, match=field):
         dataclasses.replace(module.Config(), **{field: value})
+
+
+@pytest.mark.parametrize(("kind", "module"), [(sac.SAC, sac), (td3.TD3, td3), (ddpg.DDPG, ddpg)])
+def test_bounds_without_a_finite_distance_are_refused(kind, module):
+    """float32's least and largest numbers, as some environments have for "unbounded": they are finite."""
+    largest = float(np.finfo(np.float32).max)
+    spec = dataclasses.replace(SPEC, action_low=(-largest, -1.0), action_high=(largest, 1.0))
+    with pytest.raises(ConfigError, match="needs actions with bounds"):
+        kind(module.Config(), spec)
+    spec = dataclasses.replace(SPEC, action_low=(1.0, -1.0), action_high=(1.0, 1.0))
+    with pytest.raises(ConfigError, match="lower bounds are below the upper ones"):
+        kind(module.Config(), spec)
 
 
 def test_replay_settings_follow_the_options():

@@ -205,6 +205,7 @@ def test_replay_settings_follow_the_options():
         ("n_step", 0),
         ("learning_rate", math.nan),
         ("huber_delta", 0.0),
+        ("adam_epsilon", 0.0),
         ("hidden", ()),
         ("alpha", -1),
     ],

@@ -101,6 +101,25 @@ def test_bfloat16_is_close_to_float32_but_not_equal(kind, config, options):
         config(precision="float16")
 
 
+def test_last_layers_are_computed_in_float32():
+    """In bfloat16 20.00, 20.01, 20.02 and 20.03 are one number, and 100.3 is 100.5."""
+    obs = torch.zeros(2, *FIRST.observation_shape, dtype=torch.uint8)
+    values = torch.tensor([20.0, 20.01, 20.02, 20.03])
+    with torch.no_grad():
+        network = pqn.PQN(pqn.Config(hidden=(8,), precision="bfloat16"), FIRST).make_learner(0, "cpu").network
+        network.head.weight.zero_()
+        network.head.bias.copy_(values)
+        torch.testing.assert_close(network(obs)[1], values, rtol=0, atol=1e-5)
+        network = ppo.PPO(ppo.Config(hidden=(8,), precision="bfloat16"), FIRST).make_learner(0, "cpu").network
+        network.policy.weight.zero_()
+        network.policy.bias.copy_(values)
+        network.value.weight.zero_()
+        network.value.bias.fill_(100.3)
+        policy, value = network(obs)
+    torch.testing.assert_close(policy[1], values, rtol=0, atol=1e-5)
+    torch.testing.assert_close(value, torch.full((2,), 100.3), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("spec", [FIRST, LAST], ids=["first", "last"])
 @pytest.mark.parametrize(("kind", "config", "options"), [KINDS[0], KINDS[1], *KINDS[3:5]])
 def test_normalized_images_have_the_statistics_of_every_16th_step(kind, config, options, spec):

@@ -23,6 +23,16 @@ def test_an_id_without_one_is_vectorized_and_float64_becomes_float32():
     assert spec_of(env).observation_dtype == "float32"
 
 
+def test_float16_becomes_float32_too():
+    """A replay has float16 embeddings in place of images; observations must not look like them."""
+
+    class Half(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float16)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    assert spec_of(EnvMaker(Half)(2)).observation_dtype == "float32"
+
+
 def test_functions_may_make_single_or_vector_environments():
     single = EnvMaker(lambda: gymnasium.make("CartPole-v1"))(2)
     assert single.num_envs == 2

@@ -15,6 +15,16 @@ def reference(x, weights, biases, layer_norm):
     return h
 
 
+def test_the_last_layer_is_computed_in_float32_where_others_use_bfloat16():
+    """In bfloat16 100.3 is 100.5."""
+    ensemble = Ensemble(2, 3, (7,), 1)
+    ensemble.use_bf16 = True
+    with torch.no_grad():
+        ensemble.weights[-1].zero_()
+        ensemble.biases[-1].fill_(100.3)
+        torch.testing.assert_close(ensemble(torch.randn(9, 3)), torch.full((2, 9, 1), 100.3))
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("outputs", [1, 4])
 @pytest.mark.parametrize("hidden", [(7,), (8, 5), (6, 5, 4)])

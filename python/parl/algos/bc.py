@@ -103,6 +103,7 @@ class BC(ActorCriticAlgorithm):
     learner = BCLearner
     kinds = ("vector", "image")
     takes_masks = False
+    explores = False
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_actions("bc", spec, "discrete", "continuous")

@@ -80,7 +80,7 @@ from parl.nets.seeding import seeded
 from parl.nets.torsos import Images, ImageTorso
 from parl.ops.adam import FlatAdam
 from parl.ops.batches import TENSORS, TensorBatch, batch_to_device
-from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_above_zero, check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
     midpoints,
@@ -128,7 +128,8 @@ class Config(OffPolicyConfig):
     value_min: float = -10.0
     """c51: lowest atom, in units of the scaled return."""
     value_max: float = 10.0
-    """c51: highest atom, in units of the scaled return."""
+    """c51: highest atom, in units of the scaled return. Larger returns are learned as this one: with gamma
+    above 0.99 or rewards above 1, raise it or lower reward_scale."""
     atom_spacing: AtomSpacing = "equal"
     """c51: what is equally spaced: the values of the atoms (equal, as in the source), or their square roots
     (sqrt). Returns that are small compared with the range are then told apart too."""
@@ -249,9 +250,7 @@ class Config(OffPolicyConfig):
             algorithm_name="dqn",
             infinite=("munchausen_clip", "max_gradient_norm"),
         )
-        for name in ("huber_delta", "munchausen_temperature"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"dqn: {name} = {getattr(self, name)} is not above 0")
+        check_above_zero(self, "huber_delta", "munchausen_temperature", "adam_epsilon", algorithm_name="dqn")
         check_hidden(self, algorithm_name="dqn")
         check_choices(
             self,

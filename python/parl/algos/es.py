@@ -29,9 +29,9 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import NonFiniteError
-from parl.nets import check_actions, check_observations, copy_named, named_weights
+from parl.nets import check_actions, check_observations, copy_named, named_weights, warn_unreached_bounds
 from parl.ops.adam import adam_step
-from parl.ops.bounds import check_bounds
+from parl.ops.bounds import check_above_zero, check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
 
@@ -58,6 +58,7 @@ class Config(PopulationNetConfig):
             ("weight_decay", 0, infinite),
             ("adam_epsilon", 0, infinite),
         )
+        check_above_zero(self, "adam_epsilon")
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -190,6 +191,7 @@ class ES:
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("es", spec, ("vector", "image"), config.images)
         check_actions("es", spec, "discrete", "continuous")
+        warn_unreached_bounds("es", spec, 1.0)
         self.config = config
         self.spec = spec
 

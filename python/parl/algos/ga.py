@@ -29,7 +29,7 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import ConfigError
-from parl.nets import check_actions, check_observations, copy_named, named_weights
+from parl.nets import check_actions, check_observations, copy_named, named_weights, warn_unreached_bounds
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
@@ -184,6 +184,7 @@ class GA:
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("ga", spec, ("vector", "image"), config.images)
         check_actions("ga", spec, "discrete", "continuous")
+        warn_unreached_bounds("ga", spec, 1.0)
         self.config = config
         self.spec = spec
 

@@ -286,7 +286,7 @@ def steps_one_by_one(env: VectorEnv[Any, Any, Any]) -> bool:
 def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     """Describes a vector environment: shapes, dtypes, bounds of actions, autoreset mode, frame stack.
 
-    float64 observations are described as float32, to which :class:`parl.envs.Observer` converts them.
+    Other floats are described as float32, to which :class:`parl.envs.Observer` converts them.
 
     Args:
         env: made by an :class:`EnvMaker`, which converts other spaces (``parl.envs.spaces``).
@@ -366,7 +366,7 @@ def _autoreset_of(env: VectorEnv[Any, Any, Any]) -> Autoreset:
 
 def _dtype_of(space: Any) -> str:
     dtype = np.dtype(space.dtype or np.float32)
-    return "float32" if dtype == np.float64 else dtype.name
+    return "float32" if dtype.kind == "f" else dtype.name
 
 
 def _parts(space: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...], str]]:

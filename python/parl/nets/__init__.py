@@ -13,6 +13,7 @@ from parl.nets.observations import (
     count_of,
     tensors_of,
     torso_for,
+    warn_unreached_bounds,
 )
 from parl.nets.torsos import IMAGE_TORSOS, MLP, FrameDeltasMLP, ImpalaResNet, NatureCNN, SmallCNN, make_torso
 
@@ -44,4 +45,5 @@ __all__ = [
     "silence_noise",
     "tensors_of",
     "torso_for",
+    "warn_unreached_bounds",
 ]

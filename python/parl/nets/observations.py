@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -116,6 +117,25 @@ def check_actions(name: str, spec: EnvSpec, *kinds: Literal["discrete", "continu
         f"{name} needs a {' or '.join(kinds)} action space; this environment's is {spec.action_space}: use "
         f"{able[kind]}"
     )
+
+
+def warn_unreached_bounds(name: str, spec: EnvSpec, deviation: float) -> None:
+    """Warns if all actions of the first policy are clipped to one bound.
+
+    Args:
+        name: of the algorithm.
+        spec: describes the actions.
+        deviation: standard deviation of the first policy's actions, whose mean is about 0.
+    """
+    for low, high in zip(spec.action_low, spec.action_high, strict=True):
+        if low >= 3 * deviation or high <= -3 * deviation:
+            warnings.warn(
+                f"{name}: actions are in {low:g}..{high:g}, but those of the first policy are about 0 +- "
+                f"{deviation:g} and are all clipped to one bound, from which nothing can be learned: wrap "
+                "the environment in gymnasium.wrappers:RescaleAction(min_action=-1.0,max_action=1.0)",
+                stacklevel=4,
+            )
+            return
 
 
 class Encoder(ExecutionModule):

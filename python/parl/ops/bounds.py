@@ -53,6 +53,23 @@ def check_bounds(
             raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not finite")
 
 
+def check_above_zero(config: Any, *names: str, algorithm_name: str = "") -> None:
+    """Raises if a field is not above 0.
+
+    Args:
+        config: has the fields.
+        names: of the fields.
+        algorithm_name: name of the algorithm, with which the message begins; may be empty.
+
+    Raises:
+        ConfigError: names the field and its value.
+    """
+    for name in names:
+        if not getattr(config, name) > 0:
+            value = getattr(config, name)
+            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not above 0")
+
+
 def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_name: str = "") -> None:
     """Raises if a field is not one of its choices.
 

@@ -1,8 +1,8 @@
 """Execution of a learner's losses: precision, compilation and CUDA graphs.
 
-None of these changes the algorithm. Only the matrix products of networks use bfloat16: weights, sums of
-losses, targets and the optimizer stay float32 (Micikevicius et al., 2018, without loss scaling, which the
-exponent of bfloat16 makes unnecessary).
+None of these changes the algorithm. Only matrix products of networks use bfloat16, but not those of last
+layers: weights, sums of losses, targets and the optimizer stay float32 (Micikevicius et al., 2018, without
+loss scaling, which the exponent of bfloat16 makes unnecessary).
 """
 
 from __future__ import annotations

@@ -55,7 +55,11 @@ _PPO_MUJOCO = {
     "normalize_rewards": True,
 }
 _MILLION = {"total_steps": 1_000_000}
-_OFF_POLICY_CHEETAH = _source("the source's settings, one environment, a million steps", _CHEETAH | _MILLION)
+
+
+def _continuous(note: str) -> Preset:
+    return _source(f"{note}; one environment, a million steps", _CHEETAH | _MILLION)
+
 
 PRESETS: Mapping[str, Mapping[str, Preset]] = {
     "ppo": {
@@ -74,7 +78,9 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
         ),
         "classic": _source("Raffin (2020), RL Baselines3 Zoo, CartPole-v1", _CARTPOLE),
         "mujoco": _source(
-            "Huang et al. (2022), continuous control", _CHEETAH | _MILLION | {"num_envs": 1}, _PPO_MUJOCO
+            "after Huang et al. (2022), continuous control, without their clipping of values",
+            _CHEETAH | _MILLION | {"num_envs": 1},
+            _PPO_MUJOCO,
         ),
     },
     "a2c": {
@@ -130,9 +136,17 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
         "atari-gpu": _gpu(64, **_ON_CUDA),
         "classic": _source("the defaults", _CARTPOLE),
     },
-    "sac": {"mujoco": _OFF_POLICY_CHEETAH},
-    "td3": {"mujoco": _OFF_POLICY_CHEETAH},
-    "ddpg": {"mujoco": _OFF_POLICY_CHEETAH},
+    "sac": {"mujoco": _continuous("the defaults, after Haarnoja et al. (2018)")},
+    "td3": {
+        "mujoco": _continuous(
+            "the defaults, after Fujimoto et al. (2018) but for 1,000 random steps and batches of 256"
+        )
+    },
+    "ddpg": {
+        "mujoco": _continuous(
+            "the defaults, those of td3 with one critic, not those of Lillicrap et al. (2016)"
+        )
+    },
     "es": {
         "atari-cpu": _source("observations are the console's memory", _PONG | _RAM),
         "classic": _source("the defaults", _CARTPOLE | {"num_envs": 32}),

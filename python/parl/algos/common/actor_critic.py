@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -13,7 +14,7 @@ from torch import Tensor
 from parl.algos.common.on_policy import OnPolicyConfig, OnPolicyLearner, check_recordable, check_vectors
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import check_observations, flatten
+from parl.nets import check_observations, flatten, warn_unreached_bounds
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
 from parl.nets.masks import MaskedActorCritic, MaskedRecurrentActorCritic, MaskedRows, MaskedUserActorCritic
 from parl.nets.observations import DictTorso, RowTorso
@@ -331,14 +332,19 @@ class ActorCriticAlgorithm:
     kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
     takes_masks: bool = True
     """Whether policies choose valid actions only, if environments report masks."""
+    explores: bool = True
+    """Whether it learns from actions that its own policy draws."""
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        check_observations(type(self).__name__.lower(), spec.without_mask, self.kinds, config.convolutions)
+        name = type(self).__name__.lower()
+        check_observations(name, spec.without_mask, self.kinds, config.convolutions)
         check_vectors(config, spec, images=config.own is None and not config.lstm)
         self.config = config
         self.spec = spec
         if config.own is not None:
             make_network(config, spec)  # raises its errors before the run starts
+        elif self.explores:
+            warn_unreached_bounds(name, spec, math.exp(config.initial_log_std))
 
     @property
     def rollout_steps(self) -> int:

@@ -30,7 +30,7 @@ from parl.nets.torsos import Images, ImageTorso
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
-from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_above_zero, check_bounds, check_choices, check_hidden
 from parl.ops.execution import GraphedBatchCall, compiled, prepare
 from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
@@ -96,6 +96,7 @@ class CriticsConfig(OffPolicyConfig):
             ("target_tau", 0, 1),
             ("random_steps", 0, math.inf),
         )
+        check_above_zero(self, "adam_epsilon")
         if not 0 <= self.noise_correlation < 1:
             raise ConfigError(f"noise_correlation = {self.noise_correlation} is not in 0 <= c < 1")
         check_hidden(self)
@@ -148,14 +149,16 @@ class ActionBox:
         """Returns the action bounds of ``spec`` for algorithm ``name``.
 
         Raises:
-            ConfigError: the actions are discrete or unbounded.
+            ConfigError: the actions are discrete, or their bounds are infinite, too far apart or equal.
         """
         check_actions(name, spec, "continuous")
         low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
-        if not (torch.isfinite(low).all() and torch.isfinite(high).all() and (low < high).all()):
+        where = f"this environment's are in {spec.action_low}..{spec.action_high}"
+        if not (low < high).all():
+            raise ConfigError(f"{name} needs actions whose lower bounds are below the upper ones; {where}")
+        if not torch.isfinite(high - low).all():
             raise ConfigError(
-                f"{name} needs actions with bounds; this environment's are in {spec.action_low}.."
-                f"{spec.action_high}: wrap it in gymnasium's RescaleAction"
+                f"{name} needs actions with bounds; {where}: wrap it in gymnasium's RescaleAction"
             )
         return cls(spec.action_shape, low, high, (low + high) / 2, (high - low) / 2)
 

@@ -20,7 +20,7 @@ from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
 from parl.ops.adam import FlatAdam, adam_step, limit_norm
 from parl.ops.batches import select_rows
-from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_above_zero, check_bounds, check_choices, check_hidden
 from parl.ops.execution import ExecutionModule, Precision
 from parl.ops.finite import check_state, with_metrics
 from parl.ops.memory import keep_freed_memory
@@ -90,6 +90,7 @@ class OnPolicyConfig(NetworkConfig):
             ("max_gradient_norm", 0, math.inf),
             infinite=("max_gradient_norm",),
         )
+        check_above_zero(self, "optimizer_epsilon")
         check_choices(self, ("optimizer", ("adam", "rmsprop")), ("precision", ("float32", "bfloat16")))
         check_hidden(self)
 
