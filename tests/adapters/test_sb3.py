@@ -393,3 +393,15 @@ def test_equal_seeds_give_equal_weights():
         model.learn(100)
         weights.append(torch.cat([p.detach().flatten() for p in model.q_net.parameters()]))
     assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize(("options", "rows"), [({"n_steps": 3}, 3), ({"optimize_memory_usage": True}, 2)])
+def test_buffers_that_hold_no_whole_transition_are_refused(options, rows):
+    """No row could ever be sampled, so that ``learn`` would end without an update."""
+    space, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
+    short = {"n_envs": 4, "handle_timeout_termination": False, **options}
+    with pytest.raises(
+        ValueError, match=f"holds {rows - 1} rows of each of 4 environments, expected at least"
+    ):
+        UniformReplayBuffer(4 * rows - 1, space, actions, device="cpu", **short)
+    UniformReplayBuffer(4 * rows, space, actions, device="cpu", **short)

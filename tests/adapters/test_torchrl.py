@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
-from torchrl.data import LazyMemmapStorage, LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
+from torchrl.data import (
+    LazyMemmapStorage,
+    LazyTensorStorage,
+    ReplayBuffer,
+    TensorDictReplayBuffer,
+    TensorStorage,
+)
 from torchrl.data import TensorDictPrioritizedReplayBuffer as Theirs
 from torchrl.data.replay_buffers.scheduler import LinearScheduler
 from torchrl.envs import Compose, DoubleToFloat
@@ -100,6 +106,12 @@ def test_priorities_and_weights_as_in_torchrl(short):
             want = (shares[sample["index"]] / shares.min()) ** -0.5
             torch.testing.assert_close(sample["priority_weight"], want, rtol=1e-3, atol=1e-5)
         torch.testing.assert_close(counts / counts.sum(), shares, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("cls", [Theirs, TensorDictPrioritizedReplayBuffer])
+def test_rows_that_the_storage_has_already_are_drawn(cls):
+    buffer = make(cls, storage=TensorStorage(rows(0, 10)), batch_size=200)
+    assert set(buffer.sample()["action"].tolist()) == set(range(10))
 
 
 def test_new_rows_get_the_largest_priority():

@@ -215,3 +215,12 @@ def test_play_of_a_game_without_difficulty_0_becomes_a_dataset(tmp_path):
     dataset = datasets.from_play(tmp_path / "play.npz", tmp_path / "d")
     rows = list(dataset.replay(obs_type="ram", stack_num=None))
     np.testing.assert_array_equal(rows[-1]["next_observation"][0], console.ram)
+
+
+def test_numbers_and_dtypes_of_numpy_among_the_options(tmp_path):
+    path = tmp_path / "pong.parl"
+    options = {"obs_type": "ram", "img_height": np.int64(84), "reward_dtype": np.float32}
+    datasets.record("pong", path, 10, num_envs=1, **options)
+    assert datasets.Dataset(path).num_steps >= 10
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert parl.AtariVectorEnv("pong", 1, reward_dtype=np.float32).settings["reward_dtype"] == "float32"

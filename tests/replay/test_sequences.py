@@ -223,3 +223,29 @@ def test_large_batches_of_sequences_are_gathered_correctly():
         batch.obs[:, :, 1], np.broadcast_to(clock[..., None, None], (21, 64, 64, 64))
     )
     np.testing.assert_array_equal(batch.obs[:, :, 0, 5, 5], np.maximum(clock - 1, 0))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_arrays_of_an_earlier_batch_are_filled(nested):
+    fields = {**FIELDS, "obs": {"x": FIELDS["obs"]}} if nested else FIELDS
+    replay = parl.SequenceReplay(100, fields, length=4, num_envs=1, autoreset="disabled")
+    for i in range(20):
+        obs = np.full((1, 2), i, np.float32)
+        rest = {"state": np.zeros((1, 3)), "action": [i], "reward": [0.0]}
+        replay.add(obs={"x": obs} if nested else obs, **rest, terminated=[False], truncated=[False])
+    first = replay.sample(8)
+    again = replay.sample(8, out=first)
+    assert again.discount is first.discount and again.discount.shape == (4, 8)
+    with replay.prefetch(8, reuse=True) as batches:
+        assert next(batches).discount.shape == (4, 8)
+
+
+def test_priorities_and_errors_of_bfloat16_are_taken():
+    torch = pytest.importorskip("torch")
+    replay = parl.SequenceReplay(100, FIELDS, length=4, num_envs=1, autoreset="disabled")
+    for i in range(20):
+        rest = {"state": np.zeros((1, 3)), "action": [i], "reward": [0.0]}
+        replay.add(obs=np.zeros((1, 2)), **rest, terminated=[False], truncated=[False])
+    batch = replay.sample(4, as_torch=True)
+    assert replay.update_priorities(batch.tickets, torch.ones(4, 4, dtype=torch.bfloat16), batch.mask) == 0
+    assert replay.update_priorities(batch.tickets, torch.ones(4, dtype=torch.bfloat16)) == 0

@@ -123,6 +123,12 @@ class UniformReplayBuffer(ReplayBuffer):
         # Not ReplayBuffer.__init__, which allocates arrays.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(int(buffer_size) // n_envs, 1)
+        rows = n_steps + int(optimize_memory_usage)
+        if self.buffer_size < rows:
+            raise ValueError(
+                f"buffer_size {buffer_size} holds {self.buffer_size} rows of each of {n_envs} environments, "
+                f"expected at least {rows}: n_steps is {n_steps}"
+            )
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.n_steps, self.gamma = n_steps, gamma

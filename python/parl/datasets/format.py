@@ -52,6 +52,13 @@ _CRC = struct.Struct("<I")
 _INDEX = np.dtype([("position", "<u8"), ("steps", "<u4"), ("end", "u1"), ("episode_return", "<i4")])
 
 
+def _plain(value: Any) -> Any:
+    """A number of numpy as JSON has it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} of {type(value).__name__} cannot be a part of a dataset's header")
+
+
 class EpisodeInfo(NamedTuple):
     """What the index says of an episode.
 
@@ -184,9 +191,9 @@ class Writer:
         self._index: list[tuple[int, int, int, int]] = []
         # Bytes by which the episodes so far are below the limit.
         self._spare = 0.0
+        text = json.dumps(header, default=_plain).encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("wb")
-        text = json.dumps(header).encode()
         start = _START.pack(MAGIC, VERSION, len(text)) + text
         self._write(start + _CRC.pack(zlib.crc32(start)))
 

@@ -477,7 +477,12 @@ class PrioritizedReplay:
                 _array_of(flat, name, (steps, size, *shape) if steps else (size, *shape), dtype)
                 for name, dtype, shape, steps in self._outputs
             ]
-            discount = _array_of(flat, "discount", (size,), np.dtype(np.float32))
+            # Of sequences it is one of the fields.
+            discount = (
+                _array_of(flat, "discount", (size,), np.dtype(np.float32))
+                if self._has_discounts
+                else np.empty(size, np.float32)
+            )
             weights = _array_of(flat, "weights", (size,), np.dtype(np.float32))
             indices = _array_of(flat, "indices", (size,), np.dtype(np.int64))
             tickets = _array_of(flat, "tickets", (size,), np.dtype(np.uint64))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from parl.replay.fields import refuse_masked, unsigned
+from parl.replay.fields import array_of, refuse_masked, unsigned
 from parl.replay.prioritized import Autoreset, Compression, PrioritizedReplay
 from parl.signatures import show_init
 
@@ -221,4 +221,4 @@ class SequenceReplay(PrioritizedReplay):
 
 
 def _numpy(value: Any) -> Any:
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    return array_of(value) if hasattr(value, "detach") else value

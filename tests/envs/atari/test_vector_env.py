@@ -115,6 +115,15 @@ def test_batches_alternate_and_a_recv_without_send_raises() -> None:
     assert info["frame_number"].tolist() == [1, 1]
 
 
+def test_a_wrong_out_does_not_use_up_the_step_of_a_batch() -> None:
+    envs = parl.AtariVectorEnv("pong", 4, batch_size=2, num_threads=1, noop_max=1)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match="out"):
+        envs.step(np.zeros(2, np.int64), out=np.zeros(3, np.uint8))
+    *_, info = envs.step(np.zeros(2, np.int64))
+    assert info["env_id"].tolist() == [2, 3]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_several_games_in_one_batch_equal_separate_ones(threads: int) -> None:
     games = ["pong", "air_raid", "pooyan"]

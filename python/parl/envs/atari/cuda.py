@@ -175,6 +175,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         """
         self._check_open()
         if self.is_async:
+            if out is not None:
+                self._check_out(out)  # A wrong one does not use up the step.
             self.send(actions)
             return self.recv(out=out)
         if self._sent is not None:

@@ -303,6 +303,8 @@ class AtariVectorEnv(StatefulVectorEnv):
             if isinstance(value, AutoresetMode)
             else variations.plain(name, value)
             if name in variations.KEYS
+            else np.dtype(value).name
+            if name == "reward_dtype"
             else value.item()
             if isinstance(value, np.generic)
             else value
@@ -526,6 +528,8 @@ class AtariVectorEnv(StatefulVectorEnv):
         """
         self._check_open()
         if self.batch_size < self.num_envs:
+            if out is not None:
+                self._target(out)  # A wrong one does not use up the step.
             self.send(actions)
             return self.recv(out=out)
         if self._sent is not None:
