@@ -15,6 +15,7 @@ from parl.errors import ConfigError
 from parl.run import RunDirectory, load_toml
 from parl.runtime.off_policy.dataset import DatasetSource
 from parl.train.registry import make_algorithm, module_of, topology_of
+from saved_learners import learner_of, weights_of
 
 MEMORY = {"obs_type": "ram", "stack_num": 2}
 RUN = {"evaluation_episodes": 0, "quiet": True, "env_options": MEMORY, "num_envs": 5, "batch_size": 16}
@@ -117,10 +118,6 @@ def test_passes_have_other_orders_and_the_place_is_saved(breakout):
         each.close()
 
 
-def weights(run):
-    return torch.load(RunDirectory.open(run).checkpoints.last() / "learner.pt", weights_only=True)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -137,11 +134,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one(breakout, tmp_path, options):
     resumed = parl.resume(begun.path, total_steps=3_200)
     whole = parl.train("dqn", **(given | {"total_steps": 3_200}), name="whole")
     assert resumed.env_steps == whole.env_steps == 3_200 and resumed.updates == whole.updates == 200
-    found, expected = weights(resumed.path), weights(whole.path)
+    found, expected = learner_of(resumed.path), learner_of(whole.path)
     assert torch.equal(found["weights"], expected["weights"])
     assert torch.equal(found["square"], expected["square"])
     other = parl.train("dqn", **(given | {"total_steps": 3_200, "seed": 4}), name="other")
-    assert not torch.equal(weights(other.path)["weights"], expected["weights"])
+    assert not torch.equal(weights_of(other.path), expected["weights"])
 
 
 def test_a_run_whose_dataset_cannot_be_read_for_a_while_is_resumed(breakout, tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from toys import Follow, Identity
 
-from parl.run import RunDirectory
 from parl.train import evaluate, resume, train
+from saved_learners import weights_of
 
 COMMON = {
     "num_envs": 8,
@@ -46,14 +46,10 @@ def test_sac_solves_discrete_actions(tmp_path):
 
 @pytest.mark.parametrize("name", ["sac", "td3"])
 def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, name):
-    def weights(run):
-        folder = RunDirectory.open(run.path).checkpoints.last()
-        return torch.load(folder / "learner.pt", weights_only=True)["weights"]
-
     options = COMMON | ONCE | {"learners": 2, "actors": 2, "hidden": (16,), "runs": str(tmp_path)}
     whole = train(name, env=Follow, **options, total_steps=800, name="whole")
     half = train(name, env=Follow, **options, total_steps=400, name="half")
-    assert not torch.equal(weights(half), weights(whole))
+    assert not torch.equal(weights_of(half.path), weights_of(whole.path))
     resumed = resume(half.path, total_steps=800)
     assert (resumed.env_steps, resumed.updates) == (whole.env_steps, whole.updates)
-    assert torch.equal(weights(resumed), weights(whole))
+    assert torch.equal(weights_of(resumed.path), weights_of(whole.path))

@@ -10,6 +10,7 @@ from parl.envs import EnvMaker, spec_of
 from parl.run import RunDirectory
 from parl.train import evaluate, train
 from parl.train.registry import resolve, table_layer
+from saved_learners import learner_of
 
 COMMON = {
     "num_envs": 8,
@@ -101,7 +102,7 @@ def test_values_of_the_chain_are_true(tmp_path):
     spec = spec_of(EnvMaker(Chain)(1))
     _, config = resolve("ppo", spec, [table_layer("ppo", directory.config)])
     learner = PPO(config, spec).make_learner(0, "cpu")
-    learner.load_state_dict(torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True))
+    learner.load_state_dict(learner_of(run.path))
     with torch.no_grad():
         value = learner.network(torch.eye(Chain.ROOMS))[1][:-1].numpy()
     np.testing.assert_allclose(value, Chain.values_of_right(0.9), atol=0.1)

@@ -10,6 +10,7 @@ from parl.envs import EnvMaker, spec_of
 from parl.run import RunDirectory
 from parl.train import evaluate, train
 from parl.train.registry import resolve, table_layer
+from saved_learners import learner_of
 
 COMMON = {
     "num_envs": 8,
@@ -84,8 +85,7 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
     spec = spec_of(EnvMaker(Chain)(1))
     _, config = resolve("dqn", spec, [table_layer("dqn", directory.config)])
     learner = DQNLearner(config, spec, 0, "cpu")
-    state = torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True)
-    learner.load_state_dict(state)
+    learner.load_state_dict(learner_of(run.path))
     with torch.no_grad():
         right = learner.online(torch.eye(Chain.ROOMS))[:-1, 1, 0].numpy()
     # n-step returns follow the exploring policy for up to n steps, which lowers them.

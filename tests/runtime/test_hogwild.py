@@ -14,6 +14,7 @@ from parl.runtime import checkpoint
 from parl.runtime.on_policy.hogwild import HogwildLoop
 from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
+from saved_learners import learner_in
 
 
 def setup(**options):
@@ -83,7 +84,7 @@ def test_a_checkpoint_has_the_weights_that_were_evaluated(tmp_path):
             time.sleep(0.01)
         loop.save(tmp_path)
     saved = checkpoint.read(tmp_path)
-    assert torch.equal(torch.load(tmp_path / "learner.pt", weights_only=True)["weights"], evaluated)
+    assert torch.equal(learner_in(tmp_path)["weights"], evaluated)
     assert (saved.counters["env_steps"], saved.counters["updates"]) == (steps, updates)
 
 

@@ -14,6 +14,7 @@ from parl.envs import EnvMaker, spec_of
 from parl.runtime.off_policy.actor import Actor
 from parl.runtime.off_policy.initial_priorities import InitialPriorities
 from parl.train import train
+from saved_learners import weights_of
 
 
 class Steps(gymnasium.Env):
@@ -171,13 +172,9 @@ def test_a_run_with_td_errors_as_initial_priorities_differs_and_repeats(tmp_path
         "runs": str(tmp_path),
         "quiet": True,
     }
-    folders = [
-        train("dqn", **options, initial_priority=kind, double_buffer=double_buffer).path / "checkpoints"
-        for kind, double_buffer in (("td", False), ("td", False), ("max", False), ("td", True))
-    ]
     weights = [
-        torch.load(next(folder.glob("step-*")) / "learner.pt", weights_only=True)["weights"]
-        for folder in folders
+        weights_of(train("dqn", **options, initial_priority=kind, double_buffer=double_buffer).path)
+        for kind, double_buffer in (("td", False), ("td", False), ("max", False), ("td", True))
     ]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert torch.isfinite(weights[3]).all()

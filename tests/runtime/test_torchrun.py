@@ -14,6 +14,7 @@ from parl.run import RunDirectory, read_metrics
 from parl.run.listing import listed
 from parl.runtime.distributed.torchrun import Group
 from parl.train import protocol, resume, train
+from saved_learners import learner_in
 
 OPTIONS = {
     "env": "CartPole-v1",
@@ -131,7 +132,7 @@ def test_two_processes_train_dqn_together_and_resume(tmp_path):
     # Both saved after the same update, with the same weights and different rows.
     first, other = run.checkpoints.last(), RunDirectory(path / "rank-1").path
     other = other / json.loads((other / "index.json").read_text())["last"]["folder"]
-    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in (first, other)]
+    learners = [learner_in(folder) for folder in (first, other)]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     counters = [json.loads((folder / "counters.json").read_text()) for folder in (first, other)]
     assert counters[0]["updates"] == counters[1]["updates"] > 100
@@ -153,7 +154,7 @@ def test_two_processes_that_send_16_bits_have_equal_weights(tmp_path):
     pair(*words.split(), "--gradient-compression", "bf16", cwd=tmp_path)
     run = RunDirectory.open(tmp_path / "runs" / "half")
     folders = [run.checkpoints.last(), saved_at(run.path / "rank-1")]
-    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    learners = [learner_in(folder) for folder in folders]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     assert learners[0]["updates"] == learners[1]["updates"] > 20
 
@@ -226,7 +227,7 @@ def test_two_processes_train_ppo_together_and_resume(tmp_path):
     whole = tmp_path / "runs" / "whole"
     run = RunDirectory.open(whole)
     folders = [run.checkpoints.last(), saved_at(whole / "rank-1")]
-    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    learners = [learner_in(folder) for folder in folders]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     assert (folders[0] / "actor-0.npz").read_bytes() != (folders[1] / "actor-0.npz").read_bytes()
     counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]
@@ -242,7 +243,7 @@ def test_two_processes_train_ppo_together_and_resume(tmp_path):
 def one_update_per_rollout(path):
     """Both processes saved after the same update, with equal weights and actors of their own."""
     folders = [RunDirectory.open(path).checkpoints.last(), saved_at(path / "rank-1")]
-    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    learners = [learner_in(folder) for folder in folders]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     assert (folders[0] / "actor-0.npz").read_bytes() != (folders[1] / "actor-0.npz").read_bytes()
     counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]

@@ -34,6 +34,7 @@ from children import in_child
 from parl.errors import RunDirectoryError
 from parl.run import RunDirectory
 from parl.train import resume, train
+from saved_learners import weights_of
 
 _COMMON = {"env": "CartPole-v1", "num_envs": 2, "hidden": (8,), "evaluation_episodes": 1, "quiet": True}
 _REPLAY = {"learning_starts": 50, "batch_size": 8, "replay_capacity": 500, "replay_ratio": 1.0}
@@ -73,11 +74,6 @@ def _steps_of(path: Path) -> int:
     except FileNotFoundError:
         return 0
     return int(json.loads((last / "counters.json").read_text())["env_steps"])
-
-
-def _weights_of(path: Path) -> torch.Tensor:
-    last = RunDirectory.open(path).checkpoints.verified("last")
-    return torch.load(last / "learner.pt", weights_only=True)["weights"]
 
 
 class Kills:
@@ -170,7 +166,7 @@ class Kills:
         self.counts["runs"] += 1
         if _steps_of(path) < _TOTAL_STEPS:
             self.lost.append(f"{path.name}: {kind}: ended at step {_steps_of(path)}")
-        elif kind != "async dqn" and not torch.equal(_weights_of(path), _weights_of(whole)):
+        elif kind != "async dqn" and not torch.equal(weights_of(path), weights_of(whole)):
             self.lost.append(f"{path.name}: {kind}: ended with other weights")
 
 

@@ -12,8 +12,8 @@ from parl.envs import EnvMaker, spec_of
 from parl.envs.atari.registration import env_id
 from parl.envs.recorded import read_play
 from parl.errors import ConfigError, NonFiniteError
-from parl.run import RunDirectory
 from parl.train import evaluate, resume, train
+from saved_learners import weights_of
 
 OPTIONS = ("obs_type=ram", "stack_num=1", "reward_clipping=False")
 
@@ -140,11 +140,7 @@ def test_a_teacher_is_cloned(tmp_path):
     assert evaluate(run.path, episodes=10).mean() > 150
     half = train("bc", total_steps=20_000, name="half", **options)
     resume(half.path, total_steps=40_000)
-    weights = [
-        torch.load(RunDirectory.open(path).checkpoints.last() / "learner.pt", weights_only=True)["weights"]
-        for path in (run.path, half.path)
-    ]
-    assert torch.equal(*weights)
+    assert torch.equal(weights_of(run.path), weights_of(half.path))
 
 
 def test_wrong_files_are_refused(tmp_path):

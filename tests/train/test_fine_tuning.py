@@ -16,10 +16,11 @@ from parl.run import RunDirectory, read_metrics
 from parl.run.listing import list_runs
 from parl.runtime.setup import RunSetup, SavedLearner
 from parl.train.registry import make_algorithm
+from saved_learners import learner_of
 
 
 def state_of(path):
-    return torch.load(RunDirectory.open(path).checkpoints.best() / "learner.pt", weights_only=True)
+    return learner_of(path, "best")
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from parl.errors import CallbackError, ConfigError
 from parl.replay import PrioritizedReplay
 from parl.run import RunDirectory, read_metrics
 from parl.train import record, resume, train
+from saved_learners import learner_in
 
 DETERMINISTIC = {
     "num_envs": 4,
@@ -49,7 +50,7 @@ def state_of(path):
     # Draws depend on rows, priorities and generator.
     drawn = {name: np.array(part) for name, part in replay.sample(500).items()}
     drawn["tickets"] ^= np.uint64(replay._native.ticket_tag)  # The replay of each run has its own tag.
-    return torch.load(folder / "learner.pt", weights_only=True), drawn
+    return learner_in(folder), drawn
 
 
 def scores_of(path):

@@ -20,14 +20,11 @@ from parl.ops.batches import TensorBatch
 from parl.run import RunDirectory
 from parl.train import ALGORITHMS, evaluate, resume, train
 from parl.train.registry import make_algorithm, module_of
+from saved_learners import weights_of
 
 SPEC = spec_of(EnvMaker("CartPole-v1")(1))
 PPO = {"env": "CartPole-v1", "num_envs": 4, "total_steps": 64, "rollout_steps": 8, "quiet": True}
 PPO |= {"schedule": "deterministic", "evaluation_episodes": 0, "epochs": 2}
-
-
-def weights_of(path):
-    return torch.load(RunDirectory.open(path).checkpoints.last() / "learner.pt", weights_only=True)["weights"]
 
 
 def options_of(name, folder):

@@ -18,6 +18,7 @@ from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.train import algorithm_names, evaluate, load, record, registry, resume, settings_for, train
 from parl.types import Preset
+from saved_learners import weights_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {"env": "CartPole-v1", "num_envs": 4, "rollout_steps": 16, "quiet": True, "evaluation_episodes": 2}
@@ -40,10 +41,6 @@ def _restored(monkeypatch):
 @pytest.fixture
 def example():
     return importlib.import_module("own_algorithm")
-
-
-def weights_of(path):
-    return torch.load(RunDirectory.open(path).checkpoints.last() / "learner.pt", weights_only=True)["weights"]
 
 
 def test_the_example_learns(example, tmp_path):

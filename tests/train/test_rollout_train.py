@@ -10,6 +10,7 @@ from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
 from parl.train import evaluate, record, resume, settings_for, train
 from parl.train.config import keywords
+from saved_learners import weights_of
 
 SMALL = {
     "env": "CartPole-v1",
@@ -24,11 +25,6 @@ SMALL = {
     "quiet": True,
     "schedule": "deterministic",
 }
-
-
-def weights_of(path):
-    folder = RunDirectory.open(path).checkpoints.last()
-    return torch.load(folder / "learner.pt", weights_only=True)["weights"]
 
 
 def test_a_run_writes_its_metrics_and_resumes_exactly(tmp_path):

@@ -13,6 +13,7 @@ from parl.runtime.evaluate import Evaluator
 from parl.runtime.on_policy.start_states import SavedStates
 from parl.train import start_states
 from parl.train.config import SyncRunConfig
+from saved_learners import weights_of
 
 OPTIONS = {"obs_type": "ram", "stack_num": None, "max_num_frames_per_episode": 80}
 SMALL = {
@@ -39,10 +40,6 @@ class Stops(parl.Callback):
         return False
 
 
-def weights_of(run):
-    return parl.load(run.path, "last").acting.weights
-
-
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """A run whose policy plays games of which states are saved."""
@@ -55,8 +52,8 @@ def test_an_interrupted_run_goes_on_with_the_same_games(tmp_path, other, source)
     whole = run_of(tmp_path, start_states=source)
     half = run_of(tmp_path, start_states=source, checkpoint_every=100, callbacks=[Stops()])
     assert half.stopped == "callback"
-    assert torch.equal(weights_of(parl.resume(half.path)), weights_of(whole))
-    assert not torch.equal(weights_of(run_of(tmp_path)), weights_of(whole))
+    assert torch.equal(weights_of(parl.resume(half.path).path), weights_of(whole.path))
+    assert not torch.equal(weights_of(run_of(tmp_path).path), weights_of(whole.path))
     assert RunDirectory.open(whole.path).config["run"]["start_states"] == str(source)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from parl.run import RunDirectory
 from parl.train import ALGORITHMS, resume, train
+from saved_learners import weights_of
 
 REPLAY = {"learning_starts": 40, "batch_size": 8, "replay_capacity": 500, "total_steps": 120}
 REPLAY |= {"replay_ratio": 4.0}
@@ -44,8 +44,7 @@ def weights(name, folder, seed, label):
         **options,
     )
     assert run.updates > 0
-    last = RunDirectory.open(run.path).checkpoints.last()
-    return torch.load(last / "learner.pt", weights_only=True)["weights"]
+    return weights_of(run.path)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -99,16 +98,13 @@ def test_actors_draw_different_numbers_from_the_modules_and_the_same_ones_in_ano
 
 
 def test_a_resumed_run_goes_on_with_the_modules_numbers_and_the_callers_are_left_alone(tmp_path):
-    def last(run):
-        folder = RunDirectory.open(run.path).checkpoints.last()
-        return torch.load(folder / "learner.pt", weights_only=True)["weights"]
-
     options = NOISE | {"schedule": "deterministic", "runs": str(tmp_path)}
     random.seed(0)
     before = random.getstate()
     whole = train("a2c", Noise(), **options, total_steps=128)
     begun = train("a2c", Noise(), **options, total_steps=64)
-    np.testing.assert_array_equal(last(resume(begun.path, total_steps=128)), last(whole))
+    resumed = resume(begun.path, total_steps=128)
+    assert torch.equal(weights_of(resumed.path), weights_of(whole.path))
     random.setstate(before)
     drawn = random.random()
     random.setstate(before)

@@ -27,6 +27,7 @@ from parl.run import RunDirectory, read_metrics
 from parl.runtime.checkpoint import actor_state, read
 from parl.runtime.evaluate import Evaluator
 from parl.train import OffPolicyRunConfig, default_settings, evaluate, resume, settings_from, train
+from saved_learners import weights_of
 
 SMALL = {
     "env": "CartPole-v1",
@@ -41,11 +42,6 @@ SMALL = {
     "quiet": True,
 }
 DETERMINISTIC = SMALL | {"schedule": "deterministic", "actors": 2, "learners": 2}
-
-
-def weights_of(path):
-    folder = RunDirectory.open(path).checkpoints.last()
-    return torch.load(folder / "learner.pt", weights_only=True)["weights"]
 
 
 def test_a_run_writes_its_metrics_and_settings(tmp_path):

@@ -20,6 +20,7 @@ from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.replay.cuda.replay import CudaReplay
 from parl.runtime.cuda import off_policy, on_policy
+from saved_learners import weights_of
 
 # Computing gradients makes torch count devices, which fails with the fake driver and gives a warning.
 pytestmark = [pytest.mark.filterwarnings("ignore:CUDA initialization"), pytest.mark.slow]
@@ -65,12 +66,12 @@ def test_rollouts_stay_on_the_device_and_resume_with_the_same_numbers(tmp_path: 
     # Four rollouts of 15 rows, each six minibatches.
     assert (whole.env_steps, whole.updates) == (60, 24)
     half = parl.train("ppo", **{**ROLLOUTS, "checkpoint_every": 15}, **folder, name="half", total_steps=60)
-    assert torch.equal(weights(whole), weights(half))
+    assert torch.equal(weights_of(whole.path), weights_of(half.path))
     short = parl.train("ppo", **ROLLOUTS, **folder, name="short", total_steps=30, anneal=False)
     long = parl.train("ppo", **ROLLOUTS, **folder, name="long", total_steps=60, anneal=False)
     resumed = parl.resume(short.path, total_steps=60)
     assert (resumed.env_steps, resumed.updates) == (60, 24)
-    assert torch.equal(weights(long), weights(resumed))
+    assert torch.equal(weights_of(long.path), weights_of(resumed.path))
     records = [json.loads(line) for line in (Path(long.path) / "metrics.jsonl").read_text().splitlines()]
     assert np.isfinite(records[-1]["policy_loss"]) and records[-1]["episode_return"] is not None
     assert parl.evaluate(long.path, episodes=2, checkpoint="last").shape == (2,)
@@ -97,11 +98,6 @@ def test_a_rollout_iteration_does_not_synchronize(
     assert waits == [0, 0, 0]
 
 
-def weights(run: Any) -> torch.Tensor:
-    newest = max(Path(run.path).rglob("learner.pt"), key=lambda path: path.stat().st_mtime_ns)
-    return torch.load(newest, weights_only=True)["weights"]
-
-
 @pytest.mark.usefixtures("here")
 def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
     whole = trained(tmp_path, name="whole", total_steps=60)
@@ -112,12 +108,12 @@ def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
     assert records[-1]["replay_size"] == 60
     assert np.isfinite(records[-1]["loss"])
     again = trained(tmp_path, name="again", total_steps=60)
-    assert torch.equal(weights(whole), weights(again))
+    assert torch.equal(weights_of(whole.path), weights_of(again.path))
     half = trained(tmp_path, name="half", total_steps=30)
     assert half.updates == 3
     resumed = parl.resume(half.path, total_steps=60)
     assert (resumed.env_steps, resumed.updates) == (60, 10)
-    assert torch.equal(weights(whole), weights(resumed))
+    assert torch.equal(weights_of(whole.path), weights_of(resumed.path))
     # Evaluations run on the CPU.
     assert parl.evaluate(whole.path, episodes=2, checkpoint="last").shape == (2,)
 
@@ -254,7 +250,7 @@ def test_graphs_give_the_same_numbers(
     updates: list[int] = []
     for by_graphs in (False, True):
         run = parl.train(name, **options, cuda_graph=by_graphs, name=f"graphs-{by_graphs}")
-        found.append(weights(run))
+        found.append(weights_of(run.path))
         updates.append(run.updates)
         assert len(recorded) == (0 if not by_graphs else 1 if name == "dqn" else 2)
     assert updates[0] == updates[1] > 3
