@@ -10,6 +10,8 @@ from parl.types import EnvSpec
 
 BOX = EnvSpec((5,), "float32", (2,), "float32", None, "next_step", (-1.0, -1.0), (1.0, 1.0))
 FOUR = EnvSpec((5,), "float32", (), "int64", 4, "next_step")
+# Of `random_batch` and `discrete_batch`.
+DISCRETE = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
 PARTS = (("far", (2,), "float32"), ("near", (3, 1), "float32"))
 CAMERA = (("camera", (2, 40, 36), "uint8"), ("speed", (3,), "float32"))
 
@@ -38,6 +40,10 @@ def random_batch(seed, size, action_of):
         "weights": rng.uniform(0.1, 1, size).astype(np.float32),
     }
     return arrays, SimpleNamespace(**{k: torch.from_numpy(v) for k, v in arrays.items()}, tickets=None)
+
+
+def discrete_batch(seed, size=32):
+    return random_batch(seed, size, lambda rng: rng.integers(0, 4, size))
 
 
 def make_batch(spec, obs, next_obs, size=16):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from batches import random_batch
+from batches import DISCRETE, discrete_batch, random_batch
 from gymnasium.spaces import Box
 
 from parl.algos import ddpg, sac, td3
@@ -15,17 +15,15 @@ from parl.types import EnvSpec
 
 # Actions in -1..3 and 0..1: center 1 and 0.5, half-width 2 and 0.5.
 SPEC = EnvSpec((3,), "float32", (2,), "float32", None, "next_step", (-1.0, 0.0), (3.0, 1.0))
-DISCRETE = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
 CENTER, HALF = np.array([1.0, 0.5]), np.array([2.0, 0.5])
 SMALL = {"hidden": (6, 5)}
 SIZE = 24
 
 
 def make_batch(seed, discrete=False):
-    def action_of(rng):
-        return rng.integers(0, 4, SIZE) if discrete else rng.uniform([-1, 0], [3, 1], (SIZE, 2)).astype("f")
-
-    return random_batch(seed, SIZE, action_of)
+    if discrete:
+        return discrete_batch(seed, SIZE)
+    return random_batch(seed, SIZE, lambda rng: rng.uniform([-1, 0], [3, 1], (SIZE, 2)).astype("f"))
 
 
 def perturb_targets(learner):

@@ -6,14 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from batches import random_batch
+from batches import DISCRETE, discrete_batch
 
 from parl.algos.dqn import DQN, Config, DQNLearner, default_config
 from parl.errors import ConfigError
 from parl.nets.fused import Update
 from parl.types import EnvSpec
-
-SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
 
 
 def network(weights, config, x):
@@ -45,12 +43,8 @@ def network(weights, config, x):
     return q
 
 
-def make_batch(seed, size=32):
-    return random_batch(seed, size, lambda rng: rng.integers(0, 4, size))
-
-
 def learner_with_distinct_target(config):
-    learner = DQNLearner(config, SPEC, seed=3, device="cpu")
+    learner = DQNLearner(config, DISCRETE, seed=3, device="cpu")
     torch.manual_seed(5)
     learner._target_weights.add_(torch.randn_like(learner._target_weights), alpha=0.1)
     return learner
@@ -70,7 +64,7 @@ def test_loss_targets_and_priorities_against_numpy(double, dueling, layer_norm, 
         hidden=(6, 5),
     )
     learner = learner_with_distinct_target(config)
-    arrays, batch = make_batch(0)
+    arrays, batch = discrete_batch(0)
     online = learner.weights.numpy().astype(np.float64)
     target = learner._target_weights.numpy().astype(np.float64)
     rows = np.arange(32)
@@ -90,7 +84,7 @@ def test_loss_targets_and_priorities_against_numpy(double, dueling, layer_norm, 
 def test_gradient_against_finite_differences():
     config = Config(hidden=(6, 5), dueling=True)
     learner = learner_with_distinct_target(config)
-    arrays, batch = make_batch(1)
+    arrays, batch = discrete_batch(1)
     learner.compute(batch)
     y = learner.targets(batch)[:, 0].numpy().astype(np.float64)
 
@@ -114,7 +108,7 @@ def test_replayed_gradients_equal_torchs(options, layer_norm):
     learner, by_torch = learner_with_distinct_target(config), learner_with_distinct_target(config)
     by_torch._update = Update(by_torch._write_gradients, by_torch.gradients, replay=False)
     for seed in range(5):
-        batch = make_batch(seed, size=30 + seed)[1]
+        batch = discrete_batch(seed, size=30 + seed)[1]
         np.testing.assert_allclose(learner.compute(batch), by_torch.compute(batch), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(learner.gradients, by_torch.gradients, rtol=1e-4, atol=1e-6)
         assert learner.metrics() == pytest.approx(by_torch.metrics(), rel=1e-4, abs=1e-6)
@@ -123,15 +117,15 @@ def test_replayed_gradients_equal_torchs(options, layer_norm):
 
 def test_long_gradients_are_scaled_down():
     config = Config(hidden=(5,), max_gradient_norm=0.5)
-    learner = DQNLearner(config, SPEC, 0, "cpu")
+    learner = DQNLearner(config, DISCRETE, 0, "cpu")
     learner.gradients.fill_(1.0)
     learner.step()
     assert torch.linalg.vector_norm(learner.gradients).item() == pytest.approx(0.5, rel=1e-4)
 
 
 def test_the_target_network_is_copied_or_averaged():
-    _, batch = make_batch(2)
-    copied = DQNLearner(Config(hidden=(5,), target_period=3), SPEC, 0, "cpu")
+    _, batch = discrete_batch(2)
+    copied = DQNLearner(Config(hidden=(5,), target_period=3), DISCRETE, 0, "cpu")
     first = copied.weights.clone()
     for update in range(1, 7):
         copied.compute(batch)
@@ -140,7 +134,7 @@ def test_the_target_network_is_copied_or_averaged():
         assert torch.equal(copied._target_weights, copied.weights) == fresh
         if update < 3:
             assert torch.equal(copied._target_weights, first)
-    averaged = DQNLearner(Config(hidden=(5,), target_tau=0.25), SPEC, 0, "cpu")
+    averaged = DQNLearner(Config(hidden=(5,), target_tau=0.25), DISCRETE, 0, "cpu")
     before = averaged._target_weights.clone()
     averaged.compute(batch)
     averaged.step()
@@ -149,15 +143,15 @@ def test_the_target_network_is_copied_or_averaged():
 
 def test_a_restored_learner_continues_bit_for_bit():
     config = Config(hidden=(5,), target_period=2)
-    one = DQNLearner(config, SPEC, 0, "cpu")
+    one = DQNLearner(config, DISCRETE, 0, "cpu")
     for seed in range(5):
-        one.compute(make_batch(seed)[1])
+        one.compute(discrete_batch(seed)[1])
         one.step()
-    other = DQNLearner(config, SPEC, 99, "cpu")
+    other = DQNLearner(config, DISCRETE, 99, "cpu")
     other.load_state_dict(one.state_dict())
     for seed in range(5, 10):
         for learner in (one, other):
-            learner.compute(make_batch(seed)[1])
+            learner.compute(discrete_batch(seed)[1])
             learner.step()
     assert torch.equal(one.weights, other.weights)
     assert torch.equal(one._target_weights, other._target_weights)
@@ -167,7 +161,7 @@ def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_unchanged
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    one, two, three = (DQNLearner(Config(), SPEC, seed, "cpu").weights for seed in (1, 1, 2))
+    one, two, three = (DQNLearner(Config(), DISCRETE, seed, "cpu").weights for seed in (1, 1, 2))
     assert torch.equal(one, two)
     assert not torch.equal(one, three)
     assert torch.equal(torch.rand(1), expected)
@@ -175,7 +169,7 @@ def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_unchanged
 
 def test_policy_acts_greedily_with_the_weights_it_is_given():
     config = Config(hidden=(6,), epsilon_first=1.0, epsilon_last=0.0, epsilon_steps=100)
-    algorithm = DQN(config, SPEC)
+    algorithm = DQN(config, DISCRETE)
     learner = algorithm.make_learner(4, "cpu")
     policy = algorithm.make_policy(0, 1, 8, seed=0)
     policy.weights.copy_(learner.weights)
@@ -192,8 +186,8 @@ def test_policy_acts_greedily_with_the_weights_it_is_given():
 
 
 def test_replay_settings_follow_the_options():
-    assert DQN(Config(prioritized=False), SPEC).replay_options()["alpha"] == 0.0
-    algorithm = DQN(Config(alpha=0.7, n_step=4, gamma=0.9, beta=0.4, beta_steps=10), SPEC)
+    assert DQN(Config(prioritized=False), DISCRETE).replay_options()["alpha"] == 0.0
+    algorithm = DQN(Config(alpha=0.7, n_step=4, gamma=0.9, beta=0.4, beta_steps=10), DISCRETE)
     assert algorithm.replay_options() == {"alpha": 0.7, "n_step": 4, "gamma": 0.9}
     assert [algorithm.replay_beta(step) for step in (0, 5, 10, 99)] == pytest.approx([0.4, 0.7, 1.0, 1.0])
 
@@ -217,7 +211,7 @@ def test_settings_out_of_bounds_raise(field, value):
 
 def test_continuous_actions_are_refused():
     with pytest.raises(ConfigError, match="discrete"):
-        DQN(Config(), dataclasses.replace(SPEC, num_actions=None))
+        DQN(Config(), dataclasses.replace(DISCRETE, num_actions=None))
 
 
 def test_images_get_their_own_defaults_and_a_convolutional_network():

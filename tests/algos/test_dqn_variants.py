@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from test_dqn import SPEC, make_batch
+from batches import DISCRETE, discrete_batch
 
 from parl.algos import rainbow
 from parl.algos.common.q_network import QNetwork
@@ -19,7 +19,7 @@ ROWS = np.arange(32)
 
 
 def learner_with_distinct_target(**options):
-    learner = DQNLearner(Config(**SMALL, **options), SPEC, seed=3, device="cpu")
+    learner = DQNLearner(Config(**SMALL, **options), DISCRETE, seed=3, device="cpu")
     torch.manual_seed(5)
     learner._target_weights.add_(torch.randn_like(learner._target_weights), alpha=0.1)
     return learner
@@ -70,8 +70,8 @@ def softmax(x, axis):
 def test_distributions_of_c51_are_narrow_at_the_start(noisy, dueling_hidden):
     options = {} if dueling_hidden is None else {"dueling": True, "dueling_hidden": dueling_hidden}
     config = Config(distribution="c51", noisy=noisy, **options)
-    network = QNetwork(config, SPEC)
-    _, batch = make_batch(0)
+    network = QNetwork(config, DISCRETE)
+    _, batch = discrete_batch(0)
     with torch.no_grad():
         found = network(batch.obs).softmax(dim=2)
         mean = network.mean(network(batch.obs))
@@ -95,7 +95,7 @@ def test_c51_against_numpy(double, spacing, noisy, dueling_hidden):
         **options,
     )
     config = learner._config
-    arrays, batch = make_batch(0)
+    arrays, batch = discrete_batch(0)
     priorities = learner.compute(batch)  # draws the noise, which the networks keep afterwards
     z = np.linspace(-1, 2, 9) if spacing == "equal" else np.linspace(-1, np.sqrt(2), 9)
     if spacing == "sqrt":
@@ -134,7 +134,7 @@ def test_quantiles_against_numpy(kind, munchausen):
         dueling=True,
     )
     config = learner._config
-    arrays, batch = make_batch(1)
+    arrays, batch = discrete_batch(1)
     state = learner.generator.get_state()
     now, later = learner.fractions(batch)
     learner.generator.set_state(state)
@@ -171,7 +171,7 @@ def test_quantiles_against_numpy(kind, munchausen):
 
 def test_munchausen_target_without_distribution():
     learner = learner_with_distinct_target(munchausen=0.9, munchausen_clip=-0.02, reward_scale=1.0)
-    arrays, batch = make_batch(2)
+    arrays, batch = discrete_batch(2)
     q = forward(learner.target, learner._config, arrays["obs"])[:, :, 0]
     log_policy = 0.03 * np.log(softmax(q / 0.03, 1))
     bonus = np.maximum(log_policy[ROWS, arrays["action"]], -0.02)
@@ -195,19 +195,19 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
 def test_gradients_match_the_loss_and_restored_learners_continue_identically(options):
     config = Config(**SMALL, **options)
-    one, other = (DQNLearner(config, SPEC, seed, "cpu") for seed in (0, 99))
+    one, other = (DQNLearner(config, DISCRETE, seed, "cpu") for seed in (0, 99))
     for seed in range(3):
-        one.compute(make_batch(seed)[1])
+        one.compute(discrete_batch(seed)[1])
         one.step()
     other.load_state_dict(one.state_dict())
     for seed in range(3, 6):
         for learner in (one, other):
-            learner.compute(make_batch(seed)[1])
+            learner.compute(discrete_batch(seed)[1])
             learner.step()
     assert torch.equal(one.weights, other.weights)
     assert torch.isfinite(one.weights).all()
     # The slope of the loss along the gradient, with noise, fractions and targets fixed.
-    _, batch = make_batch(7)
+    _, batch = discrete_batch(7)
     state = one.generator.get_state()
 
     def loss():
@@ -230,7 +230,7 @@ def test_gradients_match_the_loss_and_restored_learners_continue_identically(opt
 
 
 def test_noisy_policies_explore_with_noise_and_evaluate_without():
-    algorithm = DQN(Config(hidden=(16,), noisy=True, noisy_sigma=3.0, epsilon_last=0.0), SPEC)
+    algorithm = DQN(Config(hidden=(16,), noisy=True, noisy_sigma=3.0, epsilon_last=0.0), DISCRETE)
     policy = algorithm.make_policy(0, 1, 8, seed=0)
     policy.weights.copy_(algorithm.make_learner(0, "cpu").weights)
     observations = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
@@ -245,7 +245,7 @@ def test_noisy_policies_explore_with_noise_and_evaluate_without():
 
 @pytest.mark.parametrize("distribution", ["c51", "qr", "iqn"])
 def test_policies_act_by_the_mean_of_the_distribution(distribution):
-    algorithm = DQN(Config(**SMALL, distribution=distribution, quantiles=7, policy_quantiles=5), SPEC)
+    algorithm = DQN(Config(**SMALL, distribution=distribution, quantiles=7, policy_quantiles=5), DISCRETE)
     learner, policy = algorithm.make_learner(4, "cpu"), algorithm.make_policy(0, 1, 8, seed=0)
     policy.weights.copy_(learner.weights)
     observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
@@ -291,7 +291,7 @@ def test_the_conservative_term_against_numpy(kind):
     plain = learner_with_distinct_target(**options)
     conservative = learner_with_distinct_target(**options, cql_alpha=0.7)
     config = conservative._config
-    arrays, batch = make_batch(0)
+    arrays, batch = discrete_batch(0)
     priorities = plain.compute(batch)
     np.testing.assert_array_equal(conservative.compute(batch), priorities)
     outputs = forward(conservative.online, config, arrays["obs"])
@@ -309,9 +309,9 @@ def test_the_conservative_term_against_numpy(kind):
 
 def test_the_conservative_term_is_replayed_without_torch():
     """A small network's update with the term runs as a recording (see `parl.nets.fused`)."""
-    learner = DQNLearner(Config(**SMALL, cql_alpha=0.5), SPEC, seed=3, device="cpu")
+    learner = DQNLearner(Config(**SMALL, cql_alpha=0.5), DISCRETE, seed=3, device="cpu")
     for number in range(4):
-        learner.compute(make_batch(number)[1])
+        learner.compute(discrete_batch(number)[1])
     assert learner._update.replays
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from batches import random_batch
+from batches import discrete_batch
 from rollouts import SPEC, no_averaging, rollout, with_and_without_replay
 
 from parl.algos.dqn import Config as DQNConfig
@@ -43,7 +43,7 @@ def trained_ppo(kind):
 def trained_dqn(kind):
     learner = kind(DQNConfig(hidden=(6, 5)), SPEC, 0, "cpu")
     for seed in range(20):
-        learner.compute(random_batch(seed, 32, lambda rng: rng.integers(0, 4, 32))[1])
+        learner.compute(discrete_batch(seed)[1])
         learner.step()
     return learner
 

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
-from test_tutorials import COMMANDS
+from page_blocks import BLOCK, COMMANDS
 
 import forked
 import parl
@@ -46,7 +46,6 @@ SMALLER = {
         " evaluation_every=500, evaluation_episodes=2, learning_starts=500",
     },
 }  # fmt: skip
-BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 
 
 def scripts(page, heading):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import BLOCK, COMMANDS
 
 import forked
 
@@ -17,7 +18,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "getting-started.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 # torchrun and Ray start many processes; tests/runtime has quick tests of both.
 SLOW = {"several-machines"}
-BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 # Sizes on a page, and those of the test, which checks that everything runs, not that it learns.
 SMALLER = {
     "getting-started.md": {
@@ -52,27 +52,6 @@ SMALLER = {
         "--episodes 10": "--episodes 2",
     },
 }
-# Runs a line of an `sh` block: `parl` in this process, another program in one of its own.
-COMMANDS = r"""
-def _commands(text):
-    import shlex
-    import subprocess
-
-    from parl.cli import main
-
-    for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words and words[0] == "parl":
-            try:
-                status = main(words[1:])
-            except SystemExit as end:
-                status = end.code
-        elif words:
-            status = subprocess.run(words).returncode
-        else:
-            continue
-        assert not status, line
-"""
 
 
 def program(page):

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, Rows, host, tensors  # noqa: E402
+from draws import chi_square_z  # noqa: E402
 from host_replay import HostReplay, in_memory  # noqa: E402
-from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import NotSampleableError  # noqa: E402

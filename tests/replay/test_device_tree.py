@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from draws import chi_square_z  # noqa: E402
 from host_replay import HostSumTree, library  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import InconsistentError, NotSampleableError  # noqa: E402

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from test_sampling import chi_square_z, filled
+from draws import chi_square_z, filled
 
 import parl
 

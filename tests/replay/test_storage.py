@@ -17,22 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import fields
+from numbered_rows import SPEC, step
 
 import parl
 from tickets import same_tickets
-
-SPEC = {**fields(), "obs": ((20, 20), "uint8")}
-
-
-def step(replay, number: int, num_envs: int = 4) -> np.ndarray:
-    rng = np.random.default_rng(number)
-    return replay.add(
-        obs=np.broadcast_to(np.uint8(number % 250 + 1), (num_envs, 20, 20)),
-        action=number * num_envs + np.arange(num_envs),
-        reward=rng.random(num_envs, np.float32),
-        terminated=rng.random(num_envs) < 0.1,
-        truncated=rng.random(num_envs) < 0.1,
-    )
 
 
 def everything(replay) -> dict[int, tuple]:
@@ -148,8 +136,8 @@ WRITER = """
     import sys
     import numpy as np
     import parl
-    sys.path[:0] = [sys.argv[2], sys.argv[2] + "/.."]
-    from test_storage import SPEC, step
+    sys.path.insert(0, sys.argv[2])
+    from numbered_rows import SPEC, step
     replay = parl.PrioritizedReplay(200, SPEC, path=sys.argv[1], n_step=2, num_envs=4, alpha=1.0)
     for number in range(int(sys.argv[3]), 10**9):
         tickets = step(replay, number)

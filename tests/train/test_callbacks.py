@@ -8,7 +8,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from test_trainer import SMALL, TOPOLOGIES, Scripted, scripted
+from scripted_runs import SMALL, TOPOLOGIES, Scripted, scripted
 
 import parl
 from parl.cli import main

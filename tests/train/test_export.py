@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from onnxruntime import InferenceSession
-from test_policy import IDS, VARIANTS, Parts, train_small
 from tiny_runs import PICTURES, config_of
+from trained_policies import IDS, VARIANTS, Parts, train_small
 
 import parl
 from parl.errors import ConfigError

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_policy import IDS, RUN, VARIANTS, train_small
 from tiny_runs import config_of, run_of, spec_for
+from trained_policies import IDS, RUN, VARIANTS, train_small
 
 import parl
 from parl import cli

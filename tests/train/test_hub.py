@@ -9,7 +9,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from test_policy import train_small
+from trained_policies import train_small
 
 import parl
 from parl.cli import main

@@ -7,36 +7,17 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Discrete
 from safetensors import safe_open
 from safetensors.torch import load_file
-from tiny_runs import CONTINUOUS, config_of, run_of, write_play
 from torch import nn
+from trained_policies import IDS, RUN, VARIANTS, Parts, train_small
 
 import parl
 from parl import pickles
 from parl.errors import ConfigError, NonFiniteError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
-from parl.train import ALGORITHMS, record, trainer
-
-RUN = {"evaluation_episodes": 1, "quiet": True}
-VARIANTS = [
-    *((name, {}) for name in sorted(ALGORITHMS)),
-    ("ppo", {"lstm": 3}),
-    ("ppo", {"env": "Pendulum-v1", "normalize_observations": True}),
-    ("sac", {"env": "CartPole-v1"}),
-    ("dqn", {"distribution": "iqn", "noisy": True}),
-    ("es", {"env": "Pendulum-v1"}),
-]
-IDS = [" ".join([name, *map(str, own.values())]) for name, own in VARIANTS]
-
-
-def train_small(folder, name, env=None, data=None, **own):
-    """A tiny run; ``own`` are settings of the algorithm."""
-    env = env or ("Pendulum-v1" if name in CONTINUOUS else "CartPole-v1")
-    options = dict(RUN) | ({"data": data or write_play(folder, env)} if name == "bc" else {})
-    config = run_of(name, runs=str(folder), **options)
-    return parl.train(name, env=env, run_config=config, algorithm_config=config_of(name, **own))
+from parl.train import record, trainer
 
 
 @pytest.fixture
@@ -236,29 +217,6 @@ def test_the_state_of_an_lstm_is_that_of_the_caller(tmp_path):
     np.testing.assert_allclose(single, first[0], rtol=1e-5)
     with pytest.raises(ConfigError, match=r"state has shape \(2, 2, 3\), expected \(2, 1, 3\)"):
         policy.predict(obs[0], state=one)
-
-
-class Parts(gymnasium.Env):
-    """Episodes of five steps with observations in parts."""
-
-    observation_space = Dict({"a": Box(-1, 1, (2,)), "b": Dict({"c": Box(0, 255, (3,), np.uint8)})})
-    action_space = Discrete(3)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._left = 5
-        return self._observe(), {}
-
-    def step(self, action):
-        self._left -= 1
-        return self._observe(), float(action), self._left == 0, False, {}
-
-    def _observe(self):
-        rng = self.np_random
-        return {
-            "a": rng.uniform(-1, 1, 2).astype(np.float32),
-            "b": {"c": rng.integers(0, 256, 3, np.uint8)},
-        }
 
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])

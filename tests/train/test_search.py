@@ -16,7 +16,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
-from test_trainer import scripted
+from scripted_runs import scripted
 
 import forked
 import parl

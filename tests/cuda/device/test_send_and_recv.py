@@ -7,7 +7,7 @@ import fake_driver
 import numpy as np
 import pytest
 import torch
-from test_envs_on_a_device import pair, plain, same
+from env_pairs import pair, plain, same
 
 import parl
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_envs_on_a_device import pair, run, same
+from env_pairs import pair, run, same
 
 import parl
 from parl.errors import AtariError
