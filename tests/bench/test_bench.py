@@ -86,7 +86,7 @@ def test_training_counts_frames_of_the_console():
 
 def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
     # A clock that does not depend on the machine: each call, one per unit of work, advances it by 0.03 s.
-    ticks = itertools.count()
+    ticks = itertools.count(1_000)
     monkeypatch.setattr(tradeoff, "time", types.SimpleNamespace(monotonic=lambda: 0.03 * next(ticks)))
     words = ["--seconds", "1.5", "--num-envs", "8", "--goal", "12", "--strategies", "20/20/1", "1/20/4"]
     assert main(["bench", "tradeoff", *words, "--out", str(tmp_path / "t.png")]) == 0
@@ -99,7 +99,9 @@ def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
     # One update per 20 x 8 steps, and one per 8 steps once the window of 20 is full.
     assert steps[0] / updates[0] == pytest.approx(160, rel=0.1)
     assert 7 < steps[1] / updates[1] < 20
-    assert float(few["seconds to score"]) <= 1.5 and int(few["steps to score"].replace(",", "")) > 0
+    score_s, score_steps = float(few["seconds to score"]), int(few["steps to score"].replace(",", ""))
+    # One call of the clock per rollout of up to 160 steps, and one when the score is reached.
+    assert score_steps > 160 and score_s == pytest.approx(0.03 * (score_steps / 155 + 1), abs=0.06)
     assert (tmp_path / "t.png").stat().st_size > 5_000
 
 
