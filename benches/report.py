@@ -246,11 +246,26 @@ def fingerprint(claim: Claim, shown_points: Iterable[tuple[str, Row]]) -> str:
 
 
 def draw(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
-    """Draws a figure: a point per row with its spread as a line; sorted points if there are many cases."""
+    """Draws the figure of a claim and saves it."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
+    from matplotlib import pyplot
+
+    kind = draw_bars if claim["key"] == "overview" else draw_curves if claim.get("curves") else draw_points
+    figure = kind(claim, shown_points)
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(
+        path,
+        bbox_inches="tight",
+        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
+    )
+    pyplot.close(figure)
+
+
+def draw_points(claim: Claim, shown_points: list[tuple[str, Row]]) -> Any:
+    """A figure with a point per row and its spread as a line; sorted points if there are many cases."""
     from matplotlib import pyplot
 
     rows = [row for _, row in shown_points]
@@ -297,27 +312,18 @@ def draw(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
     if len(series) > 1:
         axes.legend(fontsize=7)
     axes.set_title(claim["title"], fontsize=9)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(
-        path,
-        bbox_inches="tight",
-        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
-    )
-    pyplot.close(figure)
+    return figure
 
 
-def draw_bars(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
-    """Draws a figure with a group of bars for each case, one bar a library."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
+def draw_bars(claim: Claim, shown_points: list[tuple[str, Row]]) -> Any:
+    """A figure with a group of bars for each case, one bar a library."""
     from matplotlib import pyplot
 
     rows = [row for _, row in shown_points]
     cases = list(dict.fromkeys(row.case for row in rows))
     libraries = list(dict.fromkeys((row.library, row.version) for row in rows))
-    figure, axes = pyplot.subplots(figsize=(7, 2.6))
+    # White, because the README, which shows it, may be on a dark page.
+    figure, axes = pyplot.subplots(figsize=(7, 2.6), facecolor="white")
     for at, (library, version) in enumerate(libraries):
         found = [row for row in rows if row.library == library]
         places = [cases.index(row.case) + 0.2 * (at - (len(libraries) - 1) / 2) for row in found]
@@ -329,25 +335,15 @@ def draw_bars(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> 
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
     axes.legend(fontsize=7)
-    figure.savefig(
-        path,
-        bbox_inches="tight",
-        facecolor="white",  # the README may be shown on a dark page
-        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
-    )
-    pyplot.close(figure)
+    return figure
 
 
-def draw_curves(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
-    """Draws a panel for each case with a curve for each library.
+def draw_curves(claim: Claim, shown_points: list[tuple[str, Row]]) -> Any:
+    """A figure with a panel for each case and a curve in it for each library.
 
     The claim's ``plot`` has the metrics of the two axes. Their rows with the same number of steps are a
     point; the spread of the second metric is drawn as a band.
     """
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
     from matplotlib import pyplot
 
     across, up = claim["plot"]
@@ -376,12 +372,7 @@ def draw_curves(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -
     figure.supylabel(up, fontsize=8)
     panels.flat[0].legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(
-        path,
-        bbox_inches="tight",
-        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
-    )
-    pyplot.close(figure)
+    return figure
 
 
 def page(records: Records) -> str:
@@ -483,8 +474,7 @@ def write(records: Records) -> None:
         path, shown_points = FIGURES / f"{claim['key']}.svg", points(claim, records)
         mark = f"data {fingerprint(claim, shown_points)}"
         if not path.exists() or mark not in path.read_text(encoding="utf-8"):
-            kind = draw_bars if claim["key"] == "overview" else draw_curves if claim.get("curves") else draw
-            kind(claim, shown_points, path)
+            draw(claim, shown_points, path)
 
 
 def main() -> int:
