@@ -22,20 +22,9 @@ import parl
 
 sys.path.append(str(Path(__file__).parents[1]))
 from record import Record, add_option, version_of
+from replay_bench import cycle
 
 Calls = dict[str, Callable[[], object]]
-
-
-def cycle(items: list) -> Callable[[], object]:
-    """A function that returns the items one after the other, cyclically."""
-    state = {"next": 0}
-
-    def step() -> object:
-        item = items[state["next"]]
-        state["next"] = (state["next"] + 1) % len(items)
-        return item
-
-    return step
 
 
 def parl_calls(leaves: int, batch: int, priorities: np.ndarray, updates: list) -> tuple[Calls, Calls]:
