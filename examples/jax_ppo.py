@@ -1,6 +1,6 @@
 """PPO in JAX on an Atari game: environments, networks and updates in one compiled program, on the CPU.
 
-python examples/jax_ppo.py [GAME] [--observations memory | images] [--total-steps 4M] [--seed 0]
+python examples/jax_ppo.py [GAME] [--observations memory | images] [--total-steps 4e6] [--seed 0]
 
 `parl.jax.make` gives the environments as pure functions. An iteration acts for some steps in a `lax.scan`
 and then makes the updates, all in one call of `jax.jit`. Adam, the networks and the normalization of the

@@ -1,6 +1,6 @@
 """Self-play: one PPO policy plays both sides of a game, also against a league of its past policies.
 
-python examples/self_play.py [pong|boxing|...] [--total-steps 3M] [--every 250k] [--games 40]
+python examples/self_play.py [pong|boxing|...] [--total-steps 3000000] [--every 250000] [--games 40]
 
 Half of the rows that PPO sees are the two players of the same consoles; the others are one player each, whose
 opponent is a past policy of the league. Every checkpoint joins the league. Observations are the memory of the
