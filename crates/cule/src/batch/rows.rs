@@ -191,11 +191,6 @@ impl RowBatch {
         self.pool.threads()
     }
 
-    /// Whether environments are reset within the step that ends their episode.
-    pub fn resets_in_same_step(&self) -> bool {
-        self.settings.autoreset == Autoreset::SameStep
-    }
-
     /// Begins the first episode of environments with these seeds.
     ///
     /// # Errors
