@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use cuda::nvrtc::Nvrtc;
 use cule::batch::cuda::{Actions, Call, Choice, CudaBatch, Device, KERNELS, Plan, SOURCES, Shape, Targets};
-use cule::batch::{Batch, BatchConfig, CpuBatch, ObsType, Outputs, Report, Settings};
+use cule::batch::{BatchConfig, CpuBatch, ObsType, Outputs, Report, Settings};
 use cule::env::full_strength;
 use cule::env::state::{FLAGS, NUMBERS};
 use cule::machine::Board;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
+use cule::batch::{BatchConfig, CpuBatch, Outputs, Report, Settings};
 use cule::console::{self, Drawing};
 use cule::env::full_strength;
 use cule::fast_cpu::{self, Code};

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cule::batch::{
-    Autoreset, Batch, BatchConfig, Boot, BranchOutputs, BranchReport, Branches, ChannelOrder, CpuBatch,
-    Noops, ObsType, Outputs, Padding, Report, Settings, Variation,
+    Autoreset, BatchConfig, Boot, BranchOutputs, BranchReport, Branches, ChannelOrder, CpuBatch, Noops,
+    ObsType, Outputs, Padding, Report, Settings, Variation,
 };
 use cule::env::rules::{self, StepRules};
 use cule::env::{Action, full_strength};

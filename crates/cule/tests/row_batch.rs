@@ -6,7 +6,7 @@
 mod roms;
 
 use cule::batch::{
-    Autoreset, Batch, BatchConfig, CpuBatch, Outputs, Report, RowBatch, RowInputs, RowOutputs, Settings,
+    Autoreset, BatchConfig, CpuBatch, Outputs, Report, RowBatch, RowInputs, RowOutputs, Settings,
 };
 use cule::env::full_strength;
 use cule::env::rules::StepRules;

@@ -18,7 +18,7 @@ use crate::{CuleError, memory};
 /// branches of `steps` actions.
 #[derive(Clone, Copy)]
 pub struct Branches<'a> {
-    /// Rows of [`super::Batch::save`].
+    /// Rows of [`super::CpuBatch::save`].
     pub states: &'a [u8],
     /// Number of rows.
     pub count: usize,

@@ -12,7 +12,7 @@ use super::outputs::{Job, Outputs, RAM_BYTES, Row, check_length};
 use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Workspace};
-use super::{Autoreset, Batch, PlayerActions, Report, Settings, player_actions, states};
+use super::{Autoreset, PlayerActions, Report, Settings, player_actions, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
 use crate::games::table::GAMES;
@@ -294,6 +294,11 @@ impl CpuBatch {
         })
     }
 
+    /// Number of environments.
+    pub fn num_envs(&self) -> usize {
+        self.shared.slots.len()
+    }
+
     /// Shape of one observation: `(stack, ...)`, or `(stack * 3, rows, columns)` for channels-first color.
     pub fn obs_shape(&self) -> Vec<usize> {
         config::obs_shape(&self.shared.games[0], &self.shared.settings)
@@ -371,6 +376,84 @@ impl CpuBatch {
             *own = Slot { game: own.game, ..lock(slot).clone() };
         }
         self.ready_envs.clone_from(&other.ready_envs);
+        Ok(())
+    }
+
+    /// Resets the environments that `mask` selects, or all if it is `None`. `seeds` has one entry per
+    /// environment. Every row of `out` is written.
+    ///
+    /// # Errors
+    /// `seeds` or `mask` has another length than the batch, an environment outside of the mask has never been
+    /// reset, or a game does not reach its mode.
+    pub fn reset(
+        &mut self,
+        seeds: Option<&[Option<i64>]>,
+        mask: Option<&[bool]>,
+        out: Outputs<'_>,
+    ) -> Result<(), CuleError> {
+        let commands = self.resets(seeds, mask)?;
+        let shown = commands.iter().enumerate().filter(|(_, command)| matches!(command, Command::Show));
+        for (env, _) in shown {
+            if lock(&self.shared.slots[env]).head.ready == 0 {
+                return Err(NOT_RESET(env));
+            }
+        }
+        self.run(commands.len(), |env| (env, commands[env]), out)
+    }
+
+    /// Steps every environment once, with one action per player of each.
+    ///
+    /// # Errors
+    /// `actions` has another length than all players of the batch, or an environment has not been reset.
+    pub fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
+        let envs = self.num_envs();
+        self.check_actions(actions, envs)?;
+        self.check_ready(0..envs)?;
+        self.run(envs, |env| (env, Command::Step(self.of_players(actions, env))), out)
+    }
+
+    /// Bytes of one row of [`CpuBatch::save`] for these environments: the size of the largest state.
+    pub fn state_bytes(&self, envs: &[usize]) -> usize {
+        envs.iter().map(|&env| states::row_bytes(&lock(&self.shared.slots[env]))).max().unwrap_or(0)
+    }
+
+    /// Writes the states of `envs` into `out`, one row each.
+    ///
+    /// # Errors
+    /// `out` has the wrong size.
+    pub fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError> {
+        let size = self.state_bytes(envs);
+        check_length("states", out.len(), envs.len() * size)?;
+        self.check_idle(envs)?;
+        for (row, &env) in out.chunks_exact_mut(size.max(1)).zip(envs) {
+            let slot = lock(&self.shared.slots[env]);
+            states::save(&slot, &self.shared.games[slot.game], row);
+        }
+        Ok(())
+    }
+
+    /// Loads row i of `rows` into environment `envs[i]`. All rows are checked before the first one is loaded.
+    ///
+    /// # Errors
+    /// A row is not a state of that environment: it has another game, other settings or another version, or
+    /// is damaged.
+    pub fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError> {
+        if envs.is_empty() {
+            return Ok(());
+        }
+        self.check_idle(envs)?;
+        let size = rows.len() / envs.len();
+        let mut loaded = memory::reserved(envs.len())?;
+        for (i, &env) in envs.iter().enumerate() {
+            let index = lock(&self.shared.slots[env]).game;
+            let (game, row) = (&self.shared.games[index], &rows[i * size..(i + 1) * size]);
+            loaded.push(states::load(row, index, game, &self.shared.rules[index])?);
+        }
+        for (mut slot, &env) in loaded.into_iter().zip(envs) {
+            let mut current = lock(&self.shared.slots[env]);
+            slot.sound = current.sound.take();
+            *current = slot;
+        }
         Ok(())
     }
 
@@ -662,70 +745,6 @@ fn NOT_RESET(env: usize) -> CuleError {
 
 const SYNCHRONOUS: CuleError =
     CuleError::EnvState { env: 0, reason: "is in a synchronous batch: send needs batch_size < num_envs" };
-
-impl Batch for CpuBatch {
-    fn num_envs(&self) -> usize {
-        self.shared.slots.len()
-    }
-
-    fn reset(
-        &mut self,
-        seeds: Option<&[Option<i64>]>,
-        mask: Option<&[bool]>,
-        out: Outputs<'_>,
-    ) -> Result<(), CuleError> {
-        let commands = self.resets(seeds, mask)?;
-        let shown = commands.iter().enumerate().filter(|(_, command)| matches!(command, Command::Show));
-        for (env, _) in shown {
-            if lock(&self.shared.slots[env]).head.ready == 0 {
-                return Err(NOT_RESET(env));
-            }
-        }
-        self.run(commands.len(), |env| (env, commands[env]), out)
-    }
-
-    fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
-        let envs = self.num_envs();
-        self.check_actions(actions, envs)?;
-        self.check_ready(0..envs)?;
-        self.run(envs, |env| (env, Command::Step(self.of_players(actions, env))), out)
-    }
-
-    fn state_bytes(&self, envs: &[usize]) -> usize {
-        envs.iter().map(|&env| states::row_bytes(&lock(&self.shared.slots[env]))).max().unwrap_or(0)
-    }
-
-    fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError> {
-        let size = self.state_bytes(envs);
-        check_length("states", out.len(), envs.len() * size)?;
-        self.check_idle(envs)?;
-        for (row, &env) in out.chunks_exact_mut(size.max(1)).zip(envs) {
-            let slot = lock(&self.shared.slots[env]);
-            states::save(&slot, &self.shared.games[slot.game], row);
-        }
-        Ok(())
-    }
-
-    fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError> {
-        if envs.is_empty() {
-            return Ok(());
-        }
-        self.check_idle(envs)?;
-        let size = rows.len() / envs.len();
-        let mut loaded = memory::reserved(envs.len())?;
-        for (i, &env) in envs.iter().enumerate() {
-            let index = lock(&self.shared.slots[env]).game;
-            let (game, row) = (&self.shared.games[index], &rows[i * size..(i + 1) * size]);
-            loaded.push(states::load(row, index, game, &self.shared.rules[index])?);
-        }
-        for (mut slot, &env) in loaded.into_iter().zip(envs) {
-            let mut current = lock(&self.shared.slots[env]);
-            slot.sound = current.sound.take();
-            *current = slot;
-        }
-        Ok(())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,6 @@ pub use screen::{ChannelOrder, ObsType};
 pub use states::{VERSION as STATE_VERSION, console_bytes};
 pub use variation::Variation;
 
-use crate::CuleError;
 use crate::env::rules::{self, StepRules};
 use crate::env::state::{self, EnvSettings, Figures};
 use crate::env::{Action, NOOP, full_strength};
@@ -286,45 +285,4 @@ impl From<Figures> for Report {
             ..Self::default()
         }
     }
-}
-
-/// Environments that are stepped together.
-pub trait Batch {
-    /// Number of environments.
-    fn num_envs(&self) -> usize;
-
-    /// Resets the environments that `mask` selects, or all if it is `None`. `seeds` has one entry per
-    /// environment. Every row of `out` is written.
-    ///
-    /// # Errors
-    /// `seeds` or `mask` has another length than the batch, an environment outside of the mask has never been
-    /// reset, or a game does not reach its mode.
-    fn reset(
-        &mut self,
-        seeds: Option<&[Option<i64>]>,
-        mask: Option<&[bool]>,
-        out: Outputs<'_>,
-    ) -> Result<(), CuleError>;
-
-    /// Steps every environment once, with one action per player of each.
-    ///
-    /// # Errors
-    /// `actions` has another length than all players of the batch, or an environment has not been reset.
-    fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError>;
-
-    /// Bytes of one row of [`Batch::save`] for these environments: the size of the largest state.
-    fn state_bytes(&self, envs: &[usize]) -> usize;
-
-    /// Writes the states of `envs` into `out`, one row each.
-    ///
-    /// # Errors
-    /// `out` has the wrong size.
-    fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError>;
-
-    /// Loads row i of `rows` into environment `envs[i]`. All rows are checked before the first one is loaded.
-    ///
-    /// # Errors
-    /// A row is not a state of that environment: it has another game, other settings or another version, or
-    /// is damaged.
-    fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError>;
 }

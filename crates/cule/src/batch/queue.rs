@@ -6,13 +6,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::Report;
 use super::affinity::Affinity;
 use super::cpu::{Command, Shared};
 use super::outputs::Row;
 use super::pool::{check_process, lock};
 use super::slot::Workspace;
-use super::{CuleError, Report};
-use crate::memory;
+use crate::{CuleError, memory};
 
 /// A queued step or reset of one environment.
 struct Task {

@@ -5,8 +5,8 @@
 //! its kept pictures, as runs. The stack of planes is not in the row: it is the observation before,
 //! which the caller passes along. Results are those of [`super::CpuBatch`], since both call [`cpu::perform`].
 //!
-//! Unlike the rows of [`super::Batch::save`], these have no checksum, which would take longer than reading and
-//! writing them. All values that are used as indices are checked.
+//! Unlike the rows of [`super::CpuBatch::save`], these have no checksum, which would take longer than reading
+//! and writing them. All values that are used as indices are checked.
 
 use bytemuck::{Pod, Zeroable};
 

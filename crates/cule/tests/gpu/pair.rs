@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use cule::batch::cuda::{Actions, Call, CudaBatch, Device, Plan, Shape, Targets};
-use cule::batch::{Batch, BatchConfig, CpuBatch, Outputs, Report, Settings};
+use cule::batch::{BatchConfig, CpuBatch, Outputs, Report, Settings};
 use cule::env::full_strength;
 use cule::env::state::{FLAGS, NUMBERS};
 use cule::{CuleError, console, rom};

@@ -1,6 +1,6 @@
 //! States of environments on both devices.
 
-use cule::batch::{Batch, Settings};
+use cule::batch::Settings;
 use cule::env::state::Head;
 use cule::games::table::UNKNOWN;
 

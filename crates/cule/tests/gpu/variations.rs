@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use cule::batch::cuda::CudaBatch;
-use cule::batch::{Autoreset, Batch, BatchConfig, Boot, Settings, Variation};
+use cule::batch::{Autoreset, BatchConfig, Boot, Settings, Variation};
 use cule::rom;
 
 use crate::pair::{Host, Pair, loaded, steps};

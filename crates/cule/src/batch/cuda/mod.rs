@@ -644,7 +644,7 @@ impl<D: Device> CudaBatch<D> {
     /// before the first one is loaded.
     ///
     /// # Errors
-    /// A fault, see [`CudaBatch::check_faults`]; the errors of [`super::Batch::load`]; or an error of the
+    /// A fault, see [`CudaBatch::check_faults`]; the errors of [`super::CpuBatch::load`]; or an error of the
     /// device.
     pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
         self.check_faults(stream)?;
