@@ -7,6 +7,7 @@ use super::pool::thread_count;
 use super::slot::Slot;
 use super::{Autoreset, ChannelOrder, ObsType, Settings, variation};
 use crate::CuleError;
+use crate::env::ACTIONS;
 use crate::env::state::EnvSettings;
 use crate::random::Random;
 use crate::rom::Rom;
@@ -42,6 +43,24 @@ pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
         shape.insert(0, settings.stack);
     }
     shape
+}
+
+/// The action codes of an action space with one bit per code, ascending.
+pub(super) fn action_codes(actions: u32) -> Vec<u8> {
+    (0..ACTIONS).filter(|&code| actions >> code & 1 != 0).collect()
+}
+
+/// Checks that `assignment` gives each of `envs` environments one of `games` games.
+pub(super) fn check_assignment(assignment: &[usize], envs: usize, games: usize) -> Result<(), CuleError> {
+    if assignment.len() != envs {
+        return Err(CuleError::Count { what: "games", found: assignment.len(), expected: envs });
+    }
+    match assignment.iter().position(|&game| game >= games) {
+        Some(env) => {
+            Err(CuleError::EnvState { env, reason: "is to play a game that the batch does not have" })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Bytes of memory that the environments and threads of a batch need, without the caller's observations.

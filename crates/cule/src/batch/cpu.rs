@@ -12,7 +12,7 @@ use super::outputs::{Job, Outputs, RAM_BYTES, Row, check_length};
 use super::pool::{Pool, catch_panic, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Workspace};
-use super::{Autoreset, PlayerActions, Report, Settings, player_actions, states};
+use super::{Autoreset, HAS_ENDED, NOT_RESET, PlayerActions, Report, Settings, player_actions, states};
 use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
 use crate::games::table::GAMES;
@@ -316,8 +316,7 @@ impl CpuBatch {
 
     /// Action codes of the action space, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
-        let all = self.shared.games.iter().fold(0, |all, game| all | game.env_game.actions);
-        (0..18).filter(|&code| all >> code & 1 != 0).collect()
+        config::action_codes(self.shared.games.iter().fold(0, |all, game| all | game.env_game.actions))
     }
 
     /// Number of threads that step environments.
@@ -337,16 +336,7 @@ impl CpuBatch {
     /// # Errors
     /// `assignment` does not have one game per environment, or a game does not exist.
     pub fn assign(&mut self, assignment: &[usize]) -> Result<(), CuleError> {
-        let (games, expected) = (&self.shared.games, self.num_envs());
-        if assignment.len() != expected {
-            return Err(CuleError::Count { what: "games", found: assignment.len(), expected });
-        }
-        if let Some(env) = assignment.iter().position(|&game| game >= games.len()) {
-            return Err(CuleError::EnvState {
-                env,
-                reason: "is to play a game that the batch does not have",
-            });
-        }
+        config::check_assignment(assignment, self.num_envs(), self.shared.games.len())?;
         self.discard_results()?;
         let games = &self.shared.games;
         for (slot, &game) in self.shared.slots.iter().zip(assignment) {
@@ -395,7 +385,7 @@ impl CpuBatch {
         let shown = commands.iter().enumerate().filter(|(_, command)| matches!(command, Command::Show));
         for (env, _) in shown {
             if lock(&self.shared.slots[env]).head.ready == 0 {
-                return Err(NOT_RESET(env));
+                return Err(CuleError::EnvState { env, reason: NOT_RESET });
             }
         }
         self.run(commands.len(), |env| (env, commands[env]), out)
@@ -467,14 +457,14 @@ impl CpuBatch {
         self.pool.run(vec![std::iter::once(&mut picture)], |work, picture| {
             let slot = lock(&self.shared.slots[env]);
             if slot.head.ready == 0 {
-                return Err(NOT_RESET(env));
+                return Err(CuleError::EnvState { env, reason: NOT_RESET });
             }
             let game = &self.shared.games[slot.game];
             let (pixels, pal) = slot.picture(work, game, &self.shared.rules[slot.game]);
             *picture = Some((pixels, game.height(), pal));
             Ok(())
         })?;
-        picture.ok_or(NOT_RESET(env))
+        picture.ok_or(CuleError::EnvState { env, reason: NOT_RESET })
     }
 
     /// Lives, flags, frame numbers and RAM of an environment's console.
@@ -485,7 +475,7 @@ impl CpuBatch {
         self.check_idle(&[env])?;
         let slot = lock(&self.shared.slots[env]);
         if slot.head.ready == 0 {
-            return Err(NOT_RESET(env));
+            return Err(CuleError::EnvState { env, reason: NOT_RESET });
         }
         let state = &slot.head.state;
         Ok(ConsoleStatus {
@@ -566,12 +556,10 @@ impl CpuBatch {
         for env in envs {
             let slot = lock(&self.shared.slots[env]);
             if slot.head.ready == 0 {
-                return Err(NOT_RESET(env));
+                return Err(CuleError::EnvState { env, reason: NOT_RESET });
             }
             if slot.has_ended() && self.shared.settings.autoreset == Autoreset::Disabled {
-                let reason =
-                    "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}";
-                return Err(CuleError::EnvState { env, reason });
+                return Err(CuleError::EnvState { env, reason: HAS_ENDED });
             }
         }
         Ok(())
@@ -736,11 +724,6 @@ fn sorting_keys(games: &[Game], assignment: &[usize]) -> Vec<usize> {
     } else {
         assignment.iter().map(|&game| keys[game]).collect()
     }
-}
-
-#[allow(non_snake_case, reason = "one error for all callers, named like a constant")]
-fn NOT_RESET(env: usize) -> CuleError {
-    CuleError::EnvState { env, reason: "has not been reset: call reset first" }
 }
 
 const SYNCHRONOUS: CuleError =

@@ -69,6 +69,11 @@ pub enum Noops {
     Numpy = state::NOOPS_NUMPY,
 }
 
+/// Why an environment cannot step or be shown before its first reset.
+const NOT_RESET: &str = "has not been reset: call reset first";
+/// Why an environment cannot step after the end of its episode, with [`Autoreset::Disabled`].
+const HAS_ENDED: &str = "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}";
+
 /// Actions of both players in a step. In an environment for one player the second is NOOP.
 type PlayerActions = [Action; 2];
 

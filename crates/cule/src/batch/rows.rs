@@ -183,7 +183,7 @@ impl RowBatch {
 
     /// Action codes of the action space, ascending.
     pub fn actions(&self) -> Vec<u8> {
-        (0..18).filter(|&code| self.game.env_game.actions >> code & 1 != 0).collect()
+        config::action_codes(self.game.env_game.actions)
     }
 
     /// Number of threads that step environments, including the calling thread.

@@ -24,7 +24,7 @@ use tables::Tables;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::{Slot, Workspace};
-use super::{Autoreset, BatchConfig, Settings, states};
+use super::{Autoreset, BatchConfig, HAS_ENDED, NOT_RESET, Settings, states};
 use crate::env::state::{self, EnvSettings, Head, StepOutput};
 use crate::games::table::GAMES;
 use crate::machine::input::Input;
@@ -325,7 +325,7 @@ impl<D: Device> CudaBatch<D> {
 
     /// Action codes of the action space, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
-        (0..18).filter(|&code| self.actions >> code & 1 != 0).collect()
+        super::config::action_codes(self.actions)
     }
 
     /// Bytes of device memory, without the caller's observations and without [`CudaBatch::stack_bytes`].
@@ -378,19 +378,10 @@ impl<D: Device> CudaBatch<D> {
     /// # Errors
     /// As [`super::CpuBatch::assign`], a fault, see [`CudaBatch::check_faults`], or an error of the device.
     pub fn assign(&mut self, assignment: &[usize], stream: u64) -> Result<(), CuleError> {
-        let (found, expected) = (assignment.len(), self.num_envs());
-        if found != expected {
-            return Err(CuleError::Count { what: "games", found, expected });
-        }
-        if let Some(env) = assignment.iter().position(|&game| game >= self.games.len()) {
-            return Err(CuleError::EnvState {
-                env,
-                reason: "is to play a game that the batch does not have",
-            });
-        }
+        super::config::check_assignment(assignment, self.num_envs(), self.games.len())?;
         self.check_faults(stream)?;
         let changed: Vec<usize> =
-            (0..expected).filter(|&env| self.env_games[env] != assignment[env]).collect();
+            (0..assignment.len()).filter(|&env| self.env_games[env] != assignment[env]).collect();
         for some in changed.chunks(self.rows_at_once()) {
             let mut slots = self.slots(some, stream)?;
             let mut rows = Vec::with_capacity(some.len() * self.row_bytes());
@@ -484,7 +475,7 @@ impl<D: Device> CudaBatch<D> {
         let reason = match kind {
             0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
             1 => NOT_RESET,
-            2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
+            2 => HAS_ENDED,
             3 => "did not reach its mode: does the ROM belong to the game?",
             4 => "could not keep its pictures: other environments use all places for saved pictures",
             _ => "had an action that is not finite; it did nothing",
@@ -696,7 +687,6 @@ impl<D: Device> CudaBatch<D> {
     }
 }
 
-const NOT_RESET: &str = "has not been reset: call reset first";
 /// `Call::wide_actions` of the kernels, as `kernels/layout.cuh` has them.
 const WIDE: u32 = 1;
 const STICKS: u32 = 2;
