@@ -19,9 +19,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::arrays::{new_array, typed_slice_mut};
+use crate::atari_config::Patch;
 use crate::errors::cule_error;
 use crate::locks::Inherited;
-use crate::vector::Patch;
 
 /// Largest step of a paddle in a frame. A larger step has the same effect: the paddle reaches its end.
 const MAX_PADDLE_STEP: f64 = 1e6;

@@ -14,9 +14,10 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrays::bytes;
+use crate::atari_config::Config;
 use crate::errors::{cuda_error, cule_error};
 use crate::locks::Owned;
-use crate::vector::{Config, colored};
+use crate::vector::colored;
 
 /// Environments on a device. Addresses are those of contiguous device memory with one row per environment, 0
 /// for none: observations and final observations uint8, RAM uint8 (n, 128), numbers int32 (12, n), flags bool

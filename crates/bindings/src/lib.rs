@@ -2,6 +2,7 @@
 
 mod arrays;
 mod atari;
+mod atari_config;
 mod cuda;
 mod dense;
 mod errors;

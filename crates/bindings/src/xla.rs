@@ -15,8 +15,9 @@ use pyo3::ffi::PyCapsule_New;
 use pyo3::prelude::*;
 use xla_ffi::{Argument, Call, CallFrame, Contents, Error, Flag, Handler, Output};
 
+use crate::atari_config::Config;
 use crate::errors::cule_error;
-use crate::vector::{Config, FLAG_COLUMNS, FLAGS, NUMBER_COLUMNS, NUMBERS};
+use crate::vector::{FLAG_COLUMNS, FLAGS, NUMBER_COLUMNS, NUMBERS};
 
 /// Settings and MD5 of the ROM.
 type Key = (String, String);
