@@ -1,4 +1,5 @@
-//! [`Device`] for a CUDA device: the sources of the kernels, memory, launches. Host only.
+//! Where kernels run: a [`Device`] allocates, copies and launches. [`Cuda`] is a CUDA device with the kernels
+//! of a batch. Host only.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -6,8 +7,67 @@ use std::path::PathBuf;
 use ::cuda::{Memory, Program, Sources};
 
 use super::layout::LANES;
-use super::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
+use super::{Call, KERNELS, Plan, SHARED_BYTES};
 use crate::CuleError;
+
+/// A place where kernels run.
+pub trait Device {
+    /// Memory there, freed when dropped.
+    type Memory;
+
+    /// Number of warps that can run environments at the same time. Further warps run one after the other, so
+    /// only this many need memory for pictures.
+    fn resident_warps(&self) -> u32;
+
+    /// Number of environments that a warp runs, 1 to 32, if the user has set it.
+    fn lanes(&self) -> Option<u32>;
+
+    /// Bytes that the device reserves for the stacks of the kernels' threads, in addition to what is allocated.
+    fn stack_bytes(&self) -> usize;
+
+    /// Allocates `bytes` bytes, filled with zeros.
+    ///
+    /// # Errors
+    /// The device does not have enough free memory.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, CuleError>;
+
+    /// Device address of the first byte.
+    fn address(&self, memory: &Self::Memory) -> u64;
+
+    /// Copies to the device, after all earlier work of `stream`.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    fn write(&self, memory: &mut Self::Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Copies from the device, after all earlier work of `stream`, and waits until it is done.
+    ///
+    /// # Errors
+    /// An error of the driver, including those of earlier kernels.
+    fn read(&self, memory: &Self::Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Launches a kernel of [`KERNELS`] on a stream.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    fn launch(
+        &self,
+        kernel: &str,
+        shape: Shape,
+        plan: &Plan,
+        call: &Call,
+        stream: u64,
+    ) -> Result<(), CuleError>;
+}
+
+/// Size of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of blocks.
+    pub blocks: u32,
+    /// Threads per block.
+    pub threads: u32,
+}
 
 /// The kernels of a batch.
 pub const SOURCES: Sources = Sources {

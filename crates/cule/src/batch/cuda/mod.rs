@@ -10,22 +10,21 @@ mod device;
 mod layout;
 mod reset_states;
 pub mod saved_choices;
+mod states;
 mod tables;
 mod windows;
 
 pub use choice::{Choice, Form, WINDOWS};
-pub use device::{Cuda, SOURCES};
+pub use device::{Cuda, Device, SOURCES, Shape};
 pub use layout::{CART_AT, Call, Plan, SHARED_BYTES};
 
-use bytemuck::Zeroable;
 use layout::{BYTE_THREADS, FAULTS, LANES, NO_SAVED_PICTURES, blocks};
 use tables::Tables;
 
 use super::game::Game;
-use super::pictures::Pictures;
-use super::slot::{Slot, Workspace};
-use super::{Autoreset, BatchConfig, HAS_ENDED, NOT_RESET, Settings, states};
-use crate::env::state::{self, EnvSettings, Head, StepOutput};
+use super::slot::Slot;
+use super::{Autoreset, BatchConfig, HAS_ENDED, NOT_RESET, Settings};
+use crate::env::state::{self, EnvSettings, StepOutput};
 use crate::games::table::GAMES;
 use crate::machine::input::Input;
 use crate::machine::{Board, cart};
@@ -39,65 +38,6 @@ pub const KERNELS: [(&str, &str); 4] = [
     ("parl_saved_pictures", "states.cu"),
     ("parl_states", "states.cu"),
 ];
-
-/// A place where kernels run.
-pub trait Device {
-    /// Memory there, freed when dropped.
-    type Memory;
-
-    /// Number of warps that can run environments at the same time. Further warps run one after the other, so
-    /// only this many need memory for pictures.
-    fn resident_warps(&self) -> u32;
-
-    /// Number of environments that a warp runs, 1 to 32, if the user has set it.
-    fn lanes(&self) -> Option<u32>;
-
-    /// Bytes that the device reserves for the stacks of the kernels' threads, in addition to what is allocated.
-    fn stack_bytes(&self) -> usize;
-
-    /// Allocates `bytes` bytes, filled with zeros.
-    ///
-    /// # Errors
-    /// The device does not have enough free memory.
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, CuleError>;
-
-    /// Device address of the first byte.
-    fn address(&self, memory: &Self::Memory) -> u64;
-
-    /// Copies to the device, after all earlier work of `stream`.
-    ///
-    /// # Errors
-    /// An error of the driver.
-    fn write(&self, memory: &mut Self::Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError>;
-
-    /// Copies from the device, after all earlier work of `stream`, and waits until it is done.
-    ///
-    /// # Errors
-    /// An error of the driver, including those of earlier kernels.
-    fn read(&self, memory: &Self::Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError>;
-
-    /// Launches a kernel of [`KERNELS`] on a stream.
-    ///
-    /// # Errors
-    /// An error of the driver.
-    fn launch(
-        &self,
-        kernel: &str,
-        shape: Shape,
-        plan: &Plan,
-        call: &Call,
-        stream: u64,
-    ) -> Result<(), CuleError>;
-}
-
-/// Size of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Number of blocks.
-    pub blocks: u32,
-    /// Threads per block.
-    pub threads: u32,
-}
 
 /// Device addresses of the output arrays, one row per environment unless stated otherwise. 0 if an output is
 /// not wanted.
@@ -132,9 +72,6 @@ pub enum Actions {
     /// directions and trigger.
     Sticks(u64, f32),
 }
-
-/// Bytes of state rows per transfer. The host and the device each allocate this many.
-const TRANSFER_BYTES: usize = 64 << 20;
 
 /// Environments on a device.
 pub struct CudaBatch<D: Device> {
@@ -481,209 +418,6 @@ impl<D: Device> CudaBatch<D> {
             _ => "had an action that is not finite; it did nothing",
         };
         Err(CuleError::EnvState { env, reason })
-    }
-
-    // ------------------------------------------------------------ states
-
-    fn row_bytes(&self) -> usize {
-        let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<StepOutput>();
-        fixed + self.obs_bytes() + state::KEPT_PICTURES as usize * self.picture_bytes()
-    }
-
-    /// Bytes of a kept picture.
-    fn picture_bytes(&self) -> usize {
-        if self.plan.saved_count == 0 { 0 } else { self.rules[0].picture_bytes as usize }
-    }
-
-    fn transfer(&self, envs: &[usize], rows: &mut [u8], writes: bool, stream: u64) -> Result<(), CuleError> {
-        let numbers: Vec<u32> = envs.iter().map(|&env| env as u32).collect();
-        let mut list = self.device.allocate(size_of_val(&numbers[..]))?;
-        self.device.write(&mut list, bytemuck::cast_slice(&numbers), stream)?;
-        let mut device_rows = self.device.allocate(rows.len())?;
-        if writes {
-            self.device.write(&mut device_rows, rows, stream)?;
-        }
-        let call = Call {
-            envs: self.device.address(&list),
-            rows: self.device.address(&device_rows),
-            row_count: envs.len() as u32,
-            row_bytes: self.row_bytes() as u32,
-            writes: u32::from(writes),
-            ..Call::default()
-        };
-        if writes {
-            self.launch_per_byte("parl_saved_pictures", envs.len() as u64, &call, stream)?;
-        }
-        self.launch_per_byte("parl_states", rows.len() as u64, &call, stream)?;
-        if writes {
-            // Waits: the rows must not be freed before the kernel has read them.
-            self.device.read(&list, &mut [0; 4], stream)
-        } else {
-            self.device.read(&device_rows, rows, stream)
-        }
-    }
-
-    /// Number of state rows per transfer.
-    fn rows_at_once(&self) -> usize {
-        (TRANSFER_BYTES / self.row_bytes()).max(1)
-    }
-
-    fn slots(&self, envs: &[usize], stream: u64) -> Result<Vec<Slot>, CuleError> {
-        let size = self.row_bytes();
-        let mut slots = Vec::with_capacity(envs.len());
-        for some in envs.chunks(self.rows_at_once()) {
-            let mut rows = vec![0; size * some.len()];
-            self.transfer(some, &mut rows, false, stream)?;
-            slots.extend(some.iter().zip(rows.chunks_exact(size)).map(|(&env, row)| self.slot(env, row)));
-        }
-        Ok(slots)
-    }
-
-    /// The native pictures of environments: palette indices, number of rows, and whether the television is
-    /// PAL. The host draws them from the states.
-    ///
-    /// # Errors
-    /// A fault, see [`CudaBatch::check_faults`]; an environment has not been reset; or an error of the
-    /// device.
-    pub fn pictures(
-        &mut self,
-        envs: &[usize],
-        stream: u64,
-    ) -> Result<Vec<(Vec<u8>, usize, bool)>, CuleError> {
-        self.check_faults(stream)?;
-        let slots = self.slots(envs, stream)?;
-        let longest = self.settings.with_longest_steps(self.games.len());
-        let mut work = Workspace::new(&longest.of_envs(&self.games));
-        let mut pictures = Vec::with_capacity(envs.len());
-        for (slot, &env) in slots.iter().zip(envs) {
-            if slot.head.ready == 0 {
-                return Err(CuleError::EnvState { env, reason: NOT_RESET });
-            }
-            let game = &self.games[slot.game];
-            let (pixels, pal) = slot.picture(&mut work, game, &self.rules[slot.game]);
-            pictures.push((pixels, game.height(), pal));
-        }
-        Ok(pictures)
-    }
-
-    fn slot(&self, env: usize, row: &[u8]) -> Slot {
-        let (head, row) = row.split_at(size_of::<Head>());
-        let (random, row) = row.split_at(size_of::<Random>());
-        let (output, row) = row.split_at(size_of::<StepOutput>());
-        let (planes, kept) = row.split_at(self.obs_bytes());
-        let output: StepOutput = bytemuck::pod_read_unaligned(output);
-        let game = self.env_games[env];
-        let picture = self.picture_bytes();
-        let shown = self.games[game].height() * crate::machine::tia::WIDTH;
-        let pictures: Vec<u8> = kept
-            .chunks_exact(picture.max(1))
-            .take(usize::from(output.kept))
-            .flat_map(|picture| &picture[..shown])
-            .copied()
-            .collect();
-        Slot {
-            game,
-            head: bytemuck::pod_read_unaligned(head),
-            random: Box::new(bytemuck::pod_read_unaligned(random)),
-            planes: planes.into(),
-            pictures: (output.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
-            sound: None,
-            second_reward: 0,
-        }
-    }
-
-    fn row(&self, slot: &Slot) -> Vec<u8> {
-        let shown = self.games[slot.game].height() * crate::machine::tia::WIDTH;
-        let picture = self.picture_bytes();
-        let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
-        let output = StepOutput { kept: (pictures.len() / shown) as u8, ..StepOutput::zeroed() };
-        let mut row = vec![];
-        for part in [
-            bytemuck::bytes_of(&slot.head),
-            bytemuck::bytes_of(&*slot.random),
-            bytemuck::bytes_of(&output),
-            &slot.planes,
-        ] {
-            row.extend_from_slice(part);
-        }
-        for one in pictures.chunks_exact(shown) {
-            let end = row.len() + picture;
-            row.extend_from_slice(one);
-            row.resize(end, 0);
-        }
-        row.resize(self.row_bytes(), 0);
-        row
-    }
-
-    /// Saves the states of `envs`, one row each, and returns them with the bytes of a row. Rows equal those
-    /// of a CPU batch byte for byte.
-    ///
-    /// # Errors
-    /// A fault, see [`CudaBatch::check_faults`]; or an error of the device.
-    pub fn save(&mut self, envs: &[usize], stream: u64) -> Result<(Vec<u8>, usize), CuleError> {
-        self.check_faults(stream)?;
-        let slots = self.slots(envs, stream)?;
-        let size = slots.iter().map(states::row_bytes).max().unwrap_or(0);
-        let mut rows = vec![0; size * envs.len()];
-        for (row, slot) in rows.chunks_exact_mut(size.max(1)).zip(&slots) {
-            states::save(slot, &self.games[slot.game], row);
-        }
-        Ok((rows, size))
-    }
-
-    /// Loads row i of `rows`, saved by a CPU or CUDA batch, into environment `envs[i]`. All rows are checked
-    /// before the first one is loaded.
-    ///
-    /// # Errors
-    /// A fault, see [`CudaBatch::check_faults`]; the errors of [`super::CpuBatch::load`]; or an error of the
-    /// device.
-    pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
-        self.check_faults(stream)?;
-        if envs.is_empty() {
-            return Ok(());
-        }
-        let size = rows.len() / envs.len();
-        let mut slots = Vec::with_capacity(envs.len());
-        for (row, &env) in rows.chunks_exact(size).zip(envs) {
-            slots.push(self.parse_state(row, env)?);
-        }
-        let at_once = self.rows_at_once();
-        for (some, slots) in envs.chunks(at_once).zip(slots.chunks(at_once)) {
-            let mut device_rows = Vec::with_capacity(some.len() * self.row_bytes());
-            slots.iter().for_each(|slot| device_rows.extend(self.row(slot)));
-            self.transfer(some, &mut device_rows, true, stream)?;
-        }
-        self.check_faults(stream)
-    }
-
-    /// Loads one row, saved by a CPU or CUDA batch, into each environment of `envs`.
-    ///
-    /// # Errors
-    /// As [`CudaBatch::load`].
-    pub fn load_same(&mut self, envs: &[usize], row: &[u8], stream: u64) -> Result<(), CuleError> {
-        self.check_faults(stream)?;
-        let Some(&first) = envs.first() else { return Ok(()) };
-        // The row belongs to one game, so checking it against one environment per game is enough.
-        for game in 0..self.games.len() {
-            if let Some(&env) = envs.iter().find(|&&env| self.env_games[env] == game) {
-                self.parse_state(row, env)?;
-            }
-        }
-        let device_rows = self.row(&self.parse_state(row, first)?);
-        for some in envs.chunks(self.rows_at_once()) {
-            self.transfer(some, &mut device_rows.repeat(some.len()), true, stream)?;
-        }
-        self.check_faults(stream)
-    }
-
-    fn parse_state(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
-        let index = self.env_games[env];
-        let slot = states::load(row, index, &self.games[index], &self.rules[index])?;
-        let machines = [&slot.head.state.machine, &slot.head.last_frames.start];
-        if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
-            return Err(CuleError::State { reason: "it has cartridge RAM that its cartridge lacks".into() });
-        }
-        Ok(slot)
     }
 }
 
