@@ -4,7 +4,8 @@
 //! evaluates operands from left to right; in C++ the order is unspecified. [`Body::operands`] keeps the
 //! order: if an operand writes, everything that reads before it is stored in a constant first.
 
-use super::items::{Crate, Function, check_name, cpp_name};
+use super::items::{Crate, Function};
+use super::names::{check_name, cpp_name};
 use super::refusal::Result;
 use super::types::Ty;
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,8 @@
 //! Calls: functions of the crate, methods of numbers and arrays that the prelude implements, and two macros.
 
 use super::body::{Body, Effect, Ex};
-use super::items::{Def, Parameter, Space, Trait, cpp_name, spelled};
+use super::items::{Parameter, Trait};
+use super::names::{Def, Space, cpp_name, spelled};
 use super::refusal::{Result, refuse};
 use super::types::{Int, Ty};
 use proc_macro2::Span;

@@ -1,7 +1,8 @@
 //! Integer constants whose values the translator needs: array lengths, patterns, enum values, printed
 //! constants.
 
-use super::items::{Crate, Def, Space};
+use super::items::Crate;
+use super::names::{Def, Space};
 use super::refusal::{Result, refuse};
 use super::types::{Int, Ty};
 use std::collections::HashMap;

@@ -4,7 +4,8 @@
 use super::body::{Body, Ex, Target};
 use super::constants;
 use super::expressions::is_object;
-use super::items::{Crate, Def, Function, Space, cpp_name};
+use super::items::{Crate, Function};
+use super::names::{Def, Space, cpp_name};
 use super::refusal::{Refusal, Result, refuse};
 use super::source;
 use super::statements::{ROLLED_LOOP, SHORT_LOOP};

@@ -2,7 +2,7 @@
 
 use super::body::{Body, Effect, Ex, Target};
 use super::constants;
-use super::items::{Def, Space, cpp_name};
+use super::names::{Def, Space, cpp_name};
 use super::refusal::{Result, refuse};
 use super::types::{Int, Ty};
 use syn::spanned::Spanned;

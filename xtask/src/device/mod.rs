@@ -4,8 +4,8 @@
 //! [`source::MARKER`] are in the subset; everything in them is translated or refused, except items under
 //! `#[cfg(test)]` and `#[cfg(not(device))]`. `crates/cule/kernels/README.md` defines the subset.
 //!
-//! [`items`] collects declarations and resolves names. [`body`] with `expressions`, `calls`, `statements` and
-//! `matching` translates functions. [`header`] writes the result in an order that C++ accepts.
+//! [`items`] collects declarations and [`names`] resolves names. [`body`] with `expressions`, `calls`,
+//! `statements` and `matching` translates functions. [`header`] writes the result in an order that C++ accepts.
 
 mod body;
 mod calls;
@@ -15,6 +15,7 @@ mod header;
 mod items;
 mod layout;
 mod matching;
+mod names;
 mod operators;
 mod refusal;
 pub mod source;

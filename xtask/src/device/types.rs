@@ -1,6 +1,7 @@
 //! Types of the subset, their C++ names, and their `repr(C)` layout.
 
-use super::items::{Crate, cpp_name};
+use super::items::Crate;
+use super::names::cpp_name;
 
 /// Integer types. `usize` is for counts and indices: 32 bits in C++, never part of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
