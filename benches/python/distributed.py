@@ -318,7 +318,8 @@ def learners(rounds: int, record: Record, device: str) -> None:
 
 
 def _averager(rank: int, processes: int, port: int, rounds: int, queue: Any) -> None:
-    from parl.runtime.distributed.torchrun import Group, TorchrunAllReduce
+    from parl.runtime.distributed.group import Group
+    from parl.runtime.distributed.torchrun import TorchrunAllReduce
 
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

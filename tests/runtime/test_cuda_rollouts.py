@@ -19,7 +19,7 @@ from parl.runtime.cuda.on_policy import (
     CudaRolloutBuffer,
     CudaRolloutLoop,
 )
-from parl.runtime.distributed.torchrun import Group
+from parl.runtime.distributed.group import Group
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.train.topologies import TOPOLOGIES
 from parl.types import EnvSpec

@@ -17,6 +17,7 @@ from fakes import ScriptedCounters
 from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.runtime import shared_counters as b
 from parl.runtime.distributed import ray_actors
+from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.ray_actors import (
     RayActor,
     RayActorHandle,
@@ -25,7 +26,6 @@ from parl.runtime.distributed.ray_actors import (
     run_ray_actor,
 )
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef, cluster_cpus, connect, disconnect
-from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy.pacer import Pacer
 from parl.runtime.seeds import seeded_modules

@@ -18,6 +18,7 @@ from parl.envs import EnvMaker, spec_of
 from parl.errors import WorkerError
 from parl.runtime import checkpoint, workers
 from parl.runtime.distributed import ray_rollouts
+from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef
 from parl.runtime.distributed.ray_population import RayEvaluator, RayPopulationLoop
 from parl.runtime.distributed.ray_rollouts import (
@@ -27,7 +28,6 @@ from parl.runtime.distributed.ray_rollouts import (
     RayRolloutHandle,
     RaySyncRolloutLoop,
 )
-from parl.runtime.distributed.torchrun import Group
 from parl.runtime.env_actor import Counts
 from parl.runtime.population import (
     _ALIGNMENT,

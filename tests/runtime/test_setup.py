@@ -8,7 +8,7 @@ from rollout_setup import rollout_setup
 
 from parl.algos.a2c import A2C, Config
 from parl.envs import EnvMaker, spec_of
-from parl.runtime.distributed.torchrun import Group
+from parl.runtime.distributed.group import Group
 from parl.runtime.off_policy import actor as actors
 from parl.runtime.off_policy import setup as setups
 from parl.runtime.off_policy.actor import env_range, make_actor

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import forked
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
 from parl.run.listing import listed
-from parl.runtime.distributed.torchrun import Group
+from parl.runtime.distributed.group import Group
 from parl.train import protocol, resume, train
 from saved_learners import learner_in
 
@@ -295,7 +296,7 @@ from parl.envs import EnvMaker, spec_of
 from parl.runtime import checkpoint
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.sync import SyncRolloutLoop
-from parl.runtime.distributed.torchrun import Group
+from parl.runtime.distributed.group import Group
 
 folder, rank = Path(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
@@ -354,6 +355,35 @@ def test_settings_that_cannot_be_divided_are_refused(monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"es cannot run under torchrun, only: a2c, bc, .*, impala, ppo"):
         train("es", "CartPole-v1", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "freeze_after", "reason"),
+    [
+        ({"dataset": "games.npz"}, 0, "a run with dataset = 'games.npz' is a single process"),
+        ({"actors": 1}, 5_000, "freeze_after = 5000 converts a replay in the memory of one process"),
+        (
+            {"actors": 1, "device": "cuda"},
+            0,
+            "a run with a replay and environments on a CUDA device is a single process",
+        ),
+    ],
+)
+def test_runs_of_a_single_process_refuse_several(monkeypatch, settings, freeze_after, reason):
+    from parl.envs import EnvMaker
+    from parl.train.topologies import TOPOLOGIES
+
+    topology = TOPOLOGIES["replay"]
+    config = topology.config(schedule="async", learners=1, threads=1, **settings)
+    maker = EnvMaker("parl/Pong-v0", {"device": config.device})
+    algorithm = SimpleNamespace(freeze_after=freeze_after)
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert topology.resolve_auto(algorithm, config, maker, None, print).learners == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=f"{reason}: start the run without torchrun"):
+        topology.resolve_auto(algorithm, config, maker, None, print)
 
 
 @pytest.mark.parametrize(("cores", "num_envs", "actors"), [(2, 8, 2), (8, 8, 6), (8, 4, 4), (64, 256, 32)])

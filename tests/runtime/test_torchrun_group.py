@@ -10,13 +10,12 @@ import torch.distributed as dist
 import parl
 from parl.errors import ConfigError, NonFiniteError, RunDirectoryError
 from parl.run import RunDirectory
-from parl.runtime.distributed import torchrun
+from parl.runtime.distributed import group as groups
+from parl.runtime.distributed.group import Group, PeerError
 from parl.runtime.distributed.torchrun import (
     END,
     ROLLOUT,
     SAVE,
-    Group,
-    PeerError,
     RolloutCoordinator,
     TorchrunAllReduce,
     pack_flag,
@@ -201,7 +200,7 @@ def test_values_of_all_processes_are_averaged(other):
 
 
 def test_processes_wait_up_to_two_hours():
-    assert timedelta(hours=2) == torchrun._TIMEOUT
+    assert timedelta(hours=2) == groups._TIMEOUT
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import parl
 from parl.envs import EnvMaker
 from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
 from parl.run import RunDirectory
-from parl.runtime.distributed import torchrun
+from parl.runtime.distributed import group
 from parl.runtime.evaluate import Evaluator
 from parl.runtime.on_policy.start_states import SavedStates
 from parl.train import start_states
@@ -171,7 +171,7 @@ def test_each_process_of_torchrun_needs_two_environments(monkeypatch):
     config = SyncRunConfig(num_envs=8, start_states="self")
     maker = EnvMaker("parl/Breakout-v0", OPTIONS)
     for size in (4, 8):
-        for name in torchrun._VARIABLES:
+        for name in group._VARIABLES:
             monkeypatch.setenv(name, str(size) if name == "WORLD_SIZE" else "0")
         if size == 8:
             with pytest.raises(ConfigError, match="num_envs = 8 with actors = 8 gives an actor only one"):

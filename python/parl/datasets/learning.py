@@ -45,13 +45,13 @@ def view_of(dataset: Dataset | DQNReplay, maker: EnvMaker) -> dict[str, Any]:
         ConfigError: the environment is another game, or has other actions or another frame skip.
     """
     path, game = dataset.path, dataset.game or "a game"
-    if not isinstance(maker.env, str) or not maker.env.startswith("parl/") or maker.wrappers:
+    if not maker.is_atari or maker.wrappers:
         wrapped = " with wrappers" if maker.wrappers else ""
         raise ConfigError(
             f"{path} is a dataset of {game}, but {maker.name}{wrapped} is not one of parl's Atari games"
         )
-    if find_id(maker.env) != game and dataset.game is not None:
-        raise ConfigError(f"{path} is a dataset of {game}, but {maker.name} plays {find_id(maker.env)}")
+    if find_id(maker.name) != game and dataset.game is not None:
+        raise ConfigError(f"{path} is a dataset of {game}, but {maker.name} plays {find_id(maker.name)}")
     probe: Any = maker(1)
     try:
         settings, actions = probe.unwrapped.settings, list(probe.unwrapped.action_codes)

@@ -89,7 +89,7 @@ def options_of(policy: Any, game: str) -> dict[str, Any]:
     maker = getattr(policy, "env_maker", None)
     if maker is None:
         return {}
-    own = find_id(maker.name) if maker.name.startswith("parl/") and not maker.wrappers else None
+    own = find_id(maker.name) if maker.is_atari and not maker.wrappers else None
     if own != game:
         raise ConfigError(
             f"policy is of {maker.name}{' with wrappers' if maker.wrappers else ''}, expected one of parl's "

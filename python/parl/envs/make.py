@@ -156,10 +156,19 @@ class EnvMaker:
         return self.with_options({**self.options, "num_threads": max(1, usable_cores() // actors)})
 
     @property
+    def is_atari(self) -> bool:
+        """Whether these are parl's Atari environments."""
+        return isinstance(self.env, str) and self.env.startswith("parl/")
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether these are parl's Atari environments on a CUDA device."""
+        return self.is_atari and str(self.options.get("device", "cpu")) != "cpu"
+
+    @property
     def has_threads(self) -> bool:
         """Whether these are parl's Atari environments on the CPU, which step in their own threads."""
-        own = isinstance(self.env, str) and self.env.startswith("parl/") and not self.wrappers
-        return own and str(self.options.get("device", "cpu")) == "cpu"
+        return self.is_atari and not self.is_on_device and not self.wrappers
 
     def threads_per_actor(self, actors: int, num_envs: int) -> int:
         """Number of threads with which each of several actors steps its environments.
@@ -226,7 +235,7 @@ class EnvMaker:
         """
         from parl.envs.spaces import has_masks
 
-        if isinstance(self.env, str) and self.env.startswith("parl/"):
+        if self.is_atari:
             return
         probe = self._make(1)
         self.masks = has_masks(probe)

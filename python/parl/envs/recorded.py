@@ -114,7 +114,7 @@ def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[
 
     The actions are those of the environment, whose numbers can differ from the recorded ones.
     """
-    if not isinstance(maker.env, str) or not maker.env.startswith("parl/"):
+    if not maker.is_atari:
         raise ConfigError(
             f"{path} is a recording of {columns['game']}, but {maker.name} is not one of parl's Atari games"
         )

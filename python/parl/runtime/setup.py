@@ -8,8 +8,8 @@ from typing import Any
 
 from parl.envs import EnvMaker
 from parl.errors import ConfigError
+from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.ray_cluster import RayCluster
-from parl.runtime.distributed.torchrun import Group
 from parl.types import EnvSpec, Policy
 
 # Distance between the seeds of successive resumes, and between those of processes.

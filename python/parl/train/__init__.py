@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import inspect
 import multiprocessing
-import os
 import sys
 import types
 import warnings
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from parl import functions, pickles
 from parl.errors import ConfigError, UntrustedRunError, WorkerError
 from parl.run import Progress, RunDirectory, check_keys
+from parl.runtime.distributed.group import Group
 from parl.signatures import show_options
 from parl.train import start_states
 from parl.train.callbacks import (
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
 
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
-    from parl.runtime.distributed.torchrun import Group
     from parl.runtime.on_policy.start_states import SavedStates
     from parl.train.environments import EnvLike
     from parl.types import EnvSpec
@@ -248,14 +247,12 @@ def _check_device(device: str, maker: EnvMaker) -> None:
     """
     import torch
 
-    from parl.runtime.cuda.envs import is_on_device
-
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
         raise ConfigError(f"device = {device!r} is not a torch device, such as 'cpu' or 'cuda:0'") from error
     # Environments on a CUDA device check it themselves, with a more detailed message.
-    if kind == "cuda" and not is_on_device(maker) and not torch.cuda.is_available():
+    if kind == "cuda" and not maker.is_on_device and not torch.cuda.is_available():
         raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
     if kind not in ("cpu", "cuda"):
         try:
@@ -265,22 +262,13 @@ def _check_device(device: str, maker: EnvMaker) -> None:
             raise ConfigError(f"device = {device!r}: torch {torch.__version__}: {message}") from error
 
 
-def _process_group() -> Group | None:
-    """The processes that ``torchrun`` started; None without ``torchrun``."""
-    if "WORLD_SIZE" not in os.environ:
-        return None
-    from parl.runtime.distributed.torchrun import Group
-
-    return Group.from_environment()
-
-
 def _join_process_group(name: str, device: str) -> Group | None:
     """Connects this process to the others that ``torchrun`` started; None without ``torchrun``.
 
     Raises:
         ConfigError: the algorithm cannot run under torchrun.
     """
-    group = _process_group()
+    group = Group.from_environment()
     if group is None:
         return None
     if not topology_of(name).grouped:
@@ -388,7 +376,7 @@ def resume(
         TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
-    if (group := _process_group()) is not None:
+    if (group := Group.from_environment()) is not None:
         group.check_sees(Path(path))
     absolute = Path(path).absolute()
     opened = open_run(path, trust)

@@ -9,6 +9,7 @@ import numpy as np
 from parl.envs import EpisodeTracker, games_over, points
 from parl.envs.atari.variations import KEYS, is_single
 from parl.errors import ConfigError
+from parl.runtime.distributed.group import Group
 from parl.runtime.on_policy.start_states import SavedStates
 from parl.runtime.seeds import actor_seeds
 from parl.train.config import SELF
@@ -56,8 +57,6 @@ def check(config: Any, maker: EnvMaker) -> None:
             f"start_states = {source!r}: a state belongs to one variation of the game, but {several[0]} = "
             f"{maker.options[several[0]]!r} differs between environments"
         )
-    from parl.runtime.distributed.torchrun import Group
-
     group = Group.from_environment()
     actors = 1 if config.actors == "auto" else config.actors  # in one process
     actors *= 1 if group is None else group.size

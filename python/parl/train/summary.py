@@ -19,8 +19,6 @@ def summary_of(name: str, settings: RunConfig, maker: EnvMaker, processes: int =
         maker: maker of its environments.
         processes: number of processes of torchrun, each of which has so many actors and learners.
     """
-    from parl.runtime.cuda.envs import is_on_device
-
     if isinstance(settings, DatasetRunConfig):
         parts = [settings.dataset or _count(len(settings.data), "file")]
     elif isinstance(settings, OffPolicyRunConfig) and settings.dataset:
@@ -37,7 +35,7 @@ def summary_of(name: str, settings: RunConfig, maker: EnvMaker, processes: int =
     parts += workers
     if settings.device == "cpu":
         parts.append("on the CPU")
-    elif is_on_device(maker):
+    elif maker.is_on_device:
         parts.append(f"on {settings.device}")
     else:
         parts.append(f"environments on the CPU, learner on {settings.device}")

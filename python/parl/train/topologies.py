@@ -7,12 +7,12 @@ A topology turns settings into a setup for ``parl.runtime``, which does not depe
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parl.envs import usable_cores
 from parl.errors import ConfigError
+from parl.runtime.distributed.group import Group
 from parl.train.config import (
     AsyncRunConfig,
     DatasetRunConfig,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
     from parl.runtime.distributed.ray_cluster import RayCluster
-    from parl.runtime.distributed.torchrun import Group
     from parl.runtime.loop import Loop
     from parl.runtime.off_policy.setup import OffPolicySetup
     from parl.runtime.on_policy.setup import RolloutSetup
@@ -79,9 +78,6 @@ class OffPolicyTopology:
         print_line: Callable[[str], None],
     ) -> OffPolicyRunConfig:
         """See :class:`Topology`: sets the numbers of actors and learners, by measuring, and of threads."""
-        from parl.runtime.cuda.envs import is_on_device
-        from parl.runtime.distributed.torchrun import Group
-
         if config.dataset:
             return self._resolve_dataset(algorithm, config, maker, print_line)
         if config.gradient_compression != "none" and Group.from_environment() is None:
@@ -91,7 +87,7 @@ class OffPolicyTopology:
             )
         if getattr(algorithm, "freeze_after", 0):
             config = _in_one_process(algorithm.freeze_after, config, maker)
-        if is_on_device(maker):
+        if maker.is_on_device:
             return _resolve_on_device(config, print_line)
         group = Group.from_environment()
         if group is not None:
@@ -166,10 +162,7 @@ class OffPolicyTopology:
         print_line: Callable[[str], None],
     ) -> OffPolicyRunConfig:
         """Sets the number of threads of a run that learns from a dataset."""
-        if "WORLD_SIZE" in os.environ:
-            raise ConfigError(
-                f"dataset = {config.dataset!r}: such a run is a single process; start it without torchrun"
-            )
+        _refuse_group(f"a run with dataset = {config.dataset!r} is a single process")
         _refuse_device(maker)
         if config.threads != "auto":
             return config
@@ -196,7 +189,6 @@ class OffPolicyTopology:
     ) -> OffPolicySetup:
         """See :class:`Topology`."""
         from parl.runtime.distributed.ray_cluster import RayCluster
-        from parl.runtime.distributed.torchrun import Group
         from parl.runtime.off_policy.pacer import Pacer
         from parl.runtime.off_policy.setup import OffPolicySetup
 
@@ -245,7 +237,6 @@ class OffPolicyTopology:
 
     def loop(self, setup: OffPolicySetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`Topology`."""
-        from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.cuda.off_policy import CudaOffPolicyLoop
         from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
         from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
@@ -255,7 +246,7 @@ class OffPolicyTopology:
 
             assert isinstance(setup, DatasetSetup)
             return DatasetLoop(setup, saved)
-        if is_on_device(setup.maker):
+        if setup.maker.is_on_device:
             return CudaOffPolicyLoop(setup, saved)
         return (DeterministicOffPolicyLoop if config.schedule == "deterministic" else AsyncOffPolicyLoop)(
             setup, saved
@@ -268,13 +259,10 @@ def _in_one_process(freeze_after: int, config: OffPolicyRunConfig, maker: EnvMak
     Raises:
         ConfigError: a setting needs several processes, or environments are on a CUDA device.
     """
-    from parl.runtime.cuda.envs import is_on_device
-
     why = f"freeze_after = {freeze_after} converts a replay in the memory of one process"
-    if is_on_device(maker):
+    if maker.is_on_device:
         raise ConfigError(f"{why}, not on a CUDA device: leave device out of env_options")
-    if "WORLD_SIZE" in os.environ:
-        raise ConfigError(f"{why}: start the run without torchrun")
+    _refuse_group(why)
     if freeze_after < config.learning_starts:
         raise ConfigError(
             f"freeze_after = {freeze_after} is below learning_starts = {config.learning_starts}: the "
@@ -358,10 +346,7 @@ def _resolve_on_device(config: OffPolicyRunConfig, print_line: Callable[[str], N
             raise ConfigError(
                 f"{name} = {value!r}: with environments on a CUDA device the run is one process: set {only!r}"
             )
-    if "WORLD_SIZE" in os.environ:
-        raise ConfigError(
-            "a run with environments on a CUDA device is a single process: start it without torchrun"
-        )
+    _refuse_group("a run with a replay and environments on a CUDA device is a single process")
     print_line(f"environments, replay and learner are on {config.device}, in one process")
     return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
 
@@ -395,15 +380,26 @@ def _prefetch(config: OffPolicyRunConfig) -> int:
     return int(several and config.schedule == "async")
 
 
+def _refuse_group(why: str) -> None:
+    """Checks that this process is the only one of the run.
+
+    Args:
+        why: reason why it must be.
+
+    Raises:
+        ConfigError: torchrun started several processes.
+    """
+    if Group.from_environment() is not None:
+        raise ConfigError(f"{why}: start the run without torchrun")
+
+
 def _refuse_device(maker: EnvMaker) -> None:
     """Checks that the environments are not on a CUDA device.
 
     Raises:
         ConfigError: they are.
     """
-    from parl.runtime.cuda.envs import is_on_device
-
-    if is_on_device(maker):
+    if maker.is_on_device:
         raise ConfigError(
             "environments on a CUDA device are for a2c, dqn, ppo, pqn and rainbow: leave device out of "
             "env_options"
@@ -440,8 +436,6 @@ def _rollout_setup(
 
 def _in_group(setup: RolloutSetup, grouped: bool) -> RolloutSetup:
     """The setup of one process of torchrun: its share of environments and actors."""
-    from parl.runtime.distributed.torchrun import Group
-
     group = Group.from_environment() if grouped else None
     if group is None:
         return setup
@@ -469,13 +463,10 @@ class SyncTopology:
         print_line: Callable[[str], None],
     ) -> SyncRunConfig:
         """See :class:`Topology`: sets the number of torch threads."""
-        from parl.runtime.cuda.envs import is_on_device
-        from parl.runtime.distributed.torchrun import Group
-
         group = Group.from_environment()
         if group is not None:
             print_line(f"{group.size} processes of torchrun share environments, minibatches and steps")
-        if is_on_device(maker):
+        if maker.is_on_device:
             if config.device == "cpu":
                 raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
             for name, only in (("engine", "local"), ("actors", 1)):
@@ -523,7 +514,6 @@ class SyncTopology:
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
         """See :class:`Topology`."""
-        from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.cuda.on_policy import CudaRolloutLoop
         from parl.runtime.on_policy.sync import SyncRolloutLoop
 
@@ -531,7 +521,7 @@ class SyncTopology:
             from parl.runtime.distributed.ray_rollouts import RaySyncRolloutLoop
 
             return RaySyncRolloutLoop(setup, saved)
-        return (CudaRolloutLoop if is_on_device(setup.maker) else SyncRolloutLoop)(setup, saved)
+        return (CudaRolloutLoop if setup.maker.is_on_device else SyncRolloutLoop)(setup, saved)
 
 
 class DatasetTopology(SyncTopology):
@@ -658,8 +648,6 @@ class AsyncTopology(HogwildTopology):
         print_line: Callable[[str], None],
     ) -> HogwildRunConfig:
         """See :class:`Topology`."""
-        from parl.runtime.distributed.torchrun import Group
-
         group = Group.from_environment() if self.grouped else None
         if group is None or config.actors != "auto":
             return super().resolve_auto(algorithm, config, maker, spec, print_line)

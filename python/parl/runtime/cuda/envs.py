@@ -6,14 +6,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from parl.envs import EnvMaker
-
-
-def is_on_device(maker: EnvMaker) -> bool:
-    """Whether a maker's environments are parl's own on a CUDA device."""
-    is_own = isinstance(maker.env, str) and maker.env.startswith("parl/")
-    return is_own and str(maker.options.get("device", "cpu")) != "cpu"
-
 
 class CudaVectorEnv(Protocol):
     """Protocol of a vector environment on a CUDA device."""

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
+from parl.runtime.distributed.group import Group
+from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, RolloutCoordinator
 from parl.runtime.on_policy.rollout_loop import RolloutLoop
 
 
