@@ -37,7 +37,7 @@ SPEC = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
 
 
 def test_the_number_of_threads_is_reported(monkeypatch):
-    for module in ("parl.envs.make.usable_cores", "parl.train.topologies.usable_cores"):
+    for module in ("parl.envs.make.usable_cores", "parl.train.topologies.rollouts.usable_cores"):
         monkeypatch.setattr(module, lambda: 4)
     said = []
 

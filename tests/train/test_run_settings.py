@@ -20,9 +20,9 @@ from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
 from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
 from parl.runtime.on_policy import asynchronous, hogwild, predictor
 from parl.runtime.on_policy.sync import SyncRolloutLoop
-from parl.train import load, topologies, train, trainer
+from parl.train import load, train, trainer
 from parl.train.registry import make_algorithm, topology_of
-from parl.train.topologies import TOPOLOGIES
+from parl.train.topologies import TOPOLOGIES, off_policy, rollouts
 
 ALGORITHM = {
     "replay": "dqn",
@@ -126,7 +126,7 @@ def check_threads_of_schedule(topology, setting, folder):
     made = make_algorithm(name, tiny_runs.config_of(name), tiny_runs.PICTURES)
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topologies, "usable_cores", lambda: 4)
+        patch.setattr(rollouts, "usable_cores", lambda: 4)
         for schedule in ("deterministic", "async"):
             config = tiny_runs.run_of(name, schedule=schedule)
             maker = tiny_runs.ENVS["CartPole-v1"]
@@ -582,4 +582,4 @@ def test_ray_gets_actors_for_all_processes_of_torchrun(monkeypatch, double_buffe
 def test_environments_on_a_device_refuse_settings_of_other_threads(setting, value):
     config = tiny_runs.run_of("dqn", device="cuda", actors=1, schedule="async", **{setting: value})
     with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
-        topologies._resolve_on_device(config, lambda _: None)
+        off_policy._resolve_on_device(config, lambda _: None)
