@@ -383,9 +383,11 @@ def test_close_stops_learners_together_unless_one_has_failed(
     loop._learner_worker = SimpleNamespace(skip=skip, close=lambda: found.append("part"))
     loop._allreduce = SimpleNamespace(close=lambda: found.append("peers"))
     loop._replay = SimpleNamespace(unlink=lambda: found.append("replay"))
-    loop._connected, loop._interrupted = False, interrupted
+    loop._connection = contextlib.ExitStack()
+    loop._connection.callback(found.append, "connection")
+    loop._interrupted = interrupted
     loop.close()
-    assert found == [*log, "replay", "peers"] and loop._counters.command == STOP
+    assert found == [*log, "connection", "replay", "peers"] and loop._counters.command == STOP
     found.clear()
     loop.close()
     assert found == []

@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 from parl.runtime import shared_counters as b
-from parl.runtime.distributed.ray_cluster import RayHandle, RayProcess, WeightsRef
+from parl.runtime.distributed.ray_cluster import RayHandle, RayProcess, SaveableRayProcess, WeightsRef
 from parl.runtime.env_actor import Counts, total
-from parl.runtime.loop import state_or_reason
 from parl.runtime.off_policy.pacer import ACTOR_PAUSE_S
 from parl.runtime.shared_counters import Row, SharedCounters
 
 if TYPE_CHECKING:
+    from parl.runtime.off_policy.actor import Actor
+    from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
     from parl.runtime.off_policy.setup import OffPolicySetup
 
 # Largest number of open requests of an actor.
@@ -106,8 +107,10 @@ class RolloutResult:
     priorities: tuple[Any, Any] | None
 
 
-class RayActor(RayProcess):
+class RayActor(SaveableRayProcess):
     """An actor in a Ray process, on any machine of the cluster."""
+
+    _actor: Actor | DoubleBufferedActor
 
     def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
         super().__init__(setup, index, resumes)
@@ -129,10 +132,6 @@ class RayActor(RayProcess):
         for _ in range(steps):
             counts = total([counts, actor.step((env_steps + counts.transitions) * self._scale)])
         return RolloutResult(self._rows.take(), counts, version, self._rows.take_priorities())
-
-    def save(self) -> bytes | str:
-        """The state of the actor as bytes, or the reason why it cannot be saved."""
-        return state_or_reason(self._actor)
 
 
 class RayActorHandle(RayHandle):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.runtime.loop import state_or_reason
 from parl.runtime.seeds import actor_seeds, seed_modules
 from parl.runtime.weights import SharedWeights
 
@@ -194,6 +195,16 @@ class RayProcess:
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
 
+class SaveableRayProcess(RayProcess):
+    """Base class of Ray actors with a state, that of ``_actor``, a :class:`parl.runtime.loop.Saveable`."""
+
+    _actor: Any
+
+    def save(self) -> bytes | str:
+        """The state of the actor as bytes, or the reason why it cannot be saved."""
+        return state_or_reason(self._actor)
+
+
 class RayHandle(ABC):
     """One Ray actor in the driver's process; replaced when it fails.
 
@@ -275,9 +286,8 @@ class RayHandle(ABC):
         """Number that a replaced actor's seeds differ by."""
         return _SEEDS_PER_RESUME * self.failures
 
-    @abstractmethod
-    def _forget(self) -> None:
-        """Called when the actor has failed, before another one is made."""
+    def _forget(self) -> None:  # noqa: B027
+        """Called when the actor has failed, before another one is made; does nothing by default."""
 
     def _replace(self, error: Exception) -> None:
         import ray

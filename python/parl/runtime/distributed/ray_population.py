@@ -65,9 +65,6 @@ class RayEvaluatorHandle(RayHandle):
     def _make(self) -> tuple[type[RayProcess], tuple[Any, ...]]:
         return RayEvaluator, (self._setup, self.index)
 
-    def _forget(self) -> None:
-        pass  # the loop gives the batch to another actor
-
     def send_request(self, first: int, packed: PackedMembers, env_seed: int) -> Any:
         """Requests the evaluation of members; returns Ray's reference to the result."""
         base, _ = self._weights.newest()

@@ -29,6 +29,7 @@ from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.distributed.ray_cluster import (
     RayHandle,
     RayProcess,
+    SaveableRayProcess,
     WeightsRef,
     actor_failures,
     connection,
@@ -36,7 +37,7 @@ from parl.runtime.distributed.ray_cluster import (
 from parl.runtime.env_actor import Counts
 from parl.runtime.loop import state_or_reason, state_or_warn
 from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
-from parl.runtime.on_policy.rollout import RolloutBuffer
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 from parl.runtime.on_policy.rollout_loop import Collected
 from parl.runtime.on_policy.setup import RolloutSetup
 from parl.runtime.on_policy.sync import SyncRolloutLoop
@@ -68,8 +69,10 @@ class RayRollout:
     state: bytes | str | None
 
 
-class RayRolloutActor(RayProcess):
+class RayRolloutActor(SaveableRayProcess):
     """An actor that collects rollouts in a Ray process, on any machine of the cluster."""
+
+    _actor: RolloutActor
 
     def __init__(self, setup: RolloutSetup, index: int, resumes: int, state: bytes | None) -> None:
         super().__init__(setup, index, resumes)
@@ -85,10 +88,6 @@ class RayRolloutActor(RayProcess):
         counts = actor.collect(buffer, env_steps)
         state = state_or_reason(actor) if with_state else None
         return RayRollout(buffer.content, (buffer.final_obs, buffer.final_at), counts, version, state)
-
-    def save(self) -> bytes | str:
-        """The state of the actor as bytes, or the reason why it cannot be saved."""
-        return state_or_reason(self._actor)
 
 
 class RayRolloutHandle(RayHandle):
@@ -123,9 +122,6 @@ class RayRolloutHandle(RayHandle):
         if isinstance(self.state, bytes) or not self._has_result:
             return RayRolloutActor, (self._setup, self.index, self._resumes, self.state)
         return RayRolloutActor, (self._setup, self.index, self._resumes + self.seeds, None)
-
-    def _forget(self) -> None:
-        pass  # :meth:`start` sends the open requests again
 
     def start(self, processors: int = 1) -> None:
         """See :class:`RayHandle`; sends the open requests again."""

@@ -29,8 +29,8 @@ from parl.errors import WorkerError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.distributed import ray_cluster
 from parl.runtime.distributed.ray_actors import run_ray_actor
-from parl.runtime.distributed.ray_cluster import WeightsRef, connect, disconnect
 from parl.runtime.distributed.torchrun import SAVE, TorchrunAllReduce
 from parl.runtime.gradient_allreduce import (
     GradientAllReduce,
@@ -211,7 +211,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._setup = setup
         self._learner_worker: LearnerWorker | None = None
         self._allreduce: GradientAllReduce | None = None
-        self._connected = False
+        self._connection = contextlib.ExitStack()
         in_processes = setup.learners > 1 and not setup.learner_threads
         shares = setup.processes or in_processes
         name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
@@ -264,8 +264,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
                 workers.start(f"learner {rank}", _run_learner, args, process=True)
         run, weights = (_run_actor, self._shared_weights)
         if setup.remote is not None:
-            self._connected = connect(setup.remote, setup.actors, setup.scale)
-            run, weights = run_ray_actor, WeightsRef(self._shared_weights)
+            self._connection.enter_context(ray_cluster.connection(setup.remote, setup.actors, setup.scale))
+            run, weights = run_ray_actor, ray_cluster.WeightsRef(self._shared_weights)
         actors_replay: Any = name if setup.processes else self._replay
         if setup.freeze_after:
             self._freezing = Freezing(setup.freeze_after, learner, self._replay)
@@ -518,9 +518,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         worker, self._learner_worker = self._learner_worker, None
         if worker is not None:
             worker.close()
-        if self._connected:
-            disconnect()
-            self._connected = False
+        self._connection.close()
         if self._replay is not None:
             self._replay.unlink()
             self._replay = None
