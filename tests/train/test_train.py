@@ -137,8 +137,9 @@ def test_a_run_without_checkpoint_starts_over(tmp_path):
     expected, records = weights_of(run.path), read_metrics(run.path)
     for file in sorted((run.path / "checkpoints").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
-    with pytest.warns(UserWarning, match="no checkpoint yet: it starts again at step 0"):
+    with pytest.warns(UserWarning, match="no checkpoint yet: it starts again at step 0") as warned:
         resume(run.path)
+    assert [one.filename for one in warned] == [__file__]
     assert torch.equal(weights_of(run.path), expected)
     again = [record for record in read_metrics(run.path) if "resumed" not in record]
     assert [record["env_steps"] for record in again] == [record["env_steps"] for record in records]

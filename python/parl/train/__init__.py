@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import multiprocessing
@@ -64,7 +63,7 @@ from parl.train.registry import (
 )
 from parl.train.saved_runs import last_checkpoint_of, load, open_run, saved_learner
 from parl.train.summary import summary_of
-from parl.train.trainer import Run, Trainer, TrainingInterrupted, limits_of, run_follower_rank
+from parl.train.trainer import Run, TrainingInterrupted, limits_of, run_share
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -202,11 +201,8 @@ def train(
     own_fields = {"init_from": init_from, **start_states.fields(settings, starts)}
     setup = dataclasses.replace(topology.setup(made, settings, maker, spec), **own_fields)
     run = RunDirectory(path if Path.cwd() == working else working / path)
-    with contextlib.nullcontext() if group is None else group.membership():
-        if is_follower:
-            return run_follower_rank(run, topology, settings, setup, None)
-        with run.lock():
-            return Trainer(run, topology, settings, setup, evaluation, progress, hooks).run(None)
+    begun = settings, setup, None
+    return run_share(run, topology, group, evaluation, hooks, lambda: begun, lambda *_: progress)
 
 
 def _refuse_workers_import() -> None:
@@ -411,19 +407,19 @@ def resume(
             current = replace(current, {"stop_at_return": None}, "resume")
         return current, setup, saved
 
-    with contextlib.nullcontext() if group is None else group.membership():
-        if rank > 0:
-            return run_follower_rank(opened.run, topology, *last_checkpoint())
-        with opened.run.lock():
-            config, setup, saved = last_checkpoint()
-            opened.run.write_limits(limits_of(config))
-            start = int(saved.counters["env_steps"]) if saved is not None else 0
-            if saved is None:
-                warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=3)
-            progress = Progress(config.total_steps, config.quiet, config.verbose)
-            said = summary_of(opened.name, config, opened.maker, 1 if group is None else group.size)
-            progress.print_line(f"{said}, from step {start:,}")
-            return Trainer(opened.run, topology, config, setup, evaluation, progress, hooks).run(saved)
+    def announce(current: RunConfig, saved: Checkpoint | None) -> Progress:
+        """Keeps the limits of the run and prints where it continues."""
+        opened.run.write_limits(limits_of(current))
+        start = int(saved.counters["env_steps"]) if saved is not None else 0
+        if saved is None:
+            # The level of the caller of `resume`, which is decorated.
+            warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=5)
+        progress = Progress(current.total_steps, current.quiet, current.verbose)
+        said = summary_of(opened.name, current, opened.maker, 1 if group is None else group.size)
+        progress.print_line(f"{said}, from step {start:,}")
+        return progress
+
+    return run_share(opened.run, topology, group, evaluation, hooks, last_checkpoint, announce)
 
 
 def _check_processes(run: RunDirectory, saved: Checkpoint, group: Group | None) -> None:

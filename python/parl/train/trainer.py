@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from parl.train.evaluation_protocol import protocol_of
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.checkpoint import Checkpoint
+    from parl.runtime.distributed.group import Group
     from parl.runtime.evaluate import Evaluator
     from parl.runtime.loop import Loop
     from parl.runtime.setup import RunSetup
@@ -637,3 +638,32 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         self.acknowledge()
         for number, old in self._previous_handlers.items():
             signal.signal(number, old)
+
+
+def run_share(
+    run: RunDirectory,
+    topology: Topology,
+    group: Group | None,
+    evaluation: EnvMaker,
+    callbacks: CallbackList,
+    read: Callable[[], tuple[Any, Any, Checkpoint | None]],
+    announce: Callable[[Any, Checkpoint | None], Progress],
+) -> Run:
+    """Runs this process's share of a run, as one of the processes of torchrun or alone.
+
+    Args:
+        run: the run directory, which the first process locks.
+        topology: the topology of the run.
+        group: the processes of torchrun, connected; None without torchrun.
+        evaluation: makes the environments of evaluations.
+        callbacks: called by the first process.
+        read: returns settings and setup of the run, and the checkpoint from which it starts.
+        announce: called by the first process with settings and checkpoint; returns the progress display.
+    """
+    with nullcontext() if group is None else group.membership():
+        if group is not None and group.rank > 0:
+            return run_follower_rank(run, topology, *read())
+        with run.lock():
+            config, setup, saved = read()
+            progress = announce(config, saved)
+            return Trainer(run, topology, config, setup, evaluation, progress, callbacks).run(saved)

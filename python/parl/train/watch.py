@@ -18,6 +18,7 @@ from parl.run import RunDirectory
 from parl.run.listing import listed
 from parl.train.callbacks import Callback, RunInfo
 from parl.train.player import Player
+from parl.train.saved_runs import load
 
 if TYPE_CHECKING:
     from parl.train.policy import Policy
@@ -63,8 +64,6 @@ def scenes(path: Path, *, trust: bool = False) -> Iterator[tuple[Array, str, flo
 
 def _newest(run: RunDirectory, known: Policy | None, trust: bool) -> Policy | None:
     """The policy of the newest checkpoint, which may be the one already known; None if there is none yet."""
-    from parl.train import load
-
     try:
         is_known = known is not None and known.folder == run.checkpoints.last()
         return known if is_known else load(run.path, "last", trust=trust)
