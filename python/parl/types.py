@@ -311,7 +311,7 @@ class Learned(Protocol):
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
+        """Restores what :meth:`state_dict` returned, with its tensors on any device, such as the CPU."""
         ...
 
 

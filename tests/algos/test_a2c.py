@@ -149,6 +149,18 @@ def test_the_state_dict_contains_the_window():
     assert torch.equal(one.weights, two.weights)
 
 
+def test_a_window_is_loaded_to_the_device_of_the_learner():
+    """States come from the CPU. The device is one without data, which every machine has."""
+    config = Config(rollout_steps=4, window=8)
+    one, two = (A2C(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
+    one.learn(rollout(steps=4, seed=0), 0.0, no_averaging)
+    two.device = torch.device("meta")
+    two.load_state_dict(one.state_dict())
+    columns = vars(two._window[0])
+    assert columns.pop("valid").device.type == "cpu"
+    assert {column.device.type for column in columns.values() if column is not None} == {"meta"}
+
+
 def test_bad_settings_raise():
     with pytest.raises(ConfigError, match="window = 6 is no multiple of rollout_steps = 4"):
         Config(rollout_steps=4, window=6)

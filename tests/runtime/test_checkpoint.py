@@ -1,6 +1,10 @@
-"""Non-finite weights are not saved and replace no checkpoint; a non-finite score is never the best."""
+"""Non-finite weights are not saved and replace no checkpoint; a non-finite score is never the best.
+
+The state of a learner can be loaded on a machine with other devices.
+"""
 
 import math
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -18,6 +22,9 @@ class Learner:
 
     def state_dict(self):
         return {"weights": self.weights, "mean": torch.zeros(4), "updates": 0}
+
+    def load_state_dict(self, state):
+        self.weights.copy_(state["weights"])
 
 
 def save(run, learner, step, score):
@@ -58,3 +65,31 @@ def test_a_score_that_is_not_finite_is_never_the_best(tmp_path, scores, best):
     for step, score in enumerate(scores):
         save(run, learner, step, score)
     assert run.checkpoints.best().name == f"step-{best:012d}"
+
+
+def test_a_learner_of_a_device_that_this_machine_does_not_have_is_loaded(tmp_path, monkeypatch):
+    """As where ``torchrun`` goes on with one GPU on each of two machines in place of two GPUs on one."""
+    run, learner = RunDirectory.create(tmp_path, "run", {}), Learner()
+    learner.weights[2] = 7.0
+    with monkeypatch.context() as changed:
+        changed.setattr(torch.serialization, "location_tag", lambda storage: "cuda:63")
+        save(run, learner, 10, None)
+    resumed = Learner()
+    checkpoint.load_learner(checkpoint.read(run.checkpoints.last()), resumed)
+    assert resumed.weights.tolist() == [1.0, 1.0, 7.0, 1.0]
+
+
+class DeviceTensor(torch.Tensor):
+    """Stands for a tensor on a CUDA device."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_the_state_of_a_learner_is_moved_to_the_cpu():
+    far = torch.arange(3.0).as_subclass(DeviceTensor)
+    state = {"weights": far, "layers": OrderedDict(bias=far), "window": [{"obs": far}, (far, None)], "n": 3}
+    found = checkpoint.on_cpu(state)
+    tensors = (found["weights"], found["layers"]["bias"], found["window"][0]["obs"], found["window"][1][0])
+    assert all(type(one) is torch.Tensor and one.tolist() == [0.0, 1.0, 2.0] for one in tensors)
+    assert found["n"] == 3 and found["window"][1][1] is None and type(found["window"][1]) is tuple

@@ -63,6 +63,13 @@ def rollout(number, width=2):
     )
 
 
+class DeviceTensor(torch.Tensor):
+    """Stands for a tensor on a CUDA device."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
 class Learner:
     """A fake learner that keeps the rewards it learned from; ``learn`` takes half a second of the clock."""
 
@@ -594,10 +601,13 @@ def test_other_ranks_follow_the_commands(clock):
 @pytest.mark.parametrize(("first", "takes"), [((0, 0, 0), False), ((90, 6, 1), True)])
 def test_a_process_starts_from_the_state_of_rank_0(clock, first, takes):
     loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1))
+    loop._learner.weights = torch.zeros(1).as_subclass(DeviceTensor)
     given = []
     state = {"weights": torch.tensor([7.0])}
     group = SimpleNamespace(from_rank_zero=lambda value: given.append(value) or (state, first))
     loop._load_from_rank_zero(group)
     assert given[0][1] == (0, 0, 0) and given[0][0]["weights"].tolist() == [0.0]
+    # Each process would restore tensors of rank 0's device on that device.
+    assert type(given[0][0]["weights"]) is torch.Tensor
     assert (loop._env_steps, loop._updates, loop._resumes) == first
     assert loop._learner.weights.tolist() == ([7.0] if takes else [0.0])

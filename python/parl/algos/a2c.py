@@ -35,7 +35,7 @@ from parl.algos.common.actor_critic import (
     ActorCriticLearner,
     log_prob_and_entropy,
 )
-from parl.algos.common.on_policy import Average
+from parl.algos.common.on_policy import Average, rollout_on
 from parl.errors import ConfigError
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae, vtrace
@@ -279,7 +279,7 @@ class A2CLearner(ActorCriticLearner):
         """Restores what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._window.clear()
-        self._window.extend(Rollout(**part) for part in state["window"])
+        self._window.extend(rollout_on(self.device, Rollout(**part)) for part in state["window"])
         self._group = state["group"]
 
 

@@ -87,8 +87,21 @@ def read(folder: Path, trusted: bool = False) -> Checkpoint:
     return Checkpoint(folder, counters, trusted)
 
 
+def on_cpu(state: Any) -> Any:
+    """Returns the ``state_dict`` of a learner with its tensors on the CPU, which every process has."""
+    import torch
+
+    if isinstance(state, torch.Tensor):
+        return state.cpu()
+    if isinstance(state, Mapping):
+        return {name: on_cpu(value) for name, value in state.items()}
+    if type(state) is list:
+        return [on_cpu(value) for value in state]
+    return tuple(on_cpu(value) for value in state) if type(state) is tuple else state
+
+
 def load_learner(saved: Checkpoint, learner: Learned) -> None:
-    """Loads the saved state into ``learner``.
+    """Loads the saved state into ``learner``, whose device may be another one than before.
 
     Raises:
         RunDirectoryError: the state is missing or does not fit the learner.
@@ -96,7 +109,8 @@ def load_learner(saved: Checkpoint, learner: Learned) -> None:
     import torch
 
     try:
-        learner.load_state_dict(torch.load(saved.folder / "learner.pt", weights_only=True))
+        state = torch.load(saved.folder / "learner.pt", weights_only=True, map_location="cpu")
+        learner.load_state_dict(state)
     except Exception as error:  # any error of torch.load or of an algorithm
         raise RunDirectoryError(f"{saved.folder / 'learner.pt'} does not fit: {error}") from error
 

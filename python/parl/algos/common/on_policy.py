@@ -33,6 +33,17 @@ _CHUNK, _CHUNK_NUMBERS = 4096, 2**24
 Average = Callable[[Tensor], object]
 
 
+def rollout_on(device: torch.device, rollout: Rollout) -> Rollout:
+    """Returns ``rollout`` with its tensors on ``device``, but for ``valid``, see :class:`Rollout`."""
+    return Rollout(
+        **{
+            name: value if name == "valid" else value.to(device, non_blocking=True)
+            for name, value in vars(rollout).items()
+            if value is not None
+        }
+    )
+
+
 @dataclass(frozen=True)
 class OnPolicyConfig(NetworkConfig):
     """Settings that all on-policy algorithms share. Steps are vector steps."""
@@ -203,13 +214,7 @@ class OnPolicyLearner(ABC):
             NonFiniteError: a loss, the gradient or a weight is NaN or infinite.
         """
         if self.device.type != "cpu":
-            rollout = Rollout(
-                **{
-                    name: value if name == "valid" else value.to(self.device, non_blocking=True)
-                    for name, value in vars(rollout).items()
-                    if value is not None
-                }
-            )
+            rollout = rollout_on(self.device, rollout)
         if self.config.reward_scale != 1.0:
             rollout.reward.mul_(self.config.reward_scale)
         if self._scaler is not None:

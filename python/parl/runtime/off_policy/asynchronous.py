@@ -251,7 +251,8 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         counters.actor[0, STEPS] = self._env_steps
         if setup.group is not None:
             # All take the state of rank 0: a process that was killed may have saved an older one.
-            state, self._updates = setup.group.from_rank_zero((learner.state_dict(), self._updates))
+            own = (checkpoint.on_cpu(learner.state_dict()), self._updates)
+            state, self._updates = setup.group.from_rank_zero(own)
             learner.load_state_dict(state)
         counters.learner[:, UPDATES] = self._updates
         self._shared_weights = SharedWeights(context, len(learner.weights))

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from parl.runtime import checkpoint
 from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, RolloutCoordinator
 from parl.runtime.on_policy.rollout_loop import RolloutLoop
@@ -39,7 +40,8 @@ class GroupedRolloutLoop(RolloutLoop):
     def _load_from_rank_zero(self, group: Group) -> None:
         """Takes learner and counters of rank 0: a process that was killed may have saved older ones."""
         counts = (self._env_steps, self._updates, self._resumes)
-        state, first = group.from_rank_zero((self._learner.state_dict(), counts))
+        own = checkpoint.on_cpu(self._learner.state_dict())
+        state, first = group.from_rank_zero((own, counts))
         if counts != first:
             self._learner.load_state_dict(state)
             self._env_steps, self._updates, self._resumes = first
