@@ -12,6 +12,7 @@ import torch
 from fakes import FakeClock
 
 from parl.runtime import loop as loops
+from parl.runtime import workers
 from parl.runtime.env_actor import Counts
 from parl.runtime.off_policy import asynchronous
 from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
@@ -32,6 +33,7 @@ from parl.runtime.shared_counters import (
     SharedCounters,
 )
 from parl.runtime.weights import SharedWeights
+from parl.runtime.workers import Worker, WorkerTimeoutError
 
 CONTEXT = multiprocessing.get_context()
 
@@ -294,6 +296,21 @@ def test_an_unexpectedly_skipped_update_is_an_error(clock):
     with pytest.raises(RuntimeError, match="did not skip"):
         loop.advance(10**9, math.inf)
     assert asked == [3.0]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_interrupted_run_keeps_its_replay_if_an_actor_does_not_park(clock, monkeypatch, interrupted):
+    loop = make_loop(clock)
+    ours, theirs = CONTEXT.Pipe()
+    loop._actors, loop._freezing, loop._allreduce = [Worker("actor 0", None, ours)], object(), object()
+    monkeypatch.setattr(asynchronous, "ANSWER_S", 600.0 if interrupted else 0.0)
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
+    loop._interrupted, replay = interrupted, loop._replay
+    error = contextlib.nullcontext() if interrupted else pytest.raises(WorkerTimeoutError, match="within 0 s")
+    with error:
+        loop._replace_replay()
+    assert theirs.recv() == "parked" and not theirs.poll()
+    assert loop._replay is replay and loop._counters.command == RUN
 
 
 class Commands:

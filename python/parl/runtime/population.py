@@ -29,7 +29,7 @@ from parl.runtime.env_actor import Counts
 from parl.runtime.seeds import training_seed
 from parl.runtime.setup import RunSetup
 from parl.runtime.weights import SharedWeights
-from parl.runtime.worker_loop import WorkerLoop
+from parl.runtime.worker_loop import ANSWER_S, WorkerLoop
 from parl.runtime.workers import (
     SLICE_S,
     Deadline,
@@ -39,8 +39,6 @@ from parl.runtime.workers import (
 )
 from parl.types import Array, Member, PopulationAlgorithm, PopulationLearner
 
-# Seconds within which one of the batches under evaluation must be finished.
-_ANSWER_S = 3600.0
 # Networks whose episodes have ended are removed when they are this fraction of all: removal copies the
 # others.
 _REMOVAL_FRACTION = 0.25
@@ -280,7 +278,7 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         waiting = self._batches[::-1]
         playing: dict[Any, tuple[Any, slice]] = {}
         generation = Deadline(math.inf, lambda: self._interrupted)
-        answer = Deadline(_ANSWER_S, lambda: False)
+        answer = Deadline(ANSWER_S, lambda: False)
         while waiting or playing:
             while self._idle and waiting:
                 actor, batch = self._idle.pop(0), waiting.pop()
@@ -294,7 +292,7 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
                     raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
             ready = self._wait(list(playing), SLICE_S)
             if ready:
-                answer = Deadline(_ANSWER_S, lambda: False)
+                answer = Deadline(ANSWER_S, lambda: False)
             for request in ready:
                 actor, batch = playing.pop(request)
                 found = self._answer(actor, request)

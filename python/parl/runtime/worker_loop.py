@@ -13,8 +13,11 @@ from parl.runtime.loop import L, Loop, Saveable, state_or_reason, state_or_warn
 from parl.runtime.shared_counters import PARK, RUN, STOP, SharedCounters
 from parl.runtime.workers import INTERRUPTED_END_S, Deadline, Worker, WorkerGroup
 
-ANSWER_S = 120.0
-"""Seconds within which an actor must finish its step or rollout and save its environment."""
+ANSWER_S = 3600.0
+"""Seconds within which an actor must make its environments, or finish its rollouts or a batch of members.
+
+Actors that fail or are killed are noticed at once.
+"""
 IDLE_S = 0.002
 """Seconds between two reads of the driver's command while parked."""
 

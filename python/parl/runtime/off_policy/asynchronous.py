@@ -58,7 +58,7 @@ from parl.runtime.shared_counters import (
 )
 from parl.runtime.weights import SharedWeights
 from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
-from parl.runtime.workers import WorkerGroup, choose_context
+from parl.runtime.workers import Deadline, WorkerGroup, WorkerTimeoutError, choose_context
 from parl.types import Learner
 
 _CHECK_EVERY_S = 0.05
@@ -345,12 +345,20 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             self._replace_replay()
 
     def _replace_replay(self) -> None:
-        """Replaces the replay by one of the same rows that stores embeddings, while no actor steps."""
+        """Replaces the replay by one of the same rows that stores embeddings, while no actor steps.
+
+        An interrupted run does not wait for actors in a long step: it is saved with the replay of images.
+        """
         assert self._freezing is not None
         assert self._allreduce is not None
         self._counters.command = PARK
         try:
-            self._request_of_actors(_PARKED)
+            try:
+                self._request_of_actors(_PARKED, lambda: self._interrupted)
+            except WorkerTimeoutError:
+                if self._interrupted:
+                    return
+                raise
             self._learner_zero.flush()
             self._learner_zero.close()
             old, self._replay = self._replay, self._freezing.finish()
@@ -358,17 +366,26 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             make_worker = self._setup.make_learner_worker
             self._learner_worker = make_worker(self._learner, self._replay, self._allreduce, 0)
             # At once, so that a checkpoint never has an actor with the observations of the old replay.
-            self._request_of_actors(_STORE_EMBEDDINGS)
+            self._request_of_actors(_STORE_EMBEDDINGS, lambda: False)
             old.close()
         finally:
             self._counters.command = RUN
 
-    def _request_of_actors(self, request: str) -> None:
-        """Sends a request to all parked actors and waits until they have done it."""
+    def _request_of_actors(self, request: str, interrupted: Callable[[], bool]) -> None:
+        """Sends a request to all parked actors and waits until they have done it.
+
+        Args:
+            request: one of those of :func:`_run_actor`.
+            interrupted: see :class:`Deadline`.
+
+        Raises:
+            WorkerTimeoutError: one did not answer in time.
+        """
         for worker in self._actors:
             worker.send(request)
+        deadline = Deadline(ANSWER_S, interrupted)
         for worker in self._actors:
-            worker.answer(ANSWER_S)
+            worker.answer(deadline)
 
     def _check(self) -> None:
         """Raises the error of a failed worker, and parks or wakes actors; does so periodically."""
