@@ -86,7 +86,10 @@ def test_an_environment_that_cannot_be_saved_starts_new_episodes(make_setup, tmp
     loop = run(setup, 500)
     with pytest.warns(UserWarning, match="bolted to the floor"):
         loop.save(tmp_path)
-    resumed = DeterministicOffPolicyLoop(setup, checkpoint.read(tmp_path))
+    fresh, resumed = (DeterministicOffPolicyLoop(setup, saved) for saved in (None, checkpoint.read(tmp_path)))
+    for first, second in zip(fresh._actors, resumed._actors, strict=True):
+        assert not np.isin(second._obs, first._obs).any(), "its episodes are not those of the first start"
+        assert first.policy.state_dict()["rng"] != second.policy.state_dict()["rng"]
     resumed.advance(1_000, 0.0)
     # No n-step return spans the interruption: each is a sum of 1 to 3 rewards of 1.
     batch = resumed._replay.sample(5_000)

@@ -98,7 +98,9 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
         super().__init__(setup, "cpu", saved)
         self._freezing = Freezing(setup.freeze_after, self._learner, self._replay)
         self._actors_replay = SwitchableReplay(self._replay)
-        actors = [setup.make_actor(index, self._actors_replay, 0) for index in range(setup.actors)]
+        actors = [
+            setup.make_actor(index, self._actors_replay, self._resumes) for index in range(setup.actors)
+        ]
         if setup.freeze_after and self._actors_replay.stores_embeddings:
             self._store_embeddings(actors)
         self._load_actors(actors, saved)
