@@ -110,3 +110,35 @@ def test_a_resumed_run_goes_on_with_the_modules_numbers_and_the_callers_are_left
     random.setstate(before)
     train("ppo", "CartPole-v1", **options, total_steps=64)
     assert random.random() == drawn
+
+
+class Lottery(Noise):
+    """Rewards are random numbers of the modules."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, float(obs.sum()), *rest
+
+
+@pytest.mark.parametrize("name", ["es", "ga"])
+def test_members_of_a_population_draw_the_same_numbers_from_the_modules_wherever_they_are_evaluated(
+    name, tmp_path
+):
+    """After a resume, and in any number of processes. A generation has 42 steps."""
+
+    def last(run):
+        folder = RunDirectory.open(run.path).checkpoints.last()
+        return torch.load(folder / "learner.pt", weights_only=True)["weights"]
+
+    options = {"num_envs": 6, "member_batches": 3, "hidden": (8,), "evaluation_episodes": 0, "seed": 3}
+    options |= {"quiet": True, "runs": str(tmp_path)}
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    exact = options | {"schedule": "deterministic"}
+    whole = last(train(name, Lottery(), **exact, total_steps=160))
+    begun = train(name, Lottery(), **exact, total_steps=80)
+    np.testing.assert_array_equal(last(resume(begun.path, total_steps=160)), whole)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    for actors in (1, 2):
+        run = train(name, Lottery, **options, actors=actors, total_steps=160)
+        np.testing.assert_array_equal(last(run), whole)
+    assert not torch.equal(last(train(name, Lottery, **exact | {"seed": 4}, total_steps=160)), whole)

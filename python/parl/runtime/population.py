@@ -4,8 +4,9 @@ Only seeds and returns are sent between processes, or to other machines (``distr
 generation is divided into ``member_batches`` of equal size. An idle actor takes the next batch, computes the
 weights of its members from their seeds, plays one episode of each member, all in one vector environment, and
 returns the episodes' returns. Networks whose episodes have ended are removed from the computation. The
-learner's weights and the members' weights are in shared memory. The environment seeds of a batch depend on
-the generation alone, not on the actor, so a resumed run repeats the numbers of an uninterrupted one.
+learner's weights and the members' weights are in shared memory. The seeds of a batch, those of ``random`` and
+``numpy.random`` included, depend on the generation alone, not on the actor, so a resumed run repeats the
+numbers of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 from parl.envs import FiniteCheck, games_over, points
 from parl.runtime.checkpoint import Checkpoint
 from parl.runtime.env_actor import Counts
-from parl.runtime.seeds import training_seed
+from parl.runtime.seeds import seed_modules, training_seed
 from parl.runtime.setup import RunSetup
 from parl.runtime.weights import SharedWeights
 from parl.runtime.worker_loop import ANSWER_S, WorkerLoop
@@ -97,6 +98,8 @@ class PopulationEvaluator:
     ) -> tuple[Array, Array]:
         """Plays one episode of each member; of an Atari game the whole game, counted in the game's points.
 
+        Seeds ``random`` and ``numpy.random`` too, from which environments may draw.
+
         Args:
             base: (P,) weights that the members' weights may be relative to.
             members: n members, at most one per environment.
@@ -111,6 +114,7 @@ class PopulationEvaluator:
             NonFiniteError: a reward or an observation is NaN or infinite; the message has the number of the
                 member within the generation and of the step within the episode.
         """
+        seed_modules(env_seed + first)
         check = FiniteCheck(self._spec, first)
         networks = self._policy.assemble(self._decoder.decode(base, members, weights))
         if self._total is None:
