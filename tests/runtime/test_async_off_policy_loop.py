@@ -159,7 +159,7 @@ def test_rewards_and_episodes_of_all_actors(clock):
     loop._counters.add_episodes(0, [(1.0, 3)])
     loop._counters.add_episodes(1, [(2.0, 4), (3.0, 5)])
     assert loop.rewards_and_episodes() == (3.75, 3)
-    assert loop.take_episodes() == [(1.0, 3), (2.0, 4), (3.0, 5)]
+    assert loop.take_episodes() == [(2.0, 4), (1.0, 3), (3.0, 5)]
     assert loop.rewards_and_episodes() == (3.75, 3)
 
 

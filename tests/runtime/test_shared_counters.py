@@ -78,6 +78,18 @@ def test_unread_episodes_are_overwritten():
     assert [length for _, length in counters.take_episodes()] == list(range(3, EPISODE_SLOTS + 3))
 
 
+def test_the_last_episodes_are_those_of_all_actors():
+    """Metrics show the mean return of the last 100."""
+    counters = SharedCounters(FORK, actors=3, learners=1)
+    for actor, count in enumerate((200, 200, 100)):
+        counters.add_episodes(actor, [(float(actor), n) for n in range(count)])
+    found = counters.take_episodes()
+    assert len(found) == 500
+    last = [int(value) for value, _ in found[-100:]]
+    assert [last.count(actor) for actor in range(3)] == [40, 40, 20]
+    assert [length for value, length in found if value == 1.0] == list(range(200))
+
+
 def test_rows_do_not_share_cache_lines():
     counters = SharedCounters(FORK, actors=2, learners=2)
     assert counters.actor.strides[0] == 128

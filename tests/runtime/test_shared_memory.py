@@ -63,7 +63,8 @@ def test_counters_do_not_overlap():
     np.testing.assert_array_equal(other.learner, np.arange(200, 232).reshape(2, 16))
     np.testing.assert_array_equal(other.lags.ravel(), np.arange(300, 300 + 3 * LAG_BUCKETS))
     assert other.rewards.tolist() == [0.5, 1.5, 2.5]
-    assert other.take_episodes() == [(1_000.0 * a + n, n) for a in range(3) for n in range(EPISODE_SLOTS)]
+    expected = [(1_000.0 * actor + n, n) for n in range(EPISODE_SLOTS) for actor in range(3)]
+    assert other.take_episodes() == expected
     assert other.env_steps == 100 + 116 + 132 and other.episodes == 3 * EPISODE_SLOTS
     words = len(counters._memory)
     assert words == (1 + 3 + 2 + 3) * 16 + 3 * (16 + 2 * 512), "no memory is unused"

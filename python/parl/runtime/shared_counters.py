@@ -136,13 +136,19 @@ class SharedCounters:
         row[EPISODES] = count
 
     def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call; only the driver calls this."""
-        taken: list[tuple[float, int]] = []
+        """Return and length of the episodes finished since the last call; only the driver calls this.
+
+        Each actor's episodes keep their order and are spread evenly over the list, so that its end has the
+        same share of the episodes of every actor.
+        """
+        taken: list[tuple[float, tuple[float, int]]] = []
         for actor in range(self.actors):
             count = int(self.actor[actor, EPISODES])
             memory_fence()
-            for number in range(max(int(self._read[actor]), count - EPISODE_SLOTS), count):
+            first = max(int(self._read[actor]), count - EPISODE_SLOTS)
+            for number in range(first, count):
                 value, length = self._episodes[actor, number % EPISODE_SLOTS].tolist()
-                taken.append((value, int(length)))
+                taken.append(((number - first + 0.5) / (count - first), (value, int(length))))
             self._read[actor] = count
-        return taken
+        taken.sort(key=lambda one: one[0])
+        return [episode for _, episode in taken]
