@@ -16,7 +16,7 @@ from fakes import ScriptedCounters
 
 from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.runtime import shared_counters as b
-from parl.runtime.distributed import ray_actors
+from parl.runtime.distributed import ray_actors, ray_cluster
 from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.ray_actors import (
     RayActor,
@@ -146,6 +146,30 @@ def test_an_actor_waits_until_it_is_placed(ray, make_setup):
     assert handle.is_placed(0.5) and handle.is_placed(0.5) and len(ray.waits) == 3
     handle._ray_actor.save = SimpleNamespace(remote=lambda: Call("save", ()))
     assert handle.save() is None
+
+
+def test_an_actor_that_waits_for_a_processor_for_too_long_is_logged_at_each_start(
+    ray, make_setup, monkeypatch, caplog
+):
+    handle = make_handle(ray, make_setup)
+    ray.calls.clear()
+    handle.start()
+    said = ["actor 1 waits for a free processor of the Ray cluster, or its environments take long to make"]
+
+    def logged():
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    assert not handle.is_placed(0.0) and logged() == []
+    monkeypatch.setattr(ray_cluster, "_PLACEMENT_S", -1.0)
+    assert [handle.is_placed(0.0) for _ in range(3)] == [False] * 3 and logged() == said
+    handle.start()
+    assert not handle.is_placed(0.0) and logged() == said
+    ray.calls.clear()
+    handle.start()
+    ray.answer("process", ("node", 1))
+    assert handle.is_placed(0.0) and logged() == []
 
 
 def test_up_to_two_requests_are_in_flight(ray, make_setup):

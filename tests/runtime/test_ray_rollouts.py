@@ -17,7 +17,7 @@ from parl.algos import es, ga, impala, ppo
 from parl.envs import EnvMaker, spec_of
 from parl.run import read_metrics
 from parl.runtime import checkpoint
-from parl.runtime.distributed import ray_rollouts
+from parl.runtime.distributed import ray_cluster
 from parl.runtime.distributed.ray_cluster import RayCluster
 from parl.runtime.distributed.ray_population import RayPopulationLoop
 from parl.runtime.distributed.ray_rollouts import RayAsyncRolloutLoop, RaySyncRolloutLoop
@@ -119,7 +119,7 @@ def test_a_checkpoint_of_ppo_continues_on_ray_and_here(cluster, tmp_path):
 
 def test_ppo_loses_a_node_and_continues_on_the_others(cluster, monkeypatch):
     """No node has a free processor for the lost actor: it shares one with another actor."""
-    monkeypatch.setattr(ray_rollouts, "_PLACEMENT_S", 0.5)
+    monkeypatch.setattr(ray_cluster, "_PLACEMENT_S", 0.5)
     node = add_node(cluster)
     await_processors(3)
     with contextlib.closing(RaySyncRolloutLoop(ppo_setup(cluster, actors=3, num_envs=6))) as loop:

@@ -17,7 +17,7 @@ from parl.algos.ppo import PPO, Config
 from parl.envs import EnvMaker, spec_of
 from parl.errors import WorkerError
 from parl.runtime import checkpoint, workers
-from parl.runtime.distributed import ray_rollouts
+from parl.runtime.distributed import ray_cluster
 from parl.runtime.distributed.group import Group
 from parl.runtime.distributed.ray_cluster import RayCluster, WeightsRef
 from parl.runtime.distributed.ray_population import RayEvaluator, RayPopulationLoop
@@ -153,7 +153,7 @@ def test_a_replaced_actor_shares_a_processor_after_a_while(fake_ray, monkeypatch
     made, _ = handle(repeats=True)
     made.start()
     made.send_request(0, 0)
-    monkeypatch.setattr(ray_rollouts, "_PLACEMENT_S", -1.0)
+    monkeypatch.setattr(ray_cluster, "_PLACEMENT_S", -1.0)
     made.share_processor()
     assert len(fake_ray.made) == 1, "the first actor waits for its processor"
     fake_ray.answer("collect", RayError("gone"))
@@ -162,6 +162,27 @@ def test_a_replaced_actor_shares_a_processor_after_a_while(fake_ray, monkeypatch
         made.share_processor()
     assert [options["num_cpus"] for options in fake_ray.options] == [1, 1, 0]
     assert len(fake_ray.named("collect")) == 3
+
+
+@pytest.mark.parametrize("topology", ["ppo", "impala", "es"])
+def test_a_cluster_without_a_free_processor_is_logged_once_for_each_actor(
+    topology, fake_ray, monkeypatch, caplog
+):
+    """Other programs may use all processors of the cluster."""
+    fake_ray.joined = True
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.05)
+    made = {"ppo": RaySyncRolloutLoop, "impala": RayAsyncRolloutLoop, "es": RayPopulationLoop}[topology]
+    loop = made(population() if topology == "es" else setup(joins_rollouts=True))
+    loop.interrupt()
+    for limit, named in ((60.0, []), (-1.0, ["actor 0"] if topology == "ppo" else ["actor 0", "actor 1"])):
+        monkeypatch.setattr(ray_cluster, "_PLACEMENT_S", limit)
+        for _ in range(3):
+            loop._iterate(0.01)
+        assert [record.getMessage() for record in caplog.records] == [
+            f"{name} waits for a free processor of the Ray cluster, or its environments take long to make"
+            for name in named
+        ]
+    loop.close()
 
 
 def test_rollouts_are_queued_as_they_arrive(fake_ray):

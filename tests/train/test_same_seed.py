@@ -125,20 +125,16 @@ def test_members_of_a_population_draw_the_same_numbers_from_the_modules_wherever
     name, tmp_path
 ):
     """After a resume, and in any number of processes. A generation has 42 steps."""
-
-    def last(run):
-        folder = RunDirectory.open(run.path).checkpoints.last()
-        return torch.load(folder / "learner.pt", weights_only=True)["weights"]
-
     options = {"num_envs": 6, "member_batches": 3, "hidden": (8,), "evaluation_episodes": 0, "seed": 3}
     options |= {"quiet": True, "runs": str(tmp_path)}
     before = random.getstate(), np.random.get_state()[1].tolist()
     exact = options | {"schedule": "deterministic"}
-    whole = last(train(name, Lottery(), **exact, total_steps=160))
+    whole = weights_of(train(name, Lottery(), **exact, total_steps=160).path)
     begun = train(name, Lottery(), **exact, total_steps=80)
-    np.testing.assert_array_equal(last(resume(begun.path, total_steps=160)), whole)
+    np.testing.assert_array_equal(weights_of(resume(begun.path, total_steps=160).path), whole)
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
     for actors in (1, 2):
         run = train(name, Lottery, **options, actors=actors, total_steps=160)
-        np.testing.assert_array_equal(last(run), whole)
-    assert not torch.equal(last(train(name, Lottery, **exact | {"seed": 4}, total_steps=160)), whole)
+        np.testing.assert_array_equal(weights_of(run.path), whole)
+    other = train(name, Lottery, **exact | {"seed": 4}, total_steps=160)
+    assert not torch.equal(weights_of(other.path), whole)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _FAILURES_MAX = 3
 # Time in seconds within which a cluster must accept a connection.
 _ANSWER_S = 10.0
+# Seconds within which Ray should find a processor for an actor and make it.
+_PLACEMENT_S = 10.0
 # Seeds of a replaced actor differ from those of any resumed run.
 _SEEDS_PER_RESUME = 1_000
 
@@ -219,6 +221,7 @@ class RayHandle(ABC):
         self.index = index
         self.failures = self._consecutive_failures = 0
         self._placement: Any = None
+        self._has_warned = False
         self._ray_actor: Any = None
 
     @property
@@ -239,7 +242,7 @@ class RayHandle(ABC):
         self._ray_actor = kind.remote(*arguments)
         # Returns once Ray has placed and made the actor.
         self._placement = self._ray_actor.process.remote()
-        self._processors, self._started_at = processors, time.monotonic()
+        self._processors, self._started_at, self._has_warned = processors, time.monotonic(), False
 
     def is_placed(self, within_s: float) -> bool:
         """Whether Ray has made the actor within ``within_s`` seconds; failures as in :meth:`get`."""
@@ -251,6 +254,7 @@ class RayHandle(ABC):
         try:
             ready, _ = ray.wait([self._placement], timeout=within_s)
             if not ready:
+                self.warn_if_late()
                 return False
             ray.get(ready[0])
         except RayError as error:
@@ -258,6 +262,23 @@ class RayHandle(ABC):
             return False
         self._placement = None
         return True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether Ray is not known to have made the actor, and has had too long for it."""
+        return self._placement is not None and time.monotonic() - self._started_at > _PLACEMENT_S
+
+    def warn_if_late(self) -> None:
+        """Logs a warning, once per start, if Ray has not made the actor for too long."""
+        import ray
+
+        if self._has_warned or not self.is_late or ray.wait([self._placement], timeout=0.0)[0]:
+            return
+        self._has_warned = True
+        _log.warning(
+            "%s waits for a free processor of the Ray cluster, or its environments take long to make",
+            self.name,
+        )
 
     def get(self, reference: Any, within_s: float) -> Any:
         """The result of a request; None if it has not arrived within ``within_s`` seconds.

@@ -46,9 +46,6 @@ from parl.runtime.worker_loop import ANSWER_S
 from parl.runtime.workers import SLICE_S, Deadline, WorkerTimeoutError, choose_context
 from parl.types import Array
 
-# Seconds after which a replaced actor that finds no free processor shares one with other actors.
-_PLACEMENT_S = 10.0
-
 
 @dataclass(frozen=True)
 class RayRollout:
@@ -151,12 +148,16 @@ class RayRolloutHandle(RayHandle):
         return self._requests.popleft()[0], found
 
     def share_processor(self) -> None:
-        """Places an actor that waits for a free processor for too long on a machine that has none."""
+        """Places a replaced actor that waits for too long on a machine without a free processor.
+
+        For an actor that did not fail a warning is logged: the cluster has as many processors as actors.
+        """
         import ray
 
         if not self.failures or not self._processors:
+            self.warn_if_late()
             return
-        if time.monotonic() - self._started_at > _PLACEMENT_S and not self.is_placed(0.0):
+        if self.is_late and not self.is_placed(0.0):
             ray.kill(self._ray_actor)
             self.start(processors=0)
 
@@ -286,6 +287,7 @@ class RayAsyncRolloutLoop(AsyncRolloutLoop):
         ready = set(ray.wait(oldest, num_returns=len(oldest), timeout=0)[0])
         self._wait_s += time.perf_counter() - started
         for handle, request in zip(self._handles, oldest, strict=True):
+            handle.warn_if_late()
             if request in ready and (found := handle.result(0.0)) is not None:
                 slot, rollout = found
                 self._buffers[handle.index][slot].fill(rollout.content)
