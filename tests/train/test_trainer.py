@@ -201,3 +201,113 @@ def test_a_run_resumed_again_and_again_is_evaluated_and_ends_where_an_uninterrup
         for run in (part, whole)
     ]
     assert rows[0] == rows[1]
+
+
+class Interrupted(gymnasium.Wrapper):
+    """CartPole that interrupts the run, in the training step or the evaluated episode of a number."""
+
+    steps = episodes = 0
+    at_step = at_episode = 0
+    before_evaluation: int | None = None  # steps of training before the first evaluation
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.trains = seed >= 2**24
+        if seed is not None and 2**23 <= seed < 2**24:
+            if Interrupted.before_evaluation is None:
+                Interrupted.before_evaluation = Interrupted.steps
+            Interrupted.episodes += 1
+            if Interrupted.episodes == Interrupted.at_episode:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.5)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        if self.trains:
+            Interrupted.steps += 1
+            if Interrupted.steps == Interrupted.at_step:
+                os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+@pytest.fixture
+def interrupts(monkeypatch):
+    """Returns a function that resets the counters and sets where the next run is interrupted."""
+
+    def at(step=0, episode=0):
+        for name, value in {"steps": 0, "episodes": 0, "at_step": step, "at_episode": episode}.items():
+            monkeypatch.setattr(Interrupted, name, value)
+        monkeypatch.setattr(Interrupted, "before_evaluation", None)
+
+    return at
+
+
+PPO = {"schedule": "deterministic", "num_envs": 2, "rollout_steps": 16, "hidden": (4,), "quiet": True}
+
+
+def evaluations_of(run):
+    rows = [row for row in read_metrics(run.path) if "evaluation_return" in row]
+    return [(row["env_steps"], row["evaluation_seed"], row["evaluation_return"]) for row in rows]
+
+
+def ppo_on_cart_poles(path, name, **options):
+    env = lambda: Interrupted(gymnasium.make("CartPole-v1"))  # noqa: E731
+    return train("ppo", env, name=name, runs=str(path), evaluation_episodes=EPISODES, **PPO | options)
+
+
+@pytest.mark.parametrize("back", [0, 7])
+def test_ctrl_c_before_an_evaluation_does_not_skip_it(back, tmp_path, interrupts):
+    options = {"total_steps": 1_200, "evaluation_every": 350}
+    interrupts()
+    whole = ppo_on_cart_poles(tmp_path, "whole", **options)
+    interrupts(step=Interrupted.before_evaluation - back)
+    with pytest.raises(TrainingInterrupted) as interrupted:
+        ppo_on_cart_poles(tmp_path, "part", **options)
+    assert interrupted.value.run.env_steps == evaluations_of(whole)[0][0]
+    part = resume(interrupted.value.run.path)
+    assert evaluations_of(part) == evaluations_of(whole) and len(evaluations_of(whole)) > 2
+    logged = [
+        [row["env_steps"] for row in read_metrics(run.path) if "episode_return" in row]
+        for run in (whole, part)
+    ]
+    assert [step for step in logged[1] if step != interrupted.value.run.env_steps] == logged[0]
+
+
+def test_ctrl_c_in_a_slow_evaluation_does_not_skip_it(tmp_path, interrupts, monkeypatch):
+    options = {"total_steps": 1_200, "evaluation_every": 350}
+    interrupts()
+    whole = ppo_on_cart_poles(tmp_path, "whole", **options)
+    monkeypatch.setattr(trainer, "_ANSWER_S", 0.1)
+    interrupts(episode=2)
+    with pytest.raises(TrainingInterrupted) as interrupted:
+        ppo_on_cart_poles(tmp_path, "part", **options)
+    assert not evaluations_of(interrupted.value.run)
+    assert evaluations_of(resume(interrupted.value.run.path)) == evaluations_of(whole)
+
+
+def test_ctrl_c_in_a_slow_confirmation_repeats_both_evaluations(tmp_path, interrupts, monkeypatch):
+    options = {"total_steps": 1_200, "stop_at_return": 5.0}
+    interrupts()
+    whole = ppo_on_cart_poles(tmp_path, "whole", **options)
+    assert whole.stopped == "stop_at_return"
+    monkeypatch.setattr(trainer, "_ANSWER_S", 0.1)
+    interrupts(episode=EPISODES + 2)
+    with pytest.raises(TrainingInterrupted) as interrupted:
+        ppo_on_cart_poles(tmp_path, "part", **options)
+    part = resume(interrupted.value.run.path)
+    first, second = evaluations_of(whole)
+    assert evaluations_of(part) == [first, first, second]
+    assert (part.stopped, part.env_steps) == ("stop_at_return", whole.env_steps)
+
+
+def test_checkpoints_of_older_versions_do_not_say_whether_a_check_was_made(tmp_path, monkeypatch):
+    state = trainer.Trainer._state
+
+    def older(self, loop):
+        found = state(self, loop)
+        del found["unchecked"]
+        return found
+
+    monkeypatch.setattr(trainer.Trainer, "_state", older)
+    run = train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO)
+    assert resume(run.path, total_steps=128).env_steps == 128

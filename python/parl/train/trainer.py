@@ -185,6 +185,8 @@ class Trainer:
         self._evaluated_at = self._saved_at = self._logged_at = 0
         self._is_saved = False  # whether the run has a checkpoint
         self._advancing = False  # whether the loop is within an iteration
+        # Whether the loop has reached a check of logs and evaluations that has not been made yet.
+        self._unchecked = False
         # Sum of the rewards and number of the episodes before the run was resumed.
         self._before = (0.0, 0)
         self._evaluate_again = 0.0
@@ -289,6 +291,7 @@ class Trainer:
             "recent": list(self._recent),
             "window": list(self._window),
             "seen": self._rewards_and_episodes(loop),
+            "unchecked": self._unchecked,
         }
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
@@ -301,6 +304,7 @@ class Trainer:
         self._window.extend((int(steps), float(sum_), int(ended)) for steps, sum_, ended in state["window"])
         rewards, episodes = state["seen"]
         self._before = (float(rewards), int(episodes))
+        self._unchecked = bool(state.get("unchecked", False))
 
     def _rewards_and_episodes(self, loop: Loop[Any]) -> tuple[float, int]:
         """The sum of all rewards and the number of episodes ended since the start of the run."""
@@ -342,13 +346,21 @@ class Trainer:
         config = self._config
         check_every = _CHECK_EVERY * config.num_envs
         while True:
-            self._advancing = True
-            loop.advance((loop.env_steps // check_every + 1) * check_every, seconds=0.25)
-            self._advancing = False
+            if not self._unchecked:
+                until = min((loop.env_steps // check_every + 1) * check_every, config.total_steps)
+                self._advancing = True
+                loop.advance(until, seconds=0.25)
+                self._advancing = False
+                # After an interrupt the loop may return earlier; a resumed run first goes on to the check.
+                self._unchecked = not self._interrupted or loop.env_steps >= until
             self._recent += [value for value, _ in loop.take_episodes()]
             if self._interrupted:
                 self._signals.acknowledge()
+                # A resumed run logs where an uninterrupted one does.
+                is_due = self._unchecked and self._log_is_due(loop)
+                logged_at = loop.env_steps if is_due else self._logged_at
                 self._log(loop, log)
+                self._logged_at = logged_at
                 self._save(loop, None)
                 self._progress.print_line(
                     f"interrupted; saved in {self._named_path}, parl resume goes on from there"
@@ -357,13 +369,19 @@ class Trainer:
             over = loop.env_steps >= config.total_steps
             if self._log_is_due(loop) or over:
                 self._log(loop, log)
+            solved: bool | None = None  # None without an evaluation
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
+                before = self._episodes_played, self._evaluated_at, self._evaluation_return
                 try:
                     solved = self._evaluate(loop, log, evaluator, over)
                 except _InterruptTimeout:
-                    # Only the evaluation hangs; the training loop is between two updates and can be saved.
+                    # Only the evaluation hangs; the training loop is between two updates and can be saved. A
+                    # resumed run begins with the evaluation.
+                    self._episodes_played, self._evaluated_at, self._evaluation_return = before
                     self._progress.print_line("the evaluation was aborted")
                     continue
+            self._unchecked = False
+            if solved is not None:
                 if solved or over or config.evaluation_every:
                     self._save(loop, self._evaluation_return)
                 if solved:
