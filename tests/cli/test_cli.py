@@ -121,6 +121,14 @@ def test_eval_plot_and_resume_use_the_run(trained):
     assert "ended by total_steps" in finished.stdout
 
 
+def test_resume_changes_the_number_of_evaluated_episodes(trained, tmp_path):
+    run = shutil.copytree(trained[0], tmp_path / "run")
+    done = called("resume", run, "--total-steps", 3_500, "--evaluation-episodes", 2)
+    assert done.returncode == 0, done.stderr
+    scores = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["evaluation_episodes"] for row in scores if "evaluation_episodes" in row][-1] == 2
+
+
 def test_help_shows_units_and_defaults():
     text = called("train", "dqn", "--help").stdout
     assert "--replay-ratio" in text and "--learning-rate" in text and "default: 0.99" in text

@@ -1,5 +1,7 @@
 """Greedy evaluation plays each of its episodes once."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 from parl.algos.dqn import DQN, Config
 from parl.envs import AtariVectorEnv, EnvMaker, spec_of
 from parl.errors import NonFiniteError
+from parl.runtime import evaluate
 from parl.runtime.evaluate import Evaluator
 
 
@@ -30,7 +33,7 @@ def test_returns_equal_those_of_single_environments():
     policy = algorithm.make_policy(0, 1, 1, 0)
     policy.weights.copy_(algorithm.make_learner(5, "cpu").weights)
     evaluator = Evaluator(maker, policy, spec)
-    # Two rounds: 128 environments and 2 more.
+    # Nine rounds, each with 16 environments.
     returns = evaluator.play(130, seed=40)
     assert returns.shape == (130,)
     for index in (0, 1, 77, 128, 129):
@@ -201,3 +204,81 @@ def test_environments_computed_together_play_all_episodes_whatever_the_goal():
     evaluator = Evaluator(maker, ActionOfObservation(), spec_of(maker(1)))
     assert len(evaluator.play(20, 0, goal=475.0)) == 20
     evaluator.close()
+
+
+class Existing(BySeed):
+    """Counts the environments that exist at the same time; the return also depends on ``kind``."""
+
+    now = most = 0
+
+    def __init__(self, kind=0):
+        Existing.now += 1
+        Existing.most = max(Existing.most, Existing.now)
+        self._kind = kind
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, reward + 10.0 * self._kind, *rest
+
+    def close(self):
+        Existing.now -= 1
+
+
+@pytest.mark.parametrize(
+    ("functions", "numbers", "most"),
+    [
+        pytest.param(1, (100, 37, 16, 100), 16, id="one function"),
+        pytest.param(3, (100, 37, 16, 100), 16, id="three functions in turn"),
+        pytest.param(100, (100,), 100, id="a function for each environment"),
+    ],
+)
+def test_few_environments_exist_at_a_time_if_each_is_an_object(functions, numbers, most, monkeypatch):
+    monkeypatch.setattr(Existing, "now", 0)
+    monkeypatch.setattr(Existing, "most", 0)
+    makers = [functools.partial(Existing, kind) for kind in range(functions)]
+
+    def make(num_envs):
+        return gymnasium.vector.SyncVectorEnv([makers[i % functions] for i in range(num_envs)])
+
+    maker = EnvMaker(Existing if functions == 1 else make)
+    probe = maker(1)
+    evaluator = Evaluator(maker, ActionOfObservation(), spec_of(probe))
+    probe.close()
+    for episodes in numbers:
+        scores = [3.0 if 40 <= seed < 55 else float(seed % 10) for seed in range(episodes)]
+        expected = [score + 10.0 * (seed % functions) for seed, score in enumerate(scores)]
+        assert evaluator.play(episodes, 0).tolist() == expected
+        assert Existing.most == most
+    evaluator.close()
+    assert Existing.now == 0
+
+
+def test_few_environments_exist_at_a_time_with_a_goal(monkeypatch):
+    monkeypatch.setattr(Existing, "now", 0)
+    monkeypatch.setattr(Existing, "most", 0)
+    maker = EnvMaker(Existing)
+    evaluator = Evaluator(maker, ActionOfObservation(), spec_of(maker(1)))
+    for goal, played in ((-100.0, 100), (7.3, 20), (None, 100), (-100.0, 100)):
+        returns = evaluator.play(100, 60, goal)
+        assert returns.tolist() == [float(seed % 10) for seed in range(60, 60 + played)]
+    evaluator.close()
+    assert Existing.most <= 1 + 16
+
+
+def test_processes_play_in_rounds_too(monkeypatch):
+    monkeypatch.setattr(evaluate, "_SEPARATE_ENVS_MAX", 2)
+
+    def make(num_envs):
+        return gymnasium.vector.AsyncVectorEnv([make_cart_pole] * num_envs)
+
+    maker = EnvMaker(make)
+    spec = spec_of(EnvMaker("CartPole-v1")(1))
+    policy = DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0)
+    evaluator = Evaluator(maker, policy, spec)
+    assert evaluator.play(3, 40).tolist() == [play_one(policy, 40 + index) for index in range(3)]
+    assert [*evaluator._envs] == [2]
+    evaluator.close()
+
+
+def make_cart_pole():
+    return gymnasium.make("CartPole-v1")

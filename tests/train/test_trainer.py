@@ -311,3 +311,19 @@ def test_checkpoints_of_older_versions_do_not_say_whether_a_check_was_made(tmp_p
     monkeypatch.setattr(trainer.Trainer, "_state", older)
     run = train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO)
     assert resume(run.path, total_steps=128).env_steps == 128
+
+
+def test_a_deterministic_run_is_saved_before_its_last_evaluation(tmp_path):
+    """Environments of an evaluation may need more memory than there is, which can kill the process."""
+    found = []
+
+    class Looks(BetterInTraining):
+        def reset(self, *, seed=None, options=None):
+            if seed is not None and seed < 2**24:
+                found.append([path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")])
+            return super().reset(seed=seed, options=options)
+
+    options = DETERMINISTIC | {"evaluation_every": 0, "runs": str(tmp_path), "name": "run"}
+    run = train("dqn", Looks, total_steps=40, **options)
+    assert found == [["step-000000000040"]] * EPISODES
+    assert resume(run.path).evaluation_return == run.evaluation_return and len(found) == EPISODES

@@ -22,6 +22,8 @@ class ResumeOptions:
     """New length of the run in transitions, counted from its start; default: unchanged."""
     stop_at_return: OptionalFloat = None
     """New mean evaluation return that ends the run; default: unchanged."""
+    evaluation_episodes: OptionalInt = None
+    """New number of episodes of each evaluation, 0 for none; default: unchanged."""
     callback: tuple[str, ...] = ()
     """Callbacks of this part of the run, each as MODULE:CLASS."""
     trust: Flag = False
@@ -32,7 +34,7 @@ def resume_command(arguments: Sequence[str]) -> int:
     """Continues a run. Returns the exit status."""
     options = parse(ResumeOptions, "parl resume", arguments)
     train = importlib.import_module("parl.train")
-    names = ("total_steps", "stop_at_return")
+    names = ("total_steps", "stop_at_return", "evaluation_episodes")
     changed = {name: value for name in names if (value := getattr(options, name)) is not None}
     callbacks = [train.load_callback(name) for name in options.callback]
 

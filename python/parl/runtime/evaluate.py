@@ -11,6 +11,8 @@ from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
 _ENVS_MAX = 128
+# The same where each environment is an object or a process, which may need much memory.
+_SEPARATE_ENVS_MAX = 16
 # Number of episodes by which an evaluation first decides whether it can reach a goal, and how many standard
 # errors their mean may be below it.
 _FIRST_EPISODES = 10
@@ -75,6 +77,23 @@ def _can_move_games(env: Any) -> bool:
     return len(set(env.variations)) == 1
 
 
+def _number_of_makers(env: Any) -> int | None:
+    """Number of functions that make the environments of ``env`` one after another, again from the first on.
+
+    None if ``env`` is not one of Gymnasium's vector environments, in which each environment is an object or a
+    process. Also None if it has a function for each environment: then the environments may differ.
+    """
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    own = env.unwrapped
+    if not isinstance(own, SyncVectorEnv | AsyncVectorEnv):
+        return None
+    functions = [id(one) for one in own.env_fns]
+    count = len(set(functions))
+    repeated = all(one == functions[index % count] for index, one in enumerate(functions))
+    return count if repeated and count < len(functions) else None
+
+
 def _steps_in_turn(env: Any) -> bool:
     """Whether the time of a step grows with the number of environments."""
     from gymnasium.vector import SyncVectorEnv
@@ -99,6 +118,9 @@ class Evaluator:
     If a lost life ends an episode of an Atari game, the evaluation still plays the whole game. If rewards are
     clipped, it counts the game's points.
 
+    At most 16 environments exist at a time if each is an object or a process of its own and the same function
+    makes all. The returns do not depend on that number.
+
     Args:
         maker: makes the environments.
         policy: chooses actions with the weights in ``policy.weights``.
@@ -116,6 +138,8 @@ class Evaluator:
         self._check = FiniteCheck(spec)
         self._same_step = spec.autoreset == "same_step"
         self._envs: dict[int, Any] = {}
+        self._round_sizes: dict[int, int | None] = {}
+        self._in_turn: bool | None = None
         self.success_rate: float | None = None
         self._succeeded: list[bool] = []
 
@@ -137,25 +161,48 @@ class Evaluator:
         returns: list[np.ndarray[Any, Any]] = []
         self._succeeded = []
         done = 0
-        if goal is None or episodes <= _FIRST_EPISODES or not _steps_in_turn(self._env(_FIRST_EPISODES)):
+        if goal is None or episodes <= _FIRST_EPISODES or not self._steps_in_turn():
             goal = None
+        size = self._round_size(episodes, goal)
         while done < episodes:
             most = _ENVS_MAX if goal is None else max(_FIRST_EPISODES, min(done, _ENVS_MAX))
-            count = min(most, episodes - done)
-            returns.append(self._round(count, seed + done))
-            done += count
+            end = min(done + most, episodes)
+            while done < end:
+                count = min(size or _ENVS_MAX, end - done)
+                returns.append(self._round(self._env(size or count), count, seed + done))
+                done += count
             if goal is not None and _is_out_of_reach(goal, np.concatenate(returns)):
                 break
         self.success_rate = float(np.mean(self._succeeded)) if self._succeeded else None
         return np.concatenate(returns) if returns else np.zeros(0)
 
-    def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
-        env = self._env(count)
-        obs, _ = env.reset(seed=seed)
-        reset_memory(self.policy, count)
+    def _steps_in_turn(self) -> bool:
+        if self._in_turn is None:
+            self._in_turn = _steps_in_turn(self._env(_FIRST_EPISODES))
+        return self._in_turn
+
+    def _round_size(self, episodes: int, goal: float | None) -> int | None:
+        """Number of environments of each round; None: as many as it has episodes."""
+        most = _SEPARATE_ENVS_MAX if goal is None else _FIRST_EPISODES
+        if episodes <= most:
+            return None
+        if most not in self._round_sizes:
+            makers = _number_of_makers(self._env(most))
+            # A multiple, so that each function makes the environments of the same episodes as without rounds.
+            self._round_sizes[most] = most // makers * makers if makers else None
+            if makers is None and goal is None:
+                self._envs.pop(most).close()
+        return self._round_sizes[most]
+
+    def _round(self, env: Any, count: int, seed: int) -> np.ndarray[Any, Any]:
+        """Plays ``count`` episodes in the first of the environments; returns their returns."""
+        size = env.num_envs
+        seeds = seed if count == size else [*range(seed, seed + count), *[None] * (size - count)]
+        obs, _ = env.reset(seed=seeds)
+        reset_memory(self.policy, size)
         returns = np.zeros(count)
-        game = np.arange(count)  # which one each environment plays
-        playing, resetting = np.ones(count, bool), np.zeros(count, bool)
+        game = np.arange(size)  # which one each environment plays
+        playing, resetting = np.arange(size) < count, np.zeros(size, bool)
         movable = isinstance(obs, np.ndarray) and not isinstance(self.policy, RecurrentPolicy)
         movable = movable and _can_move_games(env)
         while playing.any():
@@ -182,6 +229,8 @@ class Evaluator:
 
     def _env(self, count: int) -> Any:
         if count not in self._envs:
+            for other in [other for other, env in self._envs.items() if _number_of_makers(env)]:
+                self._envs.pop(other).close()
             self._envs[count] = _stop_after_episode(self._maker(count))
         return self._envs[count]
 

@@ -371,6 +371,9 @@ class Trainer:
                 self._log(loop, log)
             solved: bool | None = None  # None without an evaluation
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
+                if over and config.schedule == "deterministic" and loop.env_steps > self._saved_at:
+                    # It may have no checkpoint yet, and the process may be killed if environments are large.
+                    self._write_checkpoint(loop, None, loop.save)
                 before = self._episodes_played, self._evaluated_at, self._evaluation_return
                 try:
                     solved = self._evaluate(loop, log, evaluator, over)
