@@ -183,14 +183,14 @@ def test_failure_waits_for_an_error_of_a_worker(monkeypatch):
 
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     group = WorkerGroup(None)
-    group.workers.append(SimpleNamespace(check=lambda: checks.append(now[0])))
+    group.workers.append(SimpleNamespace(check=lambda: checks.append(now[0]), runner=None))
     group.raise_failure(within_s=0.055)
     assert len(checks) == 6
 
     def fails():
         raise WorkerError("gone")
 
-    group.workers.append(SimpleNamespace(check=fails))
+    group.workers.append(SimpleNamespace(check=fails, runner=None))
     with pytest.raises(WorkerError, match="gone"):
         group.raise_failure(within_s=0.055)
 

@@ -1,5 +1,6 @@
 """Workers report errors, end with their driver and leave no processes behind."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from children import in_child
 from parl.errors import WorkerError
 from parl.runtime import workers
 from parl.runtime.workers import Deadline, WorkerGroup, WorkerTimeoutError, choose_context
@@ -89,6 +91,39 @@ def test_end_kills_workers_that_do_not_stop(team):
     team.end(within_s=0.1)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_an_interrupt_does_not_lose_a_worker_that_has_just_started():
+    context = multiprocessing.get_context("fork")
+
+    class Interrupted(context.Process):
+        def start(self):
+            super().start()
+            signal.raise_signal(signal.SIGINT)
+
+    group = WorkerGroup(SimpleNamespace(get_start_method=lambda: "fork", Process=Interrupted))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            group.start("actor 0", _sleep, (), True)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (worker,) = group.workers
+    assert worker.runner.is_alive()
+    group.end(within_s=0.0)
+    assert not worker.runner.is_alive()
+
+
+def test_the_workers_of_a_group_that_is_lost_are_killed():
+    group = [WorkerGroup(multiprocessing.get_context("fork"))]
+    process = group[0].start("actor 0", _sleep, (), True).runner
+    assert in_child(group.clear, seconds=60) == 0
+    assert process.is_alive(), "a fork has a copy of the group"
+    group.clear()
+    gc.collect()
+    process.join(60.0)
+    assert process.exitcode == -signal.SIGKILL
 
 
 def test_workers_die_with_the_driver(tmp_path):

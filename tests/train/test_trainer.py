@@ -10,10 +10,12 @@ import pytest
 import torch
 from scripted_runs import EPISODES, SMALL, TOPOLOGIES, Scripted, scripted
 
+from children import in_child
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.runtime.seeds import evaluation_seed, training_seed
-from parl.train import TrainingInterrupted, evaluate, resume, train, trainer
+from parl.train import TrainingInterrupted, evaluate, resume, topologies, train, trainer
 
 RUN = {"quiet": False, "evaluation_episodes": EPISODES, "evaluation_every": 40}
 
@@ -327,3 +329,65 @@ def test_a_deterministic_run_is_saved_before_its_last_evaluation(tmp_path):
     run = train("dqn", Looks, total_steps=40, **options)
     assert found == [["step-000000000040"]] * EPISODES
     assert resume(run.path).evaluation_return == run.evaluation_return and len(found) == EPISODES
+
+
+class Starts:
+    """A topology whose loop is interrupted while it is made."""
+
+    def __init__(self, monkeypatch, then):
+        self._loop, self._then = topologies.SyncTopology.loop, then
+        monkeypatch.setattr(topologies.SyncTopology, "loop", self.loop)
+
+    def loop(self, *parts):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+        except KeyboardInterrupt:
+            if self._then == "goes on":
+                return self._loop(topologies.TOPOLOGIES["rollout"], *parts)
+            if self._then == "fails":
+                raise EOFError from None
+            raise
+
+
+@pytest.mark.parametrize("then", ["ends", "fails"])
+def test_ctrl_c_while_a_run_starts_says_that_nothing_was_lost(then, tmp_path, monkeypatch):
+    Starts(monkeypatch, then)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO)
+    assert str(interrupted.value) == "interrupted before the first step: nothing was lost"
+    assert isinstance(interrupted.value.__cause__, EOFError if then == "fails" else type(None))
+
+
+def test_ctrl_c_that_an_environment_suppresses_while_a_run_starts_saves_it(tmp_path, monkeypatch):
+    Starts(monkeypatch, "goes on")
+    with pytest.raises(TrainingInterrupted) as interrupted:
+        train("ppo", "CartPole-v1", total_steps="100M", runs=str(tmp_path), **PPO)
+    assert RunDirectory.open(interrupted.value.run.path).checkpoints.verified("last")
+
+
+def test_ctrl_c_does_not_limit_the_time_in_which_a_complete_run_ends(tmp_path, monkeypatch):
+    close = SyncRolloutLoop.close
+
+    def slow(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        close(self)
+
+    monkeypatch.setattr(trainer, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(SyncRolloutLoop, "close", slow)
+    assert train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO).stopped == "total_steps"
+
+
+def test_processes_that_are_forked_in_a_run_ignore_its_signals():
+    arrived = []
+
+    def signals():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert not arrived
+
+    with trainer._signals(lambda: arrived.append(os.getpid())):
+        assert in_child(signals, seconds=60) == 0
+        signal.raise_signal(signal.SIGTERM)
+    assert arrived == [os.getpid()]

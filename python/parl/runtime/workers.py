@@ -18,7 +18,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -38,6 +39,29 @@ _FORK_TEST_S = 5.0
 PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
 
 
+@contextlib.contextmanager
+def _signals_held() -> Generator[None]:
+    """Context at whose end the handlers of SIGINT and SIGTERM are called if these have arrived in it.
+
+    A handler that raises could lose a process that has just been started. Processes that are forked in the
+    context do not call the handlers. It has no effect outside of the main thread, which calls all handlers.
+    """
+    arrived: list[int] = []
+    try:
+        with contextlib.ExitStack() as held:
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    handler = signal.getsignal(number)
+                    if callable(handler):
+                        signal.signal(number, lambda number, frame: arrived.append(number))
+                        held.callback(signal.signal, number, handler)
+            yield
+    finally:
+        for number in arrived:
+            signal.raise_signal(number)
+
+
+@_signals_held()
 def _torch_works_in_a_fork(threads: int) -> bool:
     """Whether autograd, and operations in ``threads`` threads, work in a forked child.
 
@@ -304,30 +328,41 @@ class Worker:
         raise WorkerError(f"{self.name} ended by itself, exit status {code}{why}")
 
 
+def _kill(workers: list[Worker], parent: int) -> None:
+    """Kills the processes of ``workers``, which nothing has ended, unless this is a fork of their parent."""
+    if os.getpid() == parent:
+        for worker in workers:
+            if hasattr(worker.runner, "kill"):
+                worker.runner.kill()
+
+
 class WorkerGroup:
     """All workers of a run."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self.workers: list[Worker] = []
+        # An interrupt can lose the loop that has just been made, before anything could close it.
+        weakref.finalize(self, _kill, self.workers, os.getpid())
 
     def start(self, name: str, target: Callable[..., None], args: tuple[Any, ...], process: bool) -> Worker:
         """Starts ``target(connection, *args)`` in a process (``args`` must pickle) or in a thread."""
         ours, theirs = multiprocessing.Pipe()
-        if process:
-            parent = os.getpid() if self._context.get_start_method() == "fork" else 0
-            runner = self._context.Process(
-                target=_main, args=(target, theirs, parent, draw_seed(), args), name=name, daemon=True
-            )
-            runner.start()
-            theirs.close()
-        else:
-            runner = threading.Thread(
-                target=_main, args=(target, theirs, None, 0, args), name=name, daemon=True
-            )
-            runner.start()
-        worker = Worker(name, runner, ours)
-        self.workers.append(worker)
+        with _signals_held():
+            if process:
+                parent = os.getpid() if self._context.get_start_method() == "fork" else 0
+                runner = self._context.Process(
+                    target=_main, args=(target, theirs, parent, draw_seed(), args), name=name, daemon=True
+                )
+                runner.start()
+                theirs.close()
+            else:
+                runner = threading.Thread(
+                    target=_main, args=(target, theirs, None, 0, args), name=name, daemon=True
+                )
+                runner.start()
+            worker = Worker(name, runner, ours)
+            self.workers.append(worker)
         return worker
 
     def check(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import collections
 import json
+import os
 import signal
 import sys
 import threading
@@ -49,6 +50,7 @@ _EVALUATION_REST = 2.0
 # four. In an iteration it has this many times the duration of the longest one so far, if that is more.
 _ANSWER_S = 6.0
 _ITERATIONS = 2.0
+_NOT_STARTED = "interrupted before the first step: nothing was lost"
 
 
 @dataclass(frozen=True)
@@ -240,14 +242,12 @@ class Trainer:
         self._write_policy = policy_file.write
         # Made before workers are forked, so that these inherit the modules that it imports.
         evaluator = make_evaluator(self._setup, self._evaluation)
-        with (
-            _signals(self._interrupt, self._answer_s) as self._signals,
-            MetricsLog(self._run) as log,
-            self._progress,
-        ):
-            loop = self._topology.loop(self._setup, self._config, saved)
+        self._signals = _signals(self._interrupt, self._answer_s)
+        with self._signals, MetricsLog(self._run) as log, self._progress:
+            loop = self._make_loop(saved)
             try:
-                self._loop = loop
+                if self._interrupted:  # and an environment has suppressed the exception
+                    loop.interrupt()
                 self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
                 self._is_saved = saved is not None
                 if saved is not None:
@@ -279,8 +279,26 @@ class Trainer:
                     raise
                 return self._result(loop, stopped)
             finally:
+                self._signals.acknowledge()
                 loop.close()
                 evaluator.close()
+
+    def _make_loop(self, saved: Checkpoint | None) -> Loop[Any]:
+        """Makes the loop, which starts its workers.
+
+        Raises:
+            KeyboardInterrupt: SIGINT or SIGTERM arrived.
+        """
+        try:
+            self._loop = self._topology.loop(self._setup, self._config, saved)
+        except BaseException as error:
+            if not self._interrupted:
+                raise
+            # Any error can be a consequence: processes that are starting get the signal too.
+            raise KeyboardInterrupt(_NOT_STARTED) from (
+                None if isinstance(error, KeyboardInterrupt) else error
+            )
+        return self._loop
 
     def _state(self, loop: Loop[Any]) -> dict[str, Any]:
         """What a resumed run needs to log and evaluate where an uninterrupted one does, as plain data."""
@@ -321,10 +339,14 @@ class Trainer:
             )
 
     def _interrupt(self) -> None:
-        self._interrupted = True
+        is_first, self._interrupted = not self._interrupted, True
         loop = getattr(self, "_loop", None)
-        if loop is not None:
-            loop.interrupt()
+        if loop is None:
+            if is_first:
+                self._signals.acknowledge()  # else the end of its time limit would interrupt the cleanup
+                raise KeyboardInterrupt(_NOT_STARTED)
+            return
+        loop.interrupt()
         if self._answer_s() > _ANSWER_S:
             said = "interrupted: saves after this iteration; another Ctrl-C ends the run without saving"
             # In a thread, because the signal may have interrupted another print.
@@ -588,6 +610,8 @@ class _InterruptTimeout(KeyboardInterrupt):
 class _signals:  # noqa: N801 - a context manager, used like a function
     """Context: the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
 
+    Processes that are forked in it, such as those of an environment, ignore both.
+
     If the training loop does not call :meth:`acknowledge` within ``answer_s()`` seconds after an interrupt,
     for example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
     thread. None: no limit.
@@ -599,6 +623,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         self._interrupt_requested = self._timed_out = self._acknowledged = self._is_unlimited = False
         self._timer: threading.Timer | None = None
         self._limit_s = 0.0
+        self._process = os.getpid()
 
     def acknowledge(self) -> None:
         """Ends the time limit; called when the training loop has noticed the interrupt."""
@@ -634,6 +659,8 @@ class _signals:  # noqa: N801 - a context manager, used like a function
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _handle(self, number: int, frame: object) -> None:
+        if os.getpid() != self._process:
+            return
         if self._timed_out:
             self._timed_out = False
             if self._acknowledged:

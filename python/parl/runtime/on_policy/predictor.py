@@ -156,11 +156,15 @@ class PredictorLoop(AsyncRolloutLoop):
         self._predicted_before = (0, 0)
         self._slots: list[PredictionSlot] = []
         super().__init__(setup, saved)
-        self._learners = [cast("HogwildLearner", self._learner)]
-        self._parameters = HogwildParameters(multiprocessing, len(self._learner.weights))
-        self._attach(fill=True)
-        self._idle = collections.deque(self._learners)
-        self._start_missing()
+        try:
+            self._learners = [cast("HogwildLearner", self._learner)]
+            self._parameters = HogwildParameters(multiprocessing, len(self._learner.weights))
+            self._attach(fill=True)
+            self._idle = collections.deque(self._learners)
+            self._start_missing()
+        except BaseException:
+            self.close()
+            raise
 
     def _refresh(self, learner: HogwildLearner) -> None:
         """Copies the shared weights into ``learner``; one that is not shareable has the newest itself."""
