@@ -1,6 +1,7 @@
 """Workers as the driver sees them: messages, errors and ends, with fake processes."""
 
 import multiprocessing
+import signal
 import subprocess
 import sys
 import threading
@@ -214,12 +215,14 @@ def test_a_failing_worker_sends_its_error(error):
         ours.recv()
 
 
-def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_worker_process_exits_with_status_1_after_a_failure(hangup, monkeypatch):
     ours, theirs = multiprocessing.Pipe()
     died, signals, forks = [], [], []
     monkeypatch.setattr(workers, "_die_with_parent", died.append)
     monkeypatch.setattr(workers.os, "register_at_fork", lambda after_in_child: forks.append(after_in_child))
     monkeypatch.setattr(workers.signal, "signal", lambda number, what: signals.append((number, what)))
+    monkeypatch.setattr(workers.signal, "getsignal", {signal.SIGHUP: hangup}.get)
 
     def fails(connection):
         raise ValueError("the pole fell")
@@ -232,12 +235,13 @@ def test_a_worker_process_exits_with_status_1_after_a_failure(monkeypatch):
     finally:
         torch.set_num_threads(threads)
     assert ended.value.code == 1 and died == [77] and ours.recv()[0] == "error"
-    chosen = workers.signal
-    (first, ignored), (second, handler) = signals
-    assert (first, ignored, second) == (chosen.SIGINT, chosen.SIG_IGN, chosen.SIGTERM)
-    assert handler(chosen.SIGTERM, None) is None
+    (first, ignored), *handled = signals
+    assert (first, ignored) == (signal.SIGINT, signal.SIG_IGN)
+    under_nohup = hangup == signal.SIG_IGN
+    assert [one for one, _ in handled] == [signal.SIGTERM, *([] if under_nohup else [signal.SIGHUP])]
+    assert all(handler(number, None) is None for number, handler in handled)
     forks[0]()
-    assert signals[2:] == [(chosen.SIGTERM, chosen.SIG_DFL)], "what a worker forks can be ended"
+    assert signals[-1] == (signal.SIGTERM, signal.SIG_DFL), "what a worker forks can be ended"
 
 
 @pytest.mark.parametrize(

@@ -456,9 +456,11 @@ def segments(pid):
     return [name for name in os.listdir("/dev/shm") if name.startswith(f"parl-{pid}-")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("schedule", ["async", "deterministic"])
 def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
+    if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("the tests run under nohup")
     process, workers = start(tmp_path, schedule)
     assert len(workers) == (3 if schedule == "async" else 0)
     os.killpg(process.pid, number)  # as a terminal, timeout(1) and managers of services and clusters do

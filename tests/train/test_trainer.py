@@ -379,6 +379,19 @@ def test_ctrl_c_does_not_limit_the_time_in_which_a_complete_run_ends(tmp_path, m
     assert train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO).stopped == "total_steps"
 
 
+@pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_a_run_is_not_interrupted_by_the_end_of_its_terminal_under_nohup(before, arrives):
+    arrived = []
+    old = signal.signal(signal.SIGHUP, before)
+    try:
+        with trainer._signals(lambda: arrived.append(1)):
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, old)
+    assert bool(arrived) == arrives
+
+
 def test_processes_that_are_forked_in_a_run_ignore_its_signals():
     arrived = []
 

@@ -35,13 +35,15 @@ SLICE_S = 0.1
 # Numbers that torch adds in several threads, and seconds within which a fork must have done so.
 _PARALLEL_SIZE = 2**18
 _FORK_TEST_S = 5.0
+# Signals that end a run.
+_SIGNALS = [signal.SIGINT, signal.SIGTERM, *([] if sys.platform == "win32" else [signal.SIGHUP])]
 # Modules that a forkserver imports before it forks.
 PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
 
 
 @contextlib.contextmanager
 def _signals_held() -> Generator[None]:
-    """Context at whose end the handlers of SIGINT and SIGTERM are called if these have arrived in it.
+    """Context at whose end the handlers of SIGINT, SIGTERM and SIGHUP are called if these have arrived in it.
 
     A handler that raises could lose a process that has just been started. Processes that are forked in the
     context do not call the handlers. It has no effect outside of the main thread, which calls all handlers.
@@ -50,7 +52,7 @@ def _signals_held() -> Generator[None]:
     try:
         with contextlib.ExitStack() as held:
             if threading.current_thread() is threading.main_thread():
-                for number in (signal.SIGINT, signal.SIGTERM):
+                for number in _SIGNALS:
                     handler = signal.getsignal(number)
                     if callable(handler):
                         signal.signal(number, lambda number, frame: arrived.append(number))
@@ -177,10 +179,14 @@ def _main(
         import torch
 
         _die_with_parent(parent)
-        # Ctrl-C signals all processes of the terminal, and SIGTERM often the whole group of processes; only
-        # the driver handles them. A program that an environment starts would also ignore SIG_IGN.
+        # Ctrl-C and a closed terminal signal all processes of the terminal, and SIGTERM often the whole group
+        # of processes; only the driver handles them. A program that an environment starts would also ignore
+        # SIG_IGN.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _do_nothing)
+        # Under nohup it is SIG_IGN, also for the programs that an environment starts.
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, _do_nothing)
         os.register_at_fork(after_in_child=_end_on_sigterm)
         torch.set_num_threads(1)
         seed_modules(seed)

@@ -140,7 +140,8 @@ def train(
         CallbackError: a callback raised an exception; the directory can be resumed.
         WorkerError: an actor or learner failed; the directory can be resumed. Or a worker process imports the
             script that trains, whose calls must be below ``if __name__ == "__main__":``.
-        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
+        TrainingInterrupted: SIGINT (Ctrl-C), SIGTERM or SIGHUP (a closed terminal) arrived, and the run was
+            saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
     working = Path.cwd()  # environments may change it
@@ -369,7 +370,8 @@ def resume(
             by :meth:`parl.train.policy.Policy.save_for_hub`.
         CallbackError: a callback raised an exception.
         WorkerError: an actor or learner failed.
-        TrainingInterrupted: SIGINT (Ctrl-C) or SIGTERM arrived, and the run was saved; a KeyboardInterrupt.
+        TrainingInterrupted: SIGINT (Ctrl-C), SIGTERM or SIGHUP (a closed terminal) arrived, and the run was
+            saved; a KeyboardInterrupt.
     """
     _refuse_workers_import()
     if (group := Group.from_environment()) is not None:

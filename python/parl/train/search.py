@@ -443,7 +443,7 @@ class _Objective:
 
         Raises:
             TrialPruned: the pruner ended the run, or it failed; the attribute ``error`` says why it failed.
-            KeyboardInterrupt: SIGINT or SIGTERM ended it.
+            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP ended it.
         """
         position = _position(self._study, trial.number)
         trial.set_user_attr(_POSITION, position)

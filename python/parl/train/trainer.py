@@ -77,7 +77,7 @@ class Run:
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """SIGINT (Ctrl-C) or SIGTERM ended a run, which was saved.
+    """SIGINT (Ctrl-C), SIGTERM or SIGHUP (a closed terminal) ended a run, which was saved.
 
     Attributes:
         run: how the run ended.
@@ -198,7 +198,7 @@ class Trainer:
         """Trains until total_steps, stop_at_return or a callback ends the run.
 
         Raises:
-            TrainingInterrupted: SIGINT or SIGTERM arrived; the run is saved.
+            TrainingInterrupted: SIGINT, SIGTERM or SIGHUP arrived; the run is saved.
         """
         try:
             with seeded_modules(_modules_seed(self._setup, saved)):
@@ -287,7 +287,7 @@ class Trainer:
         """Makes the loop, which starts its workers.
 
         Raises:
-            KeyboardInterrupt: SIGINT or SIGTERM arrived.
+            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived.
         """
         try:
             self._loop = self._topology.loop(self._setup, self._config, saved)
@@ -608,9 +608,10 @@ class _InterruptTimeout(KeyboardInterrupt):
 
 
 class _signals:  # noqa: N801 - a context manager, used like a function
-    """Context: the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
+    """Context: the first SIGINT, SIGTERM or SIGHUP calls ``action``, another SIGINT raises KeyboardInterrupt.
 
-    Processes that are forked in it, such as those of an environment, ignore both.
+    SIGHUP is left as it is if it is handled or ignored, as under nohup. Processes that are forked in the
+    context, such as those of an environment, ignore all three.
 
     If the training loop does not call :meth:`acknowledge` within ``answer_s()`` seconds after an interrupt,
     for example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
@@ -678,7 +679,10 @@ class _signals:  # noqa: N801 - a context manager, used like a function
 
     def __enter__(self) -> _signals:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            numbers = [signal.SIGINT, signal.SIGTERM]
+            if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+                numbers.append(signal.SIGHUP)
+            for number in numbers:
                 self._previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
