@@ -19,9 +19,10 @@ import pytest
 
 import forked
 from parl.cli import _COMMANDS, main
+from parl.cli.runs import summarize
 from parl.cli.settings import GROUPS
 from parl.run.config import _NAMES_ELSEWHERE, suggestion
-from parl.train import ALGORITHMS, algorithm_names
+from parl.train import ALGORITHMS, Run, algorithm_names
 from parl.train.registry import module_of, topology_of
 
 QUICK = [
@@ -119,6 +120,17 @@ def test_eval_plot_and_resume_use_the_run(trained):
     finished = called("resume", run)
     assert finished.returncode == 0, finished.stderr
     assert "ended by total_steps" in finished.stdout
+
+
+@pytest.mark.parametrize(("stopped", "status"), [("total_steps", 0), ("interrupted", 130)])
+def test_a_curve_that_cannot_be_drawn_leaves_the_exit_status(trained, tmp_path, stopped, status, capsys):
+    run = shutil.copytree(trained[0], tmp_path / "run")
+    shutil.rmtree(run / "plots", ignore_errors=True)
+    (run / "plots").write_text("a file where the folder of plots would be")
+    assert summarize(Run(run, 3_000, 40, 1.0, None, stopped)) == status
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{run}: 3,000 transitions") and "learning curve" not in out
+    assert err.startswith("no learning curve: ") and "plots" in err
 
 
 def test_resume_changes_the_number_of_evaluated_episodes(trained, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -16,7 +15,7 @@ import tyro
 
 from parl.cli.arguments import UsageError, aligned, parse
 from parl.cli.option_types import Flag
-from parl.errors import RunDirectoryError, UntrustedRunError
+from parl.errors import ConfigError, RunDirectoryError, UntrustedRunError
 from parl.run.progress import duration
 
 # Exit status of a program ended by SIGINT, as shells give it.
@@ -108,9 +107,14 @@ def summarize(run: Any) -> int:
     if importlib.util.find_spec("matplotlib") is not None:
         from parl.run.plot import plot_runs
 
-        # A run too short for a finished episode has no curve.
-        with contextlib.suppress(RunDirectoryError):
-            print(f"learning curve: {plot_runs([run.path], curve_path(run.path))}")
+        try:
+            drawn = plot_runs([run.path], curve_path(run.path))
+        except RunDirectoryError:  # a run too short for a finished episode
+            pass
+        except (ConfigError, OSError) as error:
+            print(f"no learning curve: {error}", file=sys.stderr)
+        else:
+            print(f"learning curve: {drawn}")
     return INTERRUPTED if run.stopped == "interrupted" else 0
 
 
