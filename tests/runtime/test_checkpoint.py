@@ -4,12 +4,14 @@ The state of a learner can be loaded on a machine with other devices.
 """
 
 import math
+import resource
 from collections import OrderedDict
 
 import numpy as np
 import pytest
 import torch
 
+from children import in_child
 from parl.errors import NonFiniteError
 from parl.run import RunDirectory
 from parl.runtime import checkpoint
@@ -45,6 +47,20 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path, bad):
         "index.json",
         "step-000000000010",
     ]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2_000, "all but the last byte"])
+def test_a_full_disk_is_an_error_of_the_system(tmp_path, size):
+    checkpoint.write(tmp_path, Learner(), None, [], {})
+    if not isinstance(size, int):
+        size = (tmp_path / "learner.pt").stat().st_size - 1
+
+    def write():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        with pytest.raises(OSError, match="File too large"):
+            checkpoint.write(tmp_path, Learner(), None, [], {})
+
+    assert in_child(write, seconds=60) == 0
 
 
 @pytest.mark.parametrize(

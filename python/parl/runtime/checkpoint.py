@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ def write(
 
     Raises:
         NonFiniteError: the learner holds a number that is NaN or infinite; nothing is written.
+        OSError: a file cannot be written, for example because the disk is full.
     """
     import torch
 
@@ -53,7 +55,9 @@ def write(
 
     state = learner.state_dict()
     check_state(state, "the learner cannot be saved")
-    torch.save(state, folder / "learner.pt")
+    buffer = io.BytesIO()
+    torch.save(state, buffer)  # into a file it does not report each failed write, nor its cause
+    (folder / "learner.pt").write_bytes(buffer.getbuffer())
     if replay is not None:
         replay.save(folder / "replay.bin")
     for index, actor in enumerate(actors):
