@@ -136,6 +136,23 @@ def test_a_crash_before_the_index_still_finds_the_newest(tmp_path):
     assert run.checkpoints.verified("last").name == "step-000000000010"
 
 
+def test_a_checkpoint_that_is_replaced_while_it_is_opened_is_no_error(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, "run", {})
+    _write(run, 10, "a")
+    kind, indices = type(run.checkpoints), []
+    index = kind._index
+
+    def replaced(self):
+        found = index(self)
+        indices.append(found)
+        if len(indices) == 2:  # before the folder that it names is opened
+            _write(run, 20, "b")
+        return found
+
+    monkeypatch.setattr(kind, "_index", replaced)
+    assert run.checkpoints.verified("last").name == "step-000000000020"
+
+
 def test_a_kill_at_any_point_of_a_save_leaves_a_complete_last_checkpoint(tmp_path):
     """It is the old or the new one, and the next save works."""
 

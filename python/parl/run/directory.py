@@ -477,8 +477,8 @@ class Checkpoints:
         """
         while True:
             before = self._index()
-            folder, manifest = self._named(which)
             try:
+                folder, manifest = self._named(which)
                 self._verify(folder, manifest, only)
                 return folder
             except RunDirectoryError:
