@@ -77,8 +77,12 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path):
 
 
 class Breaks(gymnasium.Wrapper):
+    def __init__(self, env, kind=ValueError):
+        super().__init__(env)
+        self._kind = kind
+
     def step(self, action):
-        raise ValueError("the pole is broken")
+        raise self._kind("the pole is broken")
 
 
 def test_an_error_of_a_worker_reaches_the_driver():
@@ -87,11 +91,12 @@ def test_an_error_of_a_worker_reaches_the_driver():
         run(broken, 100)
 
 
-def test_a_generation_that_fails_leaves_the_state_before_it(tmp_path):
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_generation_that_fails_leaves_the_state_before_it(error, tmp_path):
     """A run that is resumed after the failure repeats the generation."""
-    broken = setup(lambda: Breaks(gymnasium.make("CartPole-v1")))
+    broken = setup(lambda: Breaks(gymnasium.make("CartPole-v1"), error))
     with contextlib.closing(PopulationLoop(broken)) as loop:
-        with pytest.raises(ValueError, match="the pole is broken"):
+        with pytest.raises(error, match="the pole is broken"):
             loop.advance(600, 0.0)
         loop.save_after_failure(tmp_path)
     resumed, whole = run(setup(), 600, checkpoint.read(tmp_path)), run(setup(), 600)

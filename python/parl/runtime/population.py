@@ -252,7 +252,7 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         members = self._learner.ask(self._setup.num_envs)
         try:
             returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
-        except Exception as error:
+        except BaseException as error:  # also SystemExit, of an environment in this process
             # Checkpoints have the state after the last complete generation.
             self._learner.load_state_dict(before)
             if self._interrupted and isinstance(error, WorkerTimeoutError):
