@@ -430,7 +430,7 @@ class RegisteredAlgorithm(Protocol):
     Optional static members: ``default_config(spec)`` returns settings that suit an ``EnvSpec``;
     ``default_run(spec)`` returns settings of the run by name; ``PRESETS`` maps names to ``Preset``. The
     method ``unused(spec)`` of ``Config``, also optional, returns the settings that have no effect, with the
-    reasons.
+    reasons. Error messages begin with its class attribute ``algorithm_name``, by default the registered name.
 
     Attributes:
         Config: frozen dataclass of the settings, all with defaults and other names than settings of a run. A

@@ -13,6 +13,7 @@ import torch
 
 from parl import register_algorithm
 from parl.algos import dqn, ppo
+from parl.algos.common.on_policy import OnPolicyConfig
 from parl.cli import main
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
@@ -182,6 +183,26 @@ def test_a_name_belongs_to_one_class_and_a_class_of_the_same_place_replaces_it()
     register_algorithm("mine", Mine)
     with pytest.raises(ConfigError, match=r"'mine' exists already: test_registered:Mine"):
         register_algorithm("mine", variant())
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedConfig(dqn.Config):
+    algorithm_name: ClassVar[str] = "other"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (dataclasses.make_dataclass("Config", [], bases=(dqn.Config,), frozen=True), "mine"),
+        (dataclasses.make_dataclass("Config", [], bases=(OnPolicyConfig,), frozen=True), "mine"),
+        (NamedConfig, "other"),
+        (dqn.Config, "dqn"),
+    ],
+)
+def test_errors_of_settings_begin_with_the_registered_name_or_that_of_the_class(config, name):
+    register_algorithm("mine", variant(Config=config))
+    with pytest.raises(ConfigError, match=f"^{name}: gamma = 2 is outside 0 to 1"):
+        config(gamma=2)
 
 
 def test_a_member_that_the_topology_needs_is_named(tmp_path):

@@ -24,7 +24,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +50,8 @@ COLUMNS = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid"
 @dataclass(frozen=True)
 class Config(ActorCriticConfig):
     """Settings of A2C. Steps are vector steps; updates are optimizer steps."""
+
+    algorithm_name: ClassVar[str] = "a2c"
 
     advantage: Literal["gae", "vtrace"] = "gae"
     """gae: generalized advantage estimation. vtrace: V-trace, which corrects for data of older policies."""
@@ -83,31 +85,33 @@ class Config(ActorCriticConfig):
         check_choices(self, ("advantage", ("gae", "vtrace")))
         if self.window % self.rollout_steps:
             raise ConfigError(
-                f"window = {self.window} is no multiple of rollout_steps = {self.rollout_steps}"
+                f"{self.algorithm_name}: window = {self.window} is no multiple of rollout_steps = "
+                f"{self.rollout_steps}"
             )
         if self.lstm and (self.window or self.env_groups > 1):
             raise ConfigError(
-                f"lstm = {self.lstm} needs window = 0 and env_groups = 1, not {self.window} and "
-                f"{self.env_groups}: only the newest rollout has its recurrent state"
+                f"{self.algorithm_name}: lstm = {self.lstm} needs window = 0 and env_groups = 1, not "
+                f"{self.window} and {self.env_groups}: only the newest rollout has its recurrent state"
             )
 
 
-def refuse_windows(config: Config, algorithm_name: str) -> None:
+def refuse_windows(config: Config) -> None:
     """Refuses settings that do not work with several actors: windows, groups, normalized rewards, graphs.
 
     Raises:
         ConfigError: names the algorithm, the setting and its value.
     """
+    algorithm = config.algorithm_name
     if config.cuda_graph:
         raise ConfigError(
-            f"{algorithm_name}: cuda_graph = True needs environments on a CUDA device, and {algorithm_name} "
-            "steps environments on the CPU: use a2c, ppo or pqn"
+            f"{algorithm}: cuda_graph = True needs environments on a CUDA device, and {algorithm} steps "
+            "environments on the CPU: use a2c, ppo or pqn"
         )
     for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(
-                f"{algorithm_name}: {name} = {getattr(config, name)} needs consecutive rollouts of "
-                "one actor: use a2c"
+                f"{algorithm}: {name} = {getattr(config, name)} needs consecutive rollouts of one actor: use "
+                "a2c"
             )
 
 
@@ -255,7 +259,8 @@ class A2CLearner(ActorCriticLearner):
         if config.env_groups > 1:
             if config.env_groups > rollout.reward.shape[1]:
                 raise ConfigError(
-                    f"env_groups = {config.env_groups} is above num_envs = {rollout.reward.shape[1]}"
+                    f"{config.algorithm_name}: env_groups = {config.env_groups} is above num_envs = "
+                    f"{rollout.reward.shape[1]}"
                 )
             rollout = env_group(rollout, self._group, config.env_groups)
             self._group = (self._group + 1) % config.env_groups
@@ -332,6 +337,6 @@ class A2C(ActorCriticAlgorithm):
         turns = config.env_groups * config.rollout_steps
         if config.env_groups > 1 and config.window < turns:
             raise ConfigError(
-                f"window = {config.window} is below env_groups * rollout_steps = {turns}: steps of a group "
-                "of environments would leave it before the group's turn"
+                f"{config.algorithm_name}: window = {config.window} is below env_groups * rollout_steps = "
+                f"{turns}: steps of a group of environments would leave it before the group's turn"
             )

@@ -15,7 +15,7 @@ A ``network`` of your own has the outputs of ``a2c.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parl.algos.a2c import A2C, refuse_windows
 from parl.algos.a2c import Config as A2CConfig
@@ -26,6 +26,8 @@ from parl.types import EnvSpec, Preset
 @dataclass(frozen=True)
 class Config(A2CConfig):
     """Settings of A3C. Steps are vector steps of one worker; updates are optimizer steps of all."""
+
+    algorithm_name: ClassVar[str] = "a3c"
 
     rollout_steps: int = 8
     """T, steps in a rollout of a worker."""
@@ -39,11 +41,11 @@ class Config(A2CConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_windows(self, "a3c")
+        refuse_windows(self)
         if self.normalize_observations:
             raise ConfigError(
-                "a3c: normalize_observations = True needs statistics that one learner keeps; a3c has one per "
-                "worker: use a2c or impala"
+                f"{self.algorithm_name}: normalize_observations = True needs statistics that one learner "
+                "keeps; a3c has one per worker: use a2c or impala"
             )
 
 

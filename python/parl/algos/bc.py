@@ -16,7 +16,7 @@ with D elements, and values (batch,). The standard deviation is a parameter of i
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -49,6 +49,8 @@ _UNUSED = (
 class Config(ActorCriticConfig):
     """Settings of behavior cloning; those of advantages, values and rewards must keep their defaults."""
 
+    algorithm_name: ClassVar[str] = "bc"
+
     rollout_steps: int = 16
     """T: each rollout holds T times num_envs recorded rows, drawn in random order."""
     minibatch_size: int = 256
@@ -62,11 +64,14 @@ class Config(ActorCriticConfig):
         for field in fields(self):
             if field.name in _UNUSED and (value := getattr(self, field.name)) != field.default:
                 raise ConfigError(
-                    f"bc: {field.name} = {value} has no use: the loss is that of recorded actions alone; "
-                    f"leave it at {field.default}"
+                    f"{self.algorithm_name}: {field.name} = {value} has no use: the loss is that of recorded "
+                    f"actions alone; leave it at {field.default}"
                 )
         if self.lstm:
-            raise ConfigError(f"bc: lstm = {self.lstm} needs steps in a row, and bc learns from single ones")
+            raise ConfigError(
+                f"{self.algorithm_name}: lstm = {self.lstm} needs steps in a row, and bc learns from single "
+                "ones"
+            )
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -106,5 +111,5 @@ class BC(ActorCriticAlgorithm):
     explores = False
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_actions("bc", spec, "discrete", "continuous")
+        check_actions(config.algorithm_name, spec, "discrete", "continuous")
         super().__init__(config, spec)

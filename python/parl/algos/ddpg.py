@@ -20,6 +20,7 @@ Source: Lillicrap et al. (2016), "Continuous Control with Deep Reinforcement Lea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parl.algos import td3
 from parl.algos.common.control import MOUNTAIN_CAR_RUN, PENDULUM_RUN
@@ -32,6 +33,8 @@ __all__ = ["DDPG", "PRESETS", "Config", "default_config", "default_run"]
 @dataclass(frozen=True)
 class Config(td3.Config):
     """Settings of DDPG: those of TD3, with other defaults."""
+
+    algorithm_name: ClassVar[str] = "ddpg"
 
     critics: int = 1
     """Number of critics, 1..64; the target uses the smallest of their values."""
@@ -58,5 +61,3 @@ class DDPG(td3.TD3):
     Raises:
         ConfigError: the kind of observations is not supported, or actions are discrete or have no bounds.
     """
-
-    name = "ddpg"

@@ -247,32 +247,37 @@ class Config(OffPolicyConfig):
             ("epsilon_steps", 0, math.inf),
             ("epsilon_spread", 0, math.inf),
             ("munchausen_temperature", 0, math.inf),
-            algorithm_name="dqn",
             infinite=("munchausen_clip", "max_gradient_norm"),
         )
-        check_above_zero(self, "huber_delta", "munchausen_temperature", "adam_epsilon", algorithm_name="dqn")
-        check_hidden(self, algorithm_name="dqn")
+        check_above_zero(self, "huber_delta", "munchausen_temperature", "adam_epsilon")
+        algorithm = self.algorithm_name
+        check_hidden(self)
         check_choices(
             self,
             ("distribution", get_args(Distribution)),
             ("atom_spacing", get_args(AtomSpacing)),
             ("images", get_args(Images)),
-            algorithm_name="dqn",
         )
         if not -math.inf < self.value_min < self.value_max < math.inf:
             raise ConfigError(
-                f"dqn: value_min = {self.value_min} must be below value_max = {self.value_max}, both finite"
+                f"{algorithm}: value_min = {self.value_min} must be below value_max = {self.value_max}, both "
+                "finite"
             )
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
-            raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")
+            raise ConfigError(
+                f"{algorithm}: huber_delta = inf does not go with distribution = {self.distribution!r}"
+            )
         if self.distribution == "c51" and self.munchausen:
             raise ConfigError(
-                f"dqn: munchausen = {self.munchausen} does not work with distribution = 'c51'; use qr or iqn"
+                f"{algorithm}: munchausen = {self.munchausen} does not work with distribution = 'c51'; use "
+                "qr or iqn"
             )
         if self.dueling_hidden and not self.dueling:
-            raise ConfigError(f"dqn: dueling_hidden = {self.dueling_hidden} needs dueling = True")
+            raise ConfigError(f"{algorithm}: dueling_hidden = {self.dueling_hidden} needs dueling = True")
         if self.network is not None and self.distribution == "iqn":
-            raise ConfigError("dqn: distribution = 'iqn' needs parl's head: set torso in place of network")
+            raise ConfigError(
+                f"{algorithm}: distribution = 'iqn' needs parl's head: set torso in place of network"
+            )
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -392,10 +397,10 @@ class DQN(OffPolicyAlgorithm):
     """Whether policies choose valid actions only, if environments report masks."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("dqn", spec.without_mask, images=config.convolutions)
-        check_goals("dqn", config, spec)
-        check_freezing("dqn", config, spec)
-        check_actions("dqn", spec, "discrete")
+        check_observations(config.algorithm_name, spec.without_mask, images=config.convolutions)
+        check_goals(config, spec)
+        check_freezing(config, spec)
+        check_actions(config.algorithm_name, spec, "discrete")
         if config.frame_deltas and config.own is None:
             check_stacked(spec.without_mask)
         self.config = config

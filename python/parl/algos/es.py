@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ from parl.types import Array, EnvSpec, Member, Preset
 @dataclass(frozen=True)
 class Config(PopulationNetConfig):
     """Settings of the evolution strategy."""
+
+    algorithm_name: ClassVar[str] = "es"
 
     sigma: float = 0.1
     """Standard deviation of the noise on weights."""
@@ -189,9 +191,9 @@ class ES:
     """Creates policies, learners and decoders. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("es", spec, ("vector", "image"), config.images)
-        check_actions("es", spec, "discrete", "continuous")
-        warn_unreached_bounds("es", spec, 1.0)
+        check_observations(config.algorithm_name, spec, ("vector", "image"), config.images)
+        check_actions(config.algorithm_name, spec, "discrete", "continuous")
+        warn_unreached_bounds(config.algorithm_name, spec, 1.0)
         self.config = config
         self.spec = spec
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ _MIN_CACHE_SIZE = 64
 class Config(PopulationNetConfig):
     """Settings of the genetic algorithm."""
 
+    algorithm_name: ClassVar[str] = "ga"
+
     sigma: float = 0.05
     """Standard deviation of the noise that a mutation adds to the weights."""
     parents: int = 10
@@ -52,7 +54,9 @@ class Config(PopulationNetConfig):
         super().__post_init__()
         check_bounds(self, ("sigma", 0, float("inf")), ("parents", 1, 2**20), ("elites", 0, 2**20))
         if self.elites > self.parents:
-            raise ConfigError(f"elites = {self.elites} is above parents = {self.parents}")
+            raise ConfigError(
+                f"{self.algorithm_name}: elites = {self.elites} is above parents = {self.parents}"
+            )
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -182,9 +186,9 @@ class GA:
     """Creates policies, learners and decoders. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("ga", spec, ("vector", "image"), config.images)
-        check_actions("ga", spec, "discrete", "continuous")
-        warn_unreached_bounds("ga", spec, 1.0)
+        check_observations(config.algorithm_name, spec, ("vector", "image"), config.images)
+        check_actions(config.algorithm_name, spec, "discrete", "continuous")
+        warn_unreached_bounds(config.algorithm_name, spec, 1.0)
         self.config = config
         self.spec = spec
 

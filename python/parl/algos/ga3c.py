@@ -13,6 +13,7 @@ GPU".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parl.algos.a2c import A2C, refuse_windows
 from parl.algos.a2c import Config as A2CConfig
@@ -24,6 +25,8 @@ from parl.types import EnvSpec, Preset
 class Config(A2CConfig):
     """Settings of GA3C. Steps are vector steps of one actor; updates are optimizer steps."""
 
+    algorithm_name: ClassVar[str] = "ga3c"
+
     rollout_steps: int = 8
     """T, steps in a rollout."""
     entropy_coefficient: float = 0.01
@@ -33,10 +36,11 @@ class Config(A2CConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_windows(self, "ga3c")
+        refuse_windows(self)
         if self.lstm:
             raise ConfigError(
-                f"ga3c: lstm = {self.lstm} needs actors with networks of their own: use a2c, a3c or impala"
+                f"{self.algorithm_name}: lstm = {self.lstm} needs actors with networks of their own: use "
+                "a2c, a3c or impala"
             )
 
 

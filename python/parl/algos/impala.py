@@ -15,7 +15,7 @@ A ``network`` of your own has the outputs of ``a2c.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from parl.algos.a2c import A2C, refuse_windows
 from parl.algos.a2c import Config as A2CConfig
@@ -25,6 +25,8 @@ from parl.types import EnvSpec, Preset
 @dataclass(frozen=True)
 class Config(A2CConfig):
     """Settings of IMPALA. Steps are vector steps; updates are optimizer steps."""
+
+    algorithm_name: ClassVar[str] = "impala"
 
     rollout_steps: int = 20
     """T, steps in a rollout."""
@@ -39,7 +41,7 @@ class Config(A2CConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_windows(self, "impala")
+        refuse_windows(self)
 
 
 def default_config(spec: EnvSpec) -> Config:

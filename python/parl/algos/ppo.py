@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ from parl.types import EnvSpec, Preset, Rollout
 @dataclass(frozen=True)
 class Config(ActorCriticConfig):
     """Settings of PPO. Steps are vector steps; updates are optimizer steps."""
+
+    algorithm_name: ClassVar[str] = "ppo"
 
     epochs: int = 10
     """Number of passes over each rollout."""

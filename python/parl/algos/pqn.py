@@ -18,7 +18,7 @@ here in place of rectified Adam).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 import torch
@@ -51,6 +51,8 @@ from parl.types import Array, EnvSpec, Observations, Preset, Rollout, rows_of
 @dataclass(frozen=True)
 class Config(OnPolicyConfig):
     """Settings of PQN. Steps are vector steps; updates are optimizer steps."""
+
+    algorithm_name: ClassVar[str] = "pqn"
 
     td_lambda: float = 0.95
     """Lambda of the returns, 0..1; larger values give longer horizons more weight."""
@@ -314,9 +316,9 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("pqn", spec, images=config.convolutions)
+        check_observations(config.algorithm_name, spec, images=config.convolutions)
         check_vectors(config, spec)
-        check_actions("pqn", spec, "discrete")
+        check_actions(config.algorithm_name, spec, "discrete")
         self.config = config
         self.spec = spec
         if config.own is not None:

@@ -13,7 +13,7 @@ Source: Hessel et al. (2018), "Rainbow: Combining Improvements in Deep Reinforce
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from parl.algos import dqn
 from parl.types import EnvSpec
@@ -24,6 +24,8 @@ Rainbow = dqn.DQN
 @dataclass(frozen=True)
 class Config(dqn.Config):
     """Settings of Rainbow: those of DQN with other defaults, which are for vectors."""
+
+    algorithm_name: ClassVar[str] = "rainbow"
 
     dueling: bool = True
     dueling_hidden: int = 64

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,6 +65,8 @@ _LOG_STD_MIN, _LOG_STD_MAX = -20.0, 2.0
 @dataclass(frozen=True)
 class Config(CriticsConfig):
     """Settings of SAC, in addition to those shared with TD3 and DDPG."""
+
+    algorithm_name: ClassVar[str] = "sac"
 
     critics: int = 2
     """Number of critics, 1..64."""
@@ -101,9 +103,11 @@ class Config(CriticsConfig):
             ("target_entropy_share", 0, 1),
         )
         if not 0 < self.temperature < math.inf:
-            raise ConfigError(f"temperature = {self.temperature} is not above 0 and finite")
+            raise ConfigError(
+                f"{self.algorithm_name}: temperature = {self.temperature} is not above 0 and finite"
+            )
         if self.target_entropy is not None and not math.isfinite(self.target_entropy):
-            raise ConfigError(f"target_entropy = {self.target_entropy} is not finite")
+            raise ConfigError(f"{self.algorithm_name}: target_entropy = {self.target_entropy} is not finite")
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -161,12 +165,12 @@ class SAC(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("sac", spec, images=config.convolutions)
-        check_goals("sac", config, spec)
-        check_freezing("sac", config, spec)
-        check_actions("sac", spec, "discrete", "continuous")
+        check_observations(config.algorithm_name, spec, images=config.convolutions)
+        check_goals(config, spec)
+        check_freezing(config, spec)
+        check_actions(config.algorithm_name, spec, "discrete", "continuous")
         if not spec.num_actions:
-            ActionBox.from_spec("sac", spec)
+            ActionBox.from_spec(config.algorithm_name, spec)
         self.config = config
         self.spec = spec
         if config.own is not None:
@@ -205,7 +209,7 @@ class SACPolicy(CriticsPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, num_envs: int, seed: int) -> None:
-        box = None if spec.num_actions else ActionBox.from_spec("sac", spec)
+        box = None if spec.num_actions else ActionBox.from_spec(config.algorithm_name, spec)
         super().__init__(config, box, make_networks(config, spec), num_envs, seed)
         self._random_steps = config.random_steps
         self._actions = spec.num_actions
@@ -249,10 +253,11 @@ class SACLearner(CriticsLearner):
         self._config = config
         self._draws_critics = 0 < config.target_critics < config.critics
         self._averages_critics = config.target_critics > 0
-        self._box = None if spec.num_actions else ActionBox.from_spec("sac", spec).to(torch.device(device))
+        self._box: ActionBox | None = None
         if spec.num_actions:
             entropy = config.target_entropy_share * math.log(spec.num_actions)
         else:
+            self._box = ActionBox.from_spec(config.algorithm_name, spec).to(torch.device(device))
             entropy = -float(math.prod(spec.action_shape))
         self._target_entropy = entropy if config.target_entropy is None else config.target_entropy
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -64,6 +65,8 @@ __all__ = [
 @dataclass(frozen=True)
 class Config(CriticsConfig):
     """Settings of TD3, in addition to those shared with SAC. Noise is in units of half the action range."""
+
+    algorithm_name: ClassVar[str] = "td3"
 
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
@@ -143,13 +146,11 @@ class TD3(OffPolicyAlgorithm):
         ConfigError: the kind of observations is not supported, or actions are discrete or have no bounds.
     """
 
-    name = "td3"
-
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(self.name, spec, images=config.convolutions)
-        check_goals(self.name, config, spec)
-        check_freezing(self.name, config, spec)
-        ActionBox.from_spec(self.name, spec)
+        check_observations(config.algorithm_name, spec, images=config.convolutions)
+        check_goals(config, spec)
+        check_freezing(config, spec)
+        ActionBox.from_spec(config.algorithm_name, spec)
         self.config = config
         self.spec = spec
         if config.own is not None:
@@ -183,7 +184,7 @@ class DeterministicPolicy(CriticsPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, noise: float, num_envs: int, seed: int) -> None:
-        self._bounds = ActionBox.from_spec("td3", spec)
+        self._bounds = ActionBox.from_spec(config.algorithm_name, spec)
         super().__init__(config, self._bounds, make_networks(config, spec), num_envs, seed)
         self._random_steps = config.random_steps
         self._noise = noise
@@ -214,7 +215,7 @@ class TD3Learner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._box = ActionBox.from_spec("td3", spec).to(torch.device(device))
+        self._box = ActionBox.from_spec(config.algorithm_name, spec).to(torch.device(device))
 
         with seeded(seed, device):
             networks, targets = make_networks(config, spec), make_networks(config, spec)

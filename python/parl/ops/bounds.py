@@ -13,8 +13,10 @@ NO_IMAGES = "observations without images"
 """Reason why settings for images have no effect."""
 
 
-def _qualified_name(name: str, algorithm_name: str) -> str:
-    return f"{algorithm_name}: {name}" if algorithm_name else name
+def _qualified_name(config: Any, name: str) -> str:
+    """The name of a setting, after that of the algorithm if ``config`` has one."""
+    algorithm = getattr(config, "algorithm_name", "")
+    return f"{algorithm}: {name}" if algorithm else name
 
 
 def integer(name: str, value: Any, lowest: int) -> int:
@@ -31,15 +33,13 @@ def integer(name: str, value: Any, lowest: int) -> int:
 def check_bounds(
     config: Any,
     *rows: tuple[str, float, float],
-    algorithm_name: str = "",
     infinite: Collection[str] = (),
 ) -> None:
     """Raises if a field is not finite or outside its bounds (name, lowest, highest).
 
     Args:
-        config: has the fields.
+        config: has the fields; the message begins with its ``algorithm_name`` if it has one.
         rows: bounds, both inclusive.
-        algorithm_name: name of the algorithm, with which the message begins; may be empty.
         infinite: names of fields that may be infinite, such as limits.
 
     Raises:
@@ -48,35 +48,32 @@ def check_bounds(
     for name, low, high in rows:
         value = getattr(config, name)
         if not low <= value <= high:
-            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is outside {low} to {high}")
+            raise ConfigError(f"{_qualified_name(config, name)} = {value} is outside {low} to {high}")
         if abs(value) == math.inf and name not in infinite:
-            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not finite")
+            raise ConfigError(f"{_qualified_name(config, name)} = {value} is not finite")
 
 
-def check_above_zero(config: Any, *names: str, algorithm_name: str = "") -> None:
+def check_above_zero(config: Any, *names: str) -> None:
     """Raises if a field is not above 0.
 
     Args:
         config: has the fields.
         names: of the fields.
-        algorithm_name: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field and its value.
     """
     for name in names:
         if not getattr(config, name) > 0:
-            value = getattr(config, name)
-            raise ConfigError(f"{_qualified_name(name, algorithm_name)} = {value} is not above 0")
+            raise ConfigError(f"{_qualified_name(config, name)} = {getattr(config, name)} is not above 0")
 
 
-def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_name: str = "") -> None:
+def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]]) -> None:
     """Raises if a field is not one of its choices.
 
     Args:
-        config: has the fields.
+        config: as in :func:`check_bounds`.
         rows: name and choices.
-        algorithm_name: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field, its value and the choices.
@@ -85,11 +82,11 @@ def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], algorithm_nam
         value = getattr(config, name)
         if value not in choices:
             raise ConfigError(
-                f"{_qualified_name(name, algorithm_name)} = {value!r} is not one of {', '.join(choices)}"
+                f"{_qualified_name(config, name)} = {value!r} is not one of {', '.join(choices)}"
             )
 
 
-def check_hidden(config: Any, algorithm_name: str = "") -> None:
+def check_hidden(config: Any) -> None:
     """Raises unless ``config.hidden``, the widths of layers, has one or more integers of at least 1.
 
     Raises:
@@ -97,5 +94,5 @@ def check_hidden(config: Any, algorithm_name: str = "") -> None:
     """
     whole = all(not isinstance(width, bool) and isinstance(width, Integral) for width in config.hidden)
     if not config.hidden or not whole or min(config.hidden) < 1:
-        name = _qualified_name("hidden", algorithm_name)
+        name = _qualified_name(config, "hidden")
         raise ConfigError(f"{name} = {config.hidden} needs one or more widths, integers of at least 1")

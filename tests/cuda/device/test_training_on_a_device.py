@@ -6,6 +6,7 @@ import functools
 import json
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fake_driver
@@ -15,7 +16,7 @@ import run_on_fake_driver
 import torch
 
 import parl
-from parl.algos import dqn
+from parl.algos import dqn, sac
 from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.replay.cuda.replay import CudaReplay
@@ -274,11 +275,15 @@ def test_unsupported_settings_are_refused(
         trained(tmp_path, total_steps=30, **options)
 
 
-def test_algorithms_that_act_on_the_cpu_only_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [(object(), "object"), (SimpleNamespace(config=sac.Config()), "sac")],
+)
+def test_algorithms_that_act_on_the_cpu_only_are_refused(algorithm: Any, name: str) -> None:
     from parl.runtime.off_policy.setup import OffPolicySetup
 
     setup = OffPolicySetup(
-        algorithm=object(),
+        algorithm=algorithm,
         **dict.fromkeys(
             ("maker", "spec", "seed", "actors", "processes", "learners", "num_envs", "batch_size"), 1
         ),
@@ -286,5 +291,5 @@ def test_algorithms_that_act_on_the_cpu_only_are_refused(tmp_path: Path) -> None
         pacer=None,
         device="cuda",
     )  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="object cannot act on a device, as dqn and rainbow can"):
+    with pytest.raises(ConfigError, match=f"^{name} cannot act on a device, as dqn and rainbow can"):
         off_policy.CudaOffPolicyLoop(setup)

@@ -79,7 +79,10 @@ class ActorCriticConfig(OnPolicyConfig):
         )
         check_choices(self, ("activation", ("tanh", "relu")), ("images", get_args(Images)))
         if self.network is not None and self.lstm:
-            raise ConfigError(f"lstm = {self.lstm} needs parl's layers: set torso in place of network")
+            raise ConfigError(
+                f"{self.algorithm_name}: lstm = {self.lstm} needs parl's layers: set torso in place of "
+                "network"
+            )
 
 
 def make_network(config: ActorCriticConfig, spec: EnvSpec) -> Network:
@@ -336,7 +339,7 @@ class ActorCriticAlgorithm:
     """Whether it learns from actions that its own policy draws."""
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        name = type(self).__name__.lower()
+        name = config.algorithm_name
         check_observations(name, spec.without_mask, self.kinds, config.convolutions)
         check_vectors(config, spec, images=config.own is None and not config.lstm)
         self.config = config

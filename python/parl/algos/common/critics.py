@@ -98,7 +98,9 @@ class CriticsConfig(OffPolicyConfig):
         )
         check_above_zero(self, "adam_epsilon")
         if not 0 <= self.noise_correlation < 1:
-            raise ConfigError(f"noise_correlation = {self.noise_correlation} is not in 0 <= c < 1")
+            raise ConfigError(
+                f"{self.algorithm_name}: noise_correlation = {self.noise_correlation} is not in 0 <= c < 1"
+            )
         check_hidden(self)
         check_choices(self, ("images", get_args(Images)))
 
@@ -318,7 +320,10 @@ def user_networks(
     parts: Any = own.module
     shared = {id(one) for one in parts.actor.parameters()} & {id(one) for one in parts.critic.parameters()}
     if shared:
-        raise ConfigError(f"network = {config.network!r}: actor and critic share {len(shared)} parameters")
+        raise ConfigError(
+            f"{config.algorithm_name}: network = {config.network!r}: actor and critic share {len(shared)} "
+            "parameters"
+        )
     return Networks(UserActor(parts.actor), extra, UserCritics(parts.critic))
 
 

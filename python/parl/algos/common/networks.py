@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -18,6 +18,9 @@ from parl.types import EnvSpec
 class NetworkConfig:
     """Settings of a user's own torso or network."""
 
+    algorithm_name: ClassVar[str] = "algorithm"
+    """Name of the algorithm, with which error messages begin; each algorithm sets its own."""
+
     torso: str | Callable[[Any], nn.Module] | None = None
     """Your own torso in place of parl's: a function, or its import path module:function, that takes the
     observation space and returns an nn.Module with the attribute out_features, from observations (batch, ...)
@@ -30,7 +33,10 @@ class NetworkConfig:
         for name in ("torso", "network"):
             object.__setattr__(self, name, as_setting(name, getattr(self, name)))
         if self.torso is not None and self.network is not None:
-            raise ConfigError(f"torso = {self.torso!r} and network = {self.network!r} exclude each other")
+            raise ConfigError(
+                f"{self.algorithm_name}: torso = {self.torso!r} and network = {self.network!r} exclude each "
+                "other"
+            )
 
     @property
     def own(self) -> tuple[str, str | PickledFunction] | None:
@@ -61,5 +67,5 @@ class NetworkConfig:
     def make_own(self, spec: EnvSpec) -> UserModule:
         """Makes the torso or network for an environment."""
         assert self.own is not None
-        algorithm = type(self).__module__.rpartition(".")[2]
-        return UserModule(algorithm, *self.own, spec, getattr(self, "normalize_observations", False))
+        normalized = getattr(self, "normalize_observations", False)
+        return UserModule(self.algorithm_name, *self.own, spec, normalized)

@@ -22,8 +22,6 @@ _PRIORITY_SETTINGS = ("beta", "beta_steps", "priority_epsilon", "initial_priorit
 class OffPolicyConfig(NetworkConfig):
     """Settings that all off-policy algorithms share. Steps are environment steps."""
 
-    algorithm_name: ClassVar[str] = ""
-    """Name of the algorithm, with which error messages begin."""
     acting_settings: ClassVar[tuple[str, ...]] = ("initial_priority", "freeze_after")
     """Settings of actors alone, which have no effect in runs that learn from a dataset."""
 
@@ -104,14 +102,12 @@ class OffPolicyConfig(NetworkConfig):
             ("priority_epsilon", 0, math.inf),
             ("goals_per_transition", 0, 1e6),
             ("freeze_after", 0, math.inf),
-            algorithm_name=self.algorithm_name,
         )
         check_choices(
             self,
             ("initial_priority", ("max", "td")),
             ("goals", ("none", "future", "final", "episode")),
             ("precision", ("float32", "bfloat16")),
-            algorithm_name=self.algorithm_name,
         )
         for name in ("compile", "cuda_graph"):
             if self.freeze_after and getattr(self, name):
@@ -131,7 +127,7 @@ class OffPolicyConfig(NetworkConfig):
             )
 
 
-def check_goals(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
+def check_goals(config: OffPolicyConfig, spec: EnvSpec) -> None:
     """Refuses ``config.goals`` if observations have no goals.
 
     Raises:
@@ -141,12 +137,13 @@ def check_goals(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
     achieved, desired = (parts.get(goal) for goal in GOALS)
     if config.goals != "none" and (achieved is None or achieved != desired):
         raise ConfigError(
-            f"{name}: goals = {config.goals!r} needs Dict observations with {' and '.join(GOALS)} of one "
-            f"shape; this environment's have {parts or f'the shape {spec.observation_shape}'}"
+            f"{config.algorithm_name}: goals = {config.goals!r} needs Dict observations with "
+            f"{' and '.join(GOALS)} of one shape; this environment's have "
+            f"{parts or f'the shape {spec.observation_shape}'}"
         )
 
 
-def check_freezing(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
+def check_freezing(config: OffPolicyConfig, spec: EnvSpec) -> None:
     """Refuses ``config.freeze_after`` for dictionaries with images.
 
     Raises:
@@ -155,8 +152,8 @@ def check_freezing(name: str, config: OffPolicyConfig, spec: EnvSpec) -> None:
     if config.freeze_after and spec.has_images and spec.observation_kind != "image":
         parts = ", ".join(part for part, _, _ in spec.observation_parts)
         raise ConfigError(
-            f"{name}: freeze_after = {config.freeze_after} needs observations that are one image; this "
-            f"environment's have the parts {parts}"
+            f"{config.algorithm_name}: freeze_after = {config.freeze_after} needs observations that are one "
+            f"image; this environment's have the parts {parts}"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ _NATURE_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 @dataclass(frozen=True)
 class PopulationNetConfig:
     """Settings that ES and GA share."""
+
+    algorithm_name: ClassVar[str] = "algorithm"
+    """Name of the algorithm, with which error messages begin; each algorithm sets its own."""
 
     hidden: tuple[int, ...] = (32, 32)
     """Widths of the dense layers, which use tanh."""

@@ -64,7 +64,6 @@ def require_cuda_policy(algorithm: Any, able: str) -> None:
         ConfigError: it has no ``make_device_policy``.
     """
     if not hasattr(algorithm, "make_device_policy"):
-        raise ConfigError(
-            f"{type(algorithm).__name__.lower()} cannot act on a device, as {able} can: leave device out of "
-            "env_options"
-        )
+        config = getattr(algorithm, "config", None)
+        name = getattr(config, "algorithm_name", type(algorithm).__name__)
+        raise ConfigError(f"{name} cannot act on a device, as {able} can: leave device out of env_options")
