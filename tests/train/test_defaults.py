@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parl.errors import ConfigError
-from parl.train.registry import ALGORITHMS, module_of, presets_of, topology_of
+from parl.train.registry import ALGORITHMS, default_settings, module_of, presets_of, topology_of
 from parl.types import EnvSpec
 
 TABLE = Path(__file__).with_name("defaults.json")
@@ -22,6 +22,10 @@ SPECS = {
     "pictures": PICTURES,
     "memory": dataclasses.replace(PICTURES, observation_shape=(256,)),
 }
+# A dictionary with an image; and numbers in three dimensions, which are no image.
+PARTS = (("camera", PICTURES.observation_shape, "uint8"), ("speed", (2,), "float32"))
+CAMERA = dataclasses.replace(PICTURES, observation_shape=(), observation_parts=PARTS)
+FLOATS = dataclasses.replace(PICTURES, observation_dtype="float32")
 
 
 def plain(value):
@@ -73,6 +77,12 @@ def settings(name):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_defaults_equal_the_recorded_ones(name):
     assert settings(name) == json.loads(TABLE.read_text())[name]
+
+
+@pytest.mark.parametrize(("spec", "alike"), [(CAMERA, "pictures"), (FLOATS, "memory")])
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_defaults_for_images_are_those_of_observations_that_pass_convolutions(name, spec, alike):
+    assert default_settings(name, spec) == default_settings(name, SPECS[alike])
 
 
 if __name__ == "__main__":

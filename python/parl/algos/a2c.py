@@ -117,7 +117,7 @@ def refuse_windows(config: Config) -> None:
 
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations; those for images are after Mnih et al. (2016), with RMSprop."""
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             rollout_steps=5,
             gae_lambda=1.0,
@@ -133,7 +133,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    return {"total_steps": 10_000_000, "num_envs": 16} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 16} if spec.has_images else {}
 
 
 PRESETS: dict[str, Preset] = {

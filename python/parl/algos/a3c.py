@@ -51,7 +51,7 @@ class Config(A2CConfig):
 
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations; those for images are after the source, section 8."""
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             rollout_steps=5,
             gae_lambda=1.0,
@@ -65,7 +65,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, object]:
     """Settings of the run that suit the observations."""
-    return {"total_steps": 10_000_000} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000} if spec.has_images else {}
 
 
 PRESETS: dict[str, Preset] = {}

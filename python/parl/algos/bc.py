@@ -76,7 +76,7 @@ class Config(ActorCriticConfig):
 
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations."""
-    return Config(hidden=(512,), learning_rate=3e-4) if len(spec.observation_shape) == 3 else Config()
+    return Config(hidden=(512,), learning_rate=3e-4) if spec.has_images else Config()
 
 
 PRESETS: dict[str, Preset] = {}

@@ -50,7 +50,7 @@ def default_config(spec: EnvSpec) -> Config:
     The source sums losses over the batch and has epsilon inside of the root; here losses are means, and
     epsilon is added to the root.
     """
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             rollout_steps=5,
             gae_lambda=1.0,
@@ -65,7 +65,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, object]:
     """Settings of the run that suit the observations."""
-    return {"total_steps": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 32} if spec.has_images else {}
 
 
 PRESETS: dict[str, Preset] = {}

@@ -50,7 +50,7 @@ def default_config(spec: EnvSpec) -> Config:
     The source sums losses over batch and time and has epsilon inside of the root; here losses are means, and
     epsilon is added to the root.
     """
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             learning_rate=6e-4,
             optimizer="rmsprop",
@@ -63,7 +63,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    return {"total_steps": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 32} if spec.has_images else {}
 
 
 PRESETS: dict[str, Preset] = {}

@@ -80,7 +80,7 @@ def default_config(spec: EnvSpec) -> Config:
     Source for images: Huang et al. (2022), "The 37 implementation details of PPO"; else Raffin (2020),
     RL Baselines3 Zoo.
     """
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             rollout_steps=128,
             entropy_coefficient=0.01,
@@ -98,7 +98,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return {"total_steps": 10_000_000, "num_envs": 8}
     return {"num_envs": 8}
 

@@ -45,7 +45,7 @@ from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.execution import ExecutionModule, autocast_bf16, in_float32
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
-from parl.types import Array, EnvSpec, Observations, Preset, Rollout, rows_of
+from parl.types import Array, EnvSpec, Observations, Preset, Rollout, is_image, rows_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def default_config(spec: EnvSpec) -> Config:
 
     The source has layer normalization after each convolution too, here only the dense layers have it.
     """
-    if len(spec.observation_shape) == 3:
+    if spec.has_images:
         return Config(
             td_lambda=0.65,
             epochs=2,
@@ -116,9 +116,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    return (
-        {"total_steps": 10_000_000, "num_envs": 128} if len(spec.observation_shape) == 3 else {"num_envs": 16}
-    )
+    return {"total_steps": 10_000_000, "num_envs": 128} if spec.has_images else {"num_envs": 16}
 
 
 PRESETS: dict[str, Preset] = {
@@ -170,7 +168,7 @@ class QNetwork(ExecutionModule):
             self.torso: nn.Module = self.flattener.on_rows(own, spec)
             self.head = nn.Linear(own.features, actions) if own.features else nn.Identity()
             return
-        if not spec.observation_parts and (len(shape) != 3 or dtype != "uint8"):
+        if not spec.observation_parts and not is_image(shape, dtype):
             self.flattener = Flattener(shape, dtype, config.normalize_observations, config.frame_deltas)
             shape, dtype = (self.flattener.inputs,), "float32"
         if spec.observation_parts:

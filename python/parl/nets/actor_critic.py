@@ -15,7 +15,7 @@ from parl.nets.normalizer import Flattener, PixelNormalizer
 from parl.nets.torsos import make_torso
 from parl.nets.user import UserModule, with_heads
 from parl.ops.execution import ExecutionModule, autocast_bf16, in_float32
-from parl.types import Array
+from parl.types import Array, is_image
 
 
 def _orthogonal(shape: Sequence[int], gain: float) -> Tensor:
@@ -122,7 +122,7 @@ class ActorCritic(ExecutionModule):
         super().__init__()
         if not hidden or min(hidden) < 1:
             raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
-        self.image = not own and (torso is not None or (len(shape) == 3 and dtype == "uint8"))
+        self.image = not own and (torso is not None or is_image(shape, dtype))
         self.own = nn.ModuleList(own)
         features = hidden[-1]
         if inputs is not None:

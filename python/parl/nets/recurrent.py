@@ -12,7 +12,7 @@ from parl.nets.actor_critic import Towers
 from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
 from parl.ops.execution import ExecutionModule, autocast_bf16
-from parl.types import Array
+from parl.types import Array, is_image
 
 
 class RecurrentActorCritic(ExecutionModule):
@@ -64,7 +64,7 @@ class RecurrentActorCritic(ExecutionModule):
             features = int(cast("Any", torso).features)
             if inputs is not None:
                 self.flattener = inputs
-        elif len(shape) == 3 and dtype == "uint8":
+        elif is_image(shape, dtype):
             self.torso = make_torso(shape, dtype, hidden, False, images)
         else:
             self.flattener = Flattener(shape, dtype, normalize, frame_deltas)
